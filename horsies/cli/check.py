@@ -1,0 +1,37 @@
+"""`horsies check`: everything that can be found wrong with an app before anything runs (M-04, M-20)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from horsies.cli import database, output
+from horsies.cli.options import LogLevel, Module
+from horsies.core import logs
+from horsies.core.app import Horsies
+from horsies.core.worker.locate import load_app
+
+
+def check(
+    module: Module,
+    live: Annotated[bool, typer.Option("--live", help="Also ask the database.")] = False,
+    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.WARNING,
+) -> int:
+    """Check an app: its settings, its modules, its tasks. Exit code 1 if something is wrong."""
+    logs.configure(loglevel)
+    app = load_app(module)
+    if live:
+        output.say(database.choose(None, app.config.broker).sentence())
+    errors = app.check(live=live)
+    if errors:
+        output.show_errors(errors, "the check")
+        return 1
+    output.out().print(f"ok: {summary(app)}", markup=False)
+    return 0
+
+
+def summary(app: Horsies) -> str:
+    """What the app holds (M-22). Workflow definitions and schedules are counted when there are such things."""
+    counts = {"task": len(app.list_tasks()), "workflow": 0, "builder": 0, "schedule": 0}
+    return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())

@@ -1,0 +1,62 @@
+"""Which database a command works on, and the one line that says so. See docs/decisions/0006-cli.md.
+
+--database-url  →  the app's own, if a module is given  →  DATABASE_URL  →  the embedded server in .horsies/postgres
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from horsies.core.models.broker import PostgresConfig, driver_url
+
+VARIABLE = "DATABASE_URL"
+EMBEDDED = Path(".horsies/postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where it is, and who said so."""
+
+    config: PostgresConfig
+    said_by: str
+
+    @property
+    def url(self) -> str:
+        """With its password: never to be shown."""
+        return self.config.database_url.get_secret_value()
+
+    def sentence(self) -> str:
+        """The line for the person, without the password."""
+        if (path := self.config.embedded_path) is not None:
+            return f"database: embedded PostgreSQL in {path.expanduser().resolve()} ({self.said_by})"
+        return f"database: {self.config.display_url()} ({self.said_by})"
+
+
+def choose(
+    option: str | None, own: PostgresConfig | None = None, environment: Mapping[str, str] | None = None
+) -> Database:
+    """The database for a command; `own` is the configuration of the app it is about, if there is one."""
+    given = (os.environ if environment is None else environment).get(VARIABLE, "").strip()
+    if option is not None:
+        return Database(replaced(own, option) if own is not None else at(option), "--database-url")
+    if own is not None:
+        return Database(own, "the app's own" + (f"; {VARIABLE} is set but not asked" if given else ""))
+    if given:
+        return Database(at(given), VARIABLE)
+    return Database(PostgresConfig.embedded(EMBEDDED), f"{VARIABLE} is not set")
+
+
+def at(url: str) -> PostgresConfig:
+    """The default configuration for a URL, with or without the driver's name."""
+    return PostgresConfig(database_url=SecretStr(driver_url(url)))
+
+
+def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
+    """The same settings for another database. A session URL and a pooler belong to the old one and are left out."""
+    fields = {**dict(config), "session_database_url": None, "pgbouncer_transaction_mode": False}
+    return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})

@@ -1,0 +1,138 @@
+"""The app of `horsies demo`: an ordinary app, as a user would write it. Its worker is an ordinary `horsies worker`.
+
+Each run has a queue of its own, so that it neither meets the tasks of others nor those of an earlier run; the run says
+which queue and which database in three variables of the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from horsies import (
+    AppConfig,
+    CustomQueueConfig,
+    Horsies,
+    PostgresConfig,
+    QueueMode,
+    RecoveryConfig,
+    RetryPolicy,
+    TaskError,
+    TaskResult,
+)
+
+QUEUE_VARIABLE = "HORSIES_DEMO_QUEUE"
+DATABASE_VARIABLE = "HORSIES_DEMO_DATABASE_URL"
+NOTIFY_VARIABLE = "HORSIES_DEMO_NOTIFY"
+
+QUEUE = os.environ.get(QUEUE_VARIABLE, "demo")
+LONG = 600.0  # seconds; nobody waits for a task that sleeps so long
+
+_broker: dict[str, Any] = {
+    "database_url": os.environ.get(DATABASE_VARIABLE, "embedded:.horsies/postgres"),
+    "notify": os.environ.get(NOTIFY_VARIABLE, "always"),
+}
+app = Horsies(
+    AppConfig(
+        broker=PostgresConfig(**_broker),
+        queue_mode=QueueMode.CUSTOM,
+        custom_queues=[CustomQueueConfig(name=QUEUE, max_concurrency=None)],
+        recovery=RecoveryConfig(check_interval_ms=1_000),  # how often deadlines of waiting tasks are looked at
+    )
+)
+
+
+@app.task("demo.add", queue_name=QUEUE)
+def add(a: int, b: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=a + b)
+
+
+@app.task("demo.echo", queue_name=QUEUE)
+def echo(number: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=number)
+
+
+@app.task("demo.withdraw", queue_name=QUEUE)
+def withdraw(balance: int, amount: int) -> TaskResult[int, TaskError]:
+    if amount > balance:
+        error = TaskError(error_code="INSUFFICIENT_FUNDS", message="not enough money", data={"short": amount - balance})
+        return TaskResult(err=error)
+    return TaskResult(ok=balance - amount)
+
+
+@app.task(
+    "demo.flaky",
+    queue_name=QUEUE,
+    retry_policy=RetryPolicy.fixed([1], auto_retry_for=["NOT_YET"], jitter=False),
+)
+def flaky(note: str) -> TaskResult[str, TaskError]:
+    """Fails the first time it is tried."""
+    if _is_first_time(note):
+        return TaskResult(err=TaskError(error_code="NOT_YET", message="come back later"))
+    return TaskResult(ok="at the second attempt")
+
+
+@app.task("demo.too_late", queue_name=QUEUE)
+def too_late() -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+@app.task("demo.unwanted", queue_name=QUEUE)
+def unwanted() -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+@app.task("demo.stopped", queue_name=QUEUE)
+def stopped(note: str) -> TaskResult[None, TaskError]:
+    """Leaves a second note when it is stopped, to show that its code really ended."""
+    Path(note).touch()
+    try:
+        time.sleep(LONG)
+    finally:
+        Path(f"{note}.ended").touch()
+    return TaskResult(ok=None)
+
+
+@app.task("demo.endless", queue_name=QUEUE, timeout_ms=1_000)
+def endless() -> TaskResult[None, TaskError]:
+    time.sleep(LONG)
+    return TaskResult(ok=None)
+
+
+@app.task("demo.victim", queue_name=QUEUE)
+def victim(note: str) -> TaskResult[str, TaskError]:
+    """Its process is killed while it sleeps."""
+    return _sleep_the_first_time(note)
+
+
+@app.task(
+    "demo.survivor",
+    queue_name=QUEUE,
+    retry_policy=RetryPolicy.fixed([1], auto_retry_for=["WORKER_CRASHED"], jitter=False),
+)
+def survivor(note: str) -> TaskResult[str, TaskError]:
+    """The same, with a policy that brings it back."""
+    return _sleep_the_first_time(note)
+
+
+@app.task("demo.fetch", queue_name=QUEUE)
+async def fetch(number: int) -> TaskResult[int, TaskError]:
+    await asyncio.sleep(0.1)  # as if it waited for the answer of a server
+    return TaskResult(ok=number)
+
+
+def _is_first_time(note: str) -> bool:
+    try:
+        Path(note).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _sleep_the_first_time(note: str) -> TaskResult[str, TaskError]:
+    if _is_first_time(note):
+        time.sleep(LONG)
+    return TaskResult(ok="at the second attempt")

@@ -1,0 +1,75 @@
+"""How the demo ends: the table of states and attempts, the figures, and a sentence for each thing that was shown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from horsies.cli.demo.checks import Row
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one scene."""
+
+    sentence: str
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured on the way."""
+
+    sends_per_second: float
+    tasks_per_second: float
+    round_trips_ms: list[float]
+
+
+def render(rows: Sequence[Row], figures: Figures | None, verdicts: Sequence[Verdict]) -> RenderableType:
+    parts: list[RenderableType] = [_states(rows)]
+    if figures is not None:
+        parts.append(_measured(figures))
+    return Group(*parts, Text(), *(_line(verdict) for verdict in verdicts), Text())
+
+
+def print_report(console: Console, rows: Sequence[Row], figures: Figures | None, verdicts: Sequence[Verdict]) -> None:
+    console.print()
+    console.print(render(rows, figures, verdicts), soft_wrap=False)
+
+
+def _states(rows: Sequence[Row]) -> Table:
+    table = Table(title="How the tasks ended", title_justify="left", caption_justify="left")
+    for name in ("task", "state", "error code", "attempts of each"):
+        table.add_column(name, no_wrap=name != "attempts of each")
+    table.add_column("tasks", justify="right")
+    for row in rows:
+        attempts = row.attempts.replace("+", ", then") or "none"
+        table.add_row(row.task_name, row.status, row.error_code or "", attempts, f"{row.tasks:,}")
+    table.add_section()
+    attempts_in_all = sum(row.attempt_rows for row in rows)
+    table.add_row("all", "", "", f"{attempts_in_all:,} attempts", f"{sum(row.tasks for row in rows):,}")
+    return table
+
+
+def _measured(figures: Figures) -> Table:
+    table = Table(title="Measured on this machine, now", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("tasks sent", f"{figures.sends_per_second:,.0f} per second")
+    table.add_row("small tasks run, first start to last end", f"{figures.tasks_per_second:,.0f} per second")
+    if len(figures.round_trips_ms) > 1:
+        cuts = statistics.quantiles(figures.round_trips_ms, n=100, method="inclusive")
+        for percent in (50, 95, 99):
+            table.add_row(f"one task alone, from send to result, p{percent}", f"{cuts[percent - 1]:.1f} ms")
+    return table
+
+
+def _line(verdict: Verdict) -> Text:
+    if not verdict.problems:
+        return Text.assemble(("  ok  ", "bold green"), verdict.sentence)
+    return Text.assemble(("  NOT ", "bold red"), verdict.sentence, *(f"\n        {text}" for text in verdict.problems))

@@ -1,0 +1,123 @@
+"""Plays the scenes on a real worker, looks at the rows, and reports. See `scenes.py` for what is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+from psycopg.rows import class_row
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from horsies.cli.demo import app as tasks
+from horsies.cli.demo.checks import NotAsExpected, Row, problems
+from horsies.cli.demo.report import Figures, Verdict, print_report
+from horsies.cli.demo.scenes import SCENES, Scene, Stage
+from horsies.cli.demo.worker_process import PROCESSES, WorkerProcess
+from horsies.core.brokers.connections import connect
+from horsies.core.errors import HorsiesError
+from horsies.core.sql import load
+
+SCENE_SECONDS = 90.0
+WATCH_SECONDS = 0.1
+WORKER_SENTENCE = f"One worker with {PROCESSES} processes did all this, and ended with exit code 0 when told to stop."
+
+
+async def play(console: Console) -> bool:
+    """The whole demo; True if everything came out as it must."""
+    with tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory:
+        stage = Stage(Path(directory))
+        with WorkerProcess(Path(directory, "worker.log")) as worker:
+            try:
+                failures = await _all_scenes(console, stage, worker)
+            finally:
+                await tasks.app.get_broker().close_async()
+            end = await asyncio.to_thread(worker.stop)
+    rows, tasks_per_second = await _look()
+    verdicts = [
+        Verdict(scene.sentence, failure + problems(scene.expected, rows))
+        for scene, failure in zip(SCENES, failures, strict=True)
+    ]
+    verdicts.append(Verdict(WORKER_SENTENCE, [] if end == 0 else [f"its exit code was {end}"]))
+    print_report(console, rows, Figures(stage.sends_per_second, tasks_per_second, stage.round_trips_ms), verdicts)
+    return not any(verdict.problems for verdict in verdicts)
+
+
+async def _all_scenes(console: Console, stage: Stage, worker: WorkerProcess) -> list[list[str]]:
+    """What each scene found wrong."""
+    with _progress(console) as begin:
+        failures = []
+        for scene in SCENES:
+            stage.advance = begin(scene)
+            failures.append(await _unless_worker_ends(_play_one(scene, stage), worker))
+        begin(None)
+        return failures
+
+
+async def _play_one(scene: Scene, stage: Stage) -> list[str]:
+    try:
+        async with asyncio.timeout(SCENE_SECONDS):
+            await scene.play(stage)
+    except NotAsExpected as problem:
+        return [str(problem)]
+    except ValueError as problem:  # a result of the wrong kind was opened
+        return [str(problem)]
+    except TimeoutError:
+        return [f"it did not come to an end within {SCENE_SECONDS:g} s"]
+    return []
+
+
+async def _unless_worker_ends(scene: Awaitable[list[str]], worker: WorkerProcess) -> list[str]:
+    """Without a worker nothing more will happen: then stop at once, with its last words."""
+    playing = asyncio.ensure_future(scene)
+    while not playing.done():
+        await asyncio.wait({playing}, timeout=WATCH_SECONDS)
+        if not worker.is_running:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+            raise HorsiesError("the worker of the demo has ended", notes=[worker.last_words()])
+    return await playing
+
+
+async def _look() -> tuple[list[Row], float]:
+    """The rows of this run, and how many of the small tasks ran per second."""
+    conn = await connect(tasks.app.config.broker, name="horsies demo")
+    try:
+        cursor = conn.cursor(row_factory=class_row(Row))
+        rows = await (await cursor.execute(load("demo/outcomes"), {"queue": tasks.QUEUE})).fetchall()
+        pace = await conn.execute(load("demo/pace"), {"queue": tasks.QUEUE, "task": tasks.add.task_name})
+        count, seconds = await pace.fetchone() or (0, None)
+    finally:
+        await conn.close()
+    return rows, count / seconds if seconds else 0.0
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Callable[[Scene | None], Callable[[], None]]]:
+    """A bar for each scene on a terminal; elsewhere a line when it is over."""
+    bars = Progress(
+        TextColumn("{task.description:<38}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    began, before = time.monotonic(), None
+
+    def begin(scene: Scene | None) -> Callable[[], None]:
+        nonlocal began, before
+        if before is not None and not console.is_terminal:
+            console.print(f"{before.title}: {time.monotonic() - began:.1f} s")
+        began, before = time.monotonic(), scene
+        if scene is None:
+            return lambda: None
+        bar = bars.add_task(scene.title, total=scene.steps)
+        return lambda: bars.advance(bar)
+
+    with bars:
+        yield begin

@@ -1,0 +1,82 @@
+"""How the texts of a command line become values: durations, JSON, lists; and the options that several commands share.
+
+A text that cannot be read is a `typer.BadParameter`, which names the option it was given to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_LONGEST = timedelta(days=365)
+
+
+class LogLevel(StrEnum):
+    """The names that `logging` knows."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
+
+
+class LogFormat(StrEnum):
+    """Lines for people or for machines."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def parse_duration(text: str) -> timedelta:
+    """`300` and `300s` are seconds, `5m` minutes, `2h` hours (M-02)."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not a duration: give seconds (300) or a number with s, m or h (30s, 5m)")
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > _LONGEST.total_seconds():
+        raise typer.BadParameter(f"{text!r} is longer than a year")
+    return timedelta(seconds=seconds)
+
+
+def parse_names(texts: list[str] | None) -> tuple[str, ...] | None:
+    """`--queues a,b --queues c` are three names; nothing given is None."""
+    names = tuple(name.strip() for text in texts or () for name in text.split(",") if name.strip())
+    if texts and not names:
+        raise typer.BadParameter("no name is given", param_hint="'--queues'")
+    return names or None
+
+
+def parse_json(text: str | None, kind: type, option: str) -> str | None:
+    """A JSON text of the wanted kind (`list` or `dict`), handed on as it is; its values are for the task's codec."""
+    if text is None:
+        return None
+    wanted = "a JSON list, such as '[1, \"two\"]'" if kind is list else "a JSON object, such as '{\"id\": 1}'"
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise typer.BadParameter(f"this is not JSON: {problem}; give {wanted}", param_hint=f"'{option}'") from None
+    if not isinstance(value, kind):
+        raise typer.BadParameter(f"give {wanted}", param_hint=f"'{option}'")
+    return text
+
+
+Module: TypeAlias = Annotated[
+    str, typer.Argument(metavar="MODULE", help="The app: pkg.mod:app, pkg.mod, path/file.py:app or path/file.py.")
+]
+OptionalModule: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="[MODULE]", help="The app; without it --database-url or DATABASE_URL counts.")
+]
+DatabaseUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url", metavar="URL", help="Use this database instead: postgresql://… or embedded:DIRECTORY."
+    ),
+]

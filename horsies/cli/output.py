@@ -1,0 +1,61 @@
+"""What the commands print: plain words on standard output, errors on standard error, colours by M-12."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
+from horsies.core.logs import wants_color
+
+
+def out() -> Console:
+    return _console(sys.stdout)
+
+
+def err() -> Console:
+    return _console(sys.stderr)
+
+
+def say(text: str) -> None:
+    """One line for the person, beside the answer on standard output."""
+    err().print(text, markup=False)
+
+
+def show_error(error: HorsiesError) -> None:
+    """Headline, place, notes and help (M-30)."""
+    _show(error.format_rust_style())
+
+
+def show_errors(errors: list[HorsiesError], phase: str) -> None:
+    """Each of them, then how many there are."""
+    _show(ValidationReport(phase, list(errors)).format_rust_style())
+
+
+def usage_error(message: str, hint: str | None = None) -> HorsiesError:
+    """A command line that cannot be understood."""
+    return HorsiesError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=hint)
+
+
+def _show(text: str) -> None:
+    styled = Text(text)
+    styled.highlight_regex(r"(?m)^error(\[HRS-\d+\])?:", "bold red")
+    styled.highlight_regex(r"(?m)^ *-->.*$", "cyan")
+    styled.highlight_regex(r"(?m)^ *= (note|help):", "bold")
+    err().print(styled)
+
+
+def _console(stream: TextIO) -> Console:
+    color = wants_color(stream)
+    # Width only matters for tables; a line of text is never broken, so that it can be searched and copied.
+    return Console(
+        file=stream,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        soft_wrap=True,
+        width=None if stream.isatty() else 120,
+    )

@@ -1,0 +1,137 @@
+"""`horsies worker`: options become a `WorkerConfig`, and the worker runs until it is told to stop (M-02, W-80)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from horsies.cli import database, output
+from horsies.cli.options import DatabaseUrl, LogFormat, LogLevel, Module, parse_duration, parse_names
+from horsies.core import logs
+from horsies.core.app import Horsies
+from horsies.core.errors import HorsiesError
+from horsies.core.models.recovery import WorkerRecoveryConfig
+from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.locate import load_app
+from horsies.core.worker.service import Worker
+
+log = logging.getLogger("horsies.cli")
+
+Duration = Annotated[timedelta | None, typer.Option(parser=parse_duration, metavar="D", show_default="from config")]
+
+
+def worker(
+    module: Module,
+    processes: Annotated[int, typer.Option(min=1, help="Child processes that run tasks.")] = 1,
+    concurrency: Annotated[int, typer.Option(min=1, help="async tasks at a time in each child.")] = 1,
+    queues: Annotated[
+        list[str] | None, typer.Option(metavar="NAMES", help="Serve only these queues, separated by commas.")
+    ] = None,
+    max_claim_batch: Annotated[
+        int, typer.Option(min=0, help="Most tasks taken from one queue in one pass; 0: automatic.")
+    ] = 0,
+    max_claim_per_worker: Annotated[
+        int, typer.Option(min=0, help="Most tasks claimed but not started; 0: automatic. Other values end run-ahead.")
+    ] = 0,
+    run_ahead_ms: Annotated[
+        int, typer.Option(min=0, help="Hold about this much work of very short tasks for each child; 0: never.")
+    ] = 20,
+    max_tasks_per_child: Annotated[
+        int, typer.Option(min=0, help="Replace a child after so many tasks (at least 2); 0: never.")
+    ] = 0,
+    max_memory_per_child_mb: Annotated[
+        int | None, typer.Option(min=1, help="Replace a child that uses more memory.", show_default="off")
+    ] = None,
+    worker_recovery: Annotated[
+        bool | None,
+        typer.Option("--worker-recovery/--no-worker-recovery", help="Take part in the sweep of dead workers."),
+    ] = None,
+    heartbeat_interval: Duration = None,
+    sweep_interval: Duration = None,
+    sweep_threshold: Duration = None,
+    recovery_delay: Duration = None,
+    shutdown_grace: Annotated[
+        timedelta | None,
+        typer.Option(
+            parser=parse_duration,
+            metavar="D",
+            show_default="none: wait",
+            help="When stopping, cut off tasks that still run after this long.",
+        ),
+    ] = None,
+    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(case_sensitive=False)] = LogFormat.TEXT,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run a worker that serves an app's tasks.
+
+    SIGTERM or Ctrl-C: it takes no more tasks, lets those that run finish, and exits with 0. A second one cuts them off.
+    Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
+    """
+    logs.configure(loglevel, log_format)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker handles it: nothing runs yet
+    try:
+        app = load_app(module)
+        chosen = database.choose(database_url, app.config.broker)
+        config = WorkerConfig(
+            app_locator=module,
+            dsn=chosen.url if database_url is not None else None,
+            queues=parse_names(queues),
+            processes=processes,
+            concurrency=concurrency,
+            max_claim_batch=max_claim_batch,
+            max_claim_per_worker=max_claim_per_worker,
+            run_ahead_ms=run_ahead_ms,
+            max_tasks_per_child=max_tasks_per_child,
+            max_memory_per_child_mb=max_memory_per_child_mb,
+            shutdown_grace_ms=None if shutdown_grace is None else int(shutdown_grace.total_seconds() * 1000),
+            loglevel=loglevel.value,
+            log_format=log_format.value,
+            **recovery_settings(
+                app.config.worker_recovery,
+                worker_recovery,
+                heartbeat_interval=heartbeat_interval,
+                sweep_interval=sweep_interval,
+                sweep_threshold=sweep_threshold,
+                recovery_delay=recovery_delay,
+            ),
+        )
+        return serve(app, config, chosen)
+    except HorsiesError as problem:
+        _complain(problem, log_format)
+        return 1
+    except KeyboardInterrupt:
+        log.info("stopped before the worker was ready")
+        return 0
+
+
+def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
+    """Run the worker to its end; the exit code."""
+    log.info(chosen.sentence())
+    if log.isEnabledFor(logging.DEBUG):
+        app.config.log_config(log)
+    return asyncio.run(Worker(app, config).run(install_signals=True))
+
+
+def recovery_settings(
+    of_app: WorkerRecoveryConfig, is_wanted: bool | None, **given: timedelta | None
+) -> dict[str, Any]:
+    """Fields of `WorkerConfig`. A duration turns worker recovery on, unless it is turned off by name (R-06, R-07)."""
+    durations = {name: value for name, value in given.items() if value is not None}
+    if is_wanted is None:
+        return dict(durations)
+    return {"worker_recovery": WorkerRecoveryConfig(**{**dict(of_app), **durations, "enabled": is_wanted})}
+
+
+def _complain(problem: HorsiesError, log_format: LogFormat) -> None:
+    """A program that reads JSON lines gets one; a person gets the rendered error."""
+    if log_format is LogFormat.JSON:
+        code = None if problem.code is None else str(problem.code)
+        log.error("%s", problem.format_rust_style(), extra={"horsies": {"error_code": code}})
+    else:
+        output.show_error(problem)

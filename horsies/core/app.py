@@ -1,0 +1,307 @@
+"""`Horsies`: the application. It owns the settings, the tasks, the modules to discover and one broker; it delegates
+everything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, ClassVar, Never, TypeAlias, TypedDict, TypeVar, Unpack
+
+from horsies.core import checks, discovery
+from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    HorsiesError,
+    RegistryError,
+    SourceLocation,
+    ValidationReport,
+)
+from horsies.core.models.app import AppConfig
+from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
+from horsies.core.models.queues import QueueMode
+from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
+from horsies.core.producer.options import Flags
+from horsies.core.producer.send import Sender
+from horsies.core.producer.size import SizeGuard
+from horsies.core.task_decorator import TaskDecorator, TaskFunction
+
+ChildProcessStartHook: TypeAlias = Callable[[], None]
+H = TypeVar("H", bound=Callable[[], None])
+
+
+class Include(TypedDict, total=False):
+    """What `get_task_info` fetches beside the columns that are always there."""
+
+    include_result: bool
+    include_failed_reason: bool
+    include_attempts: bool
+
+
+class Horsies:
+    """An application: define tasks on it, send them, and let workers load it."""
+
+    _current: ClassVar[Horsies | None] = None
+
+    def __init__(self, config: AppConfig) -> None:
+        if not isinstance(config, AppConfig):
+            raise ConfigurationError(
+                f"Horsies takes an AppConfig, not {type(config).__name__}",
+                code=ErrorCode.CONFIG_INVALID,
+                location=SourceLocation.of_caller(),
+                help_text="Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
+            )
+        self.config = config
+        self.sizes = SizeGuard(config.payload)
+        self._tasks: dict[str, TaskFunction[Any, Any]] = {}
+        self._modules: list[str] = []
+        self._hooks: list[ChildProcessStartHook] = []
+        self.queue_names = frozenset(queue.name for queue in config.queues())
+        self._broker: PostgresBroker | None = None
+        self._sender: Sender | None = None
+        self._lock = threading.Lock()
+        self.sends_suppressed = False
+
+    def task(
+        self,
+        task_name: str,
+        *,
+        queue_name: str | None = None,
+        retry_policy: RetryPolicy | None = None,
+        exception_mapper: dict[type[BaseException], str] | None = None,
+        default_unhandled_error_code: str | None = None,
+        timeout_ms: int | None = None,
+        flags: Flags | None = None,
+        **unknown: Never,
+    ) -> TaskDecorator:
+        """Make a task of the function below."""
+        return TaskDecorator(
+            app=self,
+            task_name=task_name,
+            queue_name=queue_name,
+            retry_policy=retry_policy,
+            exception_mapper=exception_mapper,
+            default_unhandled_error_code=default_unhandled_error_code,
+            timeout_ms=timeout_ms,
+            flags=flags,
+            unknown=unknown,
+        )
+
+    @property
+    def tasks(self) -> Mapping[str, TaskFunction[Any, Any]]:
+        """The registered tasks by name; read-only."""
+        return MappingProxyType(self._tasks)
+
+    def list_tasks(self) -> list[str]:
+        return sorted(self._tasks)
+
+    def register(self, task: TaskFunction[Any, Any]) -> None:
+        """Take a task into the registry. A name belongs to one function."""
+        known = self._tasks.get(task.task_name)
+        if known is not None and not _is_same_source(known.fn, task.fn):
+            error = RegistryError(
+                f"there is a task named {task.task_name!r} already",
+                code=ErrorCode.TASK_DUPLICATE_NAME,
+                location=task.location,
+            )
+            raise error.with_note(f"the first one is {known.fn.__qualname__} at {known.location}")
+        self._tasks[task.task_name] = task
+
+    def validate_queue_name(self, name: str) -> None:
+        """`ConfigurationError` if tasks cannot be in this queue."""
+        if problem := self.queue_problem(name):
+            raise ConfigurationError(problem, code=ErrorCode.TASK_INVALID_QUEUE, location=SourceLocation.of_caller())
+
+    def queue_problem(self, name: str) -> str | None:
+        """Why there is no such queue; None if there is."""
+        if name in self.queue_names:
+            return None
+        return f"there is no queue {name!r}; known: {', '.join(sorted(self.queue_names))}"
+
+    def task_queue_problem(self, queue_name: str | None) -> str | None:
+        """Why a task cannot be declared with this queue name; None if it can."""
+        if self.config.queue_mode is QueueMode.DEFAULT:
+            return None if queue_name is None else "queue_name is for QueueMode.CUSTOM; here is only one queue"
+        if queue_name is None:
+            return f"in QueueMode.CUSTOM every task names its queue: {', '.join(sorted(self.queue_names))}"
+        return self.queue_problem(queue_name)
+
+    def discover_tasks(self, modules: list[str]) -> None:
+        """Note modules that define tasks. Nothing is imported yet."""
+        if isinstance(modules, str) or not all(isinstance(module, str) and module for module in modules):
+            raise ConfigurationError(
+                "discover_tasks takes a list of module names or paths of .py files",
+                code=ErrorCode.CONFIG_INVALID,
+                location=SourceLocation.of_caller(),
+            )
+        self._modules.extend(module for module in modules if module not in self._modules)
+
+    def expand_module_globs(self, patterns: list[str]) -> list[str]:
+        """The Python files that match the patterns, sorted; for `discover_tasks`."""
+        return discovery.expand_globs(patterns)
+
+    def get_discovered_task_modules(self) -> list[str]:
+        return list(self._modules)
+
+    def import_modules(self) -> None:
+        """Import every discovered module, with sends suppressed; raises what is wrong with them, all together."""
+        report = ValidationReport(phase="imports")
+        self.collect_imports(report)
+        report.raise_if_any()
+
+    def collect_imports(self, report: ValidationReport) -> None:
+        """As `import_modules`, with the errors in a report."""
+        with self._suppressing():
+            for module in self._modules:
+                try:
+                    discovery.import_entry(module)
+                except HorsiesError as error:
+                    report.add(error)
+
+    def suppress_sends(self, suppress: bool = True) -> None:
+        """While suppressed, sends return SEND_SUPPRESSED and write nothing."""
+        self.sends_suppressed = suppress
+
+    @contextmanager
+    def _suppressing(self) -> Iterator[None]:
+        before, self.sends_suppressed = self.sends_suppressed, True
+        try:
+            yield
+        finally:
+            self.sends_suppressed = before
+
+    def check(self, *, live: bool = False) -> list[HorsiesError]:
+        """What is wrong with this app; an empty list if nothing is. `live` also asks the database."""
+        return checks.check(self, live=live)
+
+    def on_child_process_start(self, fn: H) -> H:
+        """Run this function once in every child process, after its imports. Usable as a decorator."""
+        if problem := _hook_problem(fn):
+            raise ConfigurationError(
+                problem, code=ErrorCode.CHILD_HOOK_INVALID, location=SourceLocation.from_function(fn)
+            )
+        if fn not in self._hooks:
+            self._hooks.append(fn)
+        return fn
+
+    def get_child_process_start_hooks(self) -> list[ChildProcessStartHook]:
+        return list(self._hooks)
+
+    @classmethod
+    def current(cls) -> Horsies | None:
+        """The app of this process, if one was made current; workers do that in their children."""
+        return Horsies._current
+
+    def make_current(self) -> None:
+        Horsies._current = self
+
+    def get_broker(self) -> PostgresBroker:
+        """The app's broker, made at first use. It connects when it is first asked something."""
+        with self._lock:
+            if self._broker is None:
+                self._broker = PostgresBroker(self.config.broker, app=self)
+            return self._broker
+
+    @property
+    def sender(self) -> Sender:
+        """What writes the sends of this app."""
+        if self._sender is None:
+            self._sender = Sender(self.get_broker(), resend=self.config.resend_on_transient_err)
+        return self._sender
+
+    def get_result(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[TaskResult[Any, TaskError]]:
+        """Wait for a task by its id. The outer error is one of the infrastructure, the inner one the task's."""
+        return self.get_broker().get_typed_result(task_id, timeout_ms)
+
+    async def get_result_async(
+        self, task_id: str, timeout_ms: int | None = None
+    ) -> BrokerResult[TaskResult[Any, TaskError]]:
+        """Wait for a task by its id. The outer error is one of the infrastructure, the inner one the task's."""
+        return await self.get_broker().get_typed_result_async(task_id, timeout_ms)
+
+    def get_task_info(self, task_id: str, **include: Unpack[Include]) -> BrokerResult[TaskInfo | None]:
+        """How a task stands; `Ok(None)` if there is no such row."""
+        return self.get_broker().get_task_info(task_id, **include)
+
+    async def get_task_info_async(self, task_id: str, **include: Unpack[Include]) -> BrokerResult[TaskInfo | None]:
+        """How a task stands; `Ok(None)` if there is no such row."""
+        return await self.get_broker().get_task_info_async(task_id, **include)
+
+    def ping_database(self) -> BrokerResult[DatabasePing]:
+        """Ask the database for a sign of life."""
+        return self.get_broker().ping_database()
+
+    async def ping_database_async(self) -> BrokerResult[DatabasePing]:
+        """Ask the database for a sign of life."""
+        return await self.get_broker().ping_database_async()
+
+    def ping_workers(
+        self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
+    ) -> BrokerResult[list[WorkerPong]]:
+        """Ask the workers for a sign of life; ends early when enough have answered."""
+        return self.get_broker().ping_workers(target_worker_id, timeout_seconds, min_responses)
+
+    async def ping_workers_async(
+        self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
+    ) -> BrokerResult[list[WorkerPong]]:
+        """Ask the workers for a sign of life; ends early when enough have answered."""
+        return await self.get_broker().ping_workers_async(target_worker_id, timeout_seconds, min_responses)
+
+    def list_worker_states(self) -> BrokerResult[list[WorkerStateSnapshot]]:
+        """The newest snapshot of each worker."""
+        return self.get_broker().list_worker_states()
+
+    async def list_worker_states_async(self) -> BrokerResult[list[WorkerStateSnapshot]]:
+        """The newest snapshot of each worker."""
+        return await self.get_broker().list_worker_states_async()
+
+    def get_worker_state(self, worker_id: str) -> BrokerResult[WorkerStateSnapshot | None]:
+        """The newest snapshot of one worker."""
+        return self.get_broker().get_worker_state(worker_id)
+
+    async def get_worker_state_async(self, worker_id: str) -> BrokerResult[WorkerStateSnapshot | None]:
+        """The newest snapshot of one worker."""
+        return await self.get_broker().get_worker_state_async(worker_id)
+
+    def get_worker_state_history(
+        self, worker_id: str, limit: int | None = None
+    ) -> BrokerResult[list[WorkerStateSnapshot]]:
+        """The snapshots of one worker, newest first."""
+        return self.get_broker().get_worker_state_history(worker_id, limit)
+
+    async def get_worker_state_history_async(
+        self, worker_id: str, limit: int | None = None
+    ) -> BrokerResult[list[WorkerStateSnapshot]]:
+        """The snapshots of one worker, newest first."""
+        return await self.get_broker().get_worker_state_history_async(worker_id, limit)
+
+    def __repr__(self) -> str:
+        return f"<Horsies with {len(self._tasks)} task(s) on {self.config.broker.display_url()}>"
+
+
+def _is_same_source(known: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """The very same lines run again: a module imported under a second name, or reloaded. Not two calls of a factory."""
+    if "<locals>" in new.__qualname__:
+        return False
+    ours, theirs = known.__code__, new.__code__
+    same_place = (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
+    return same_place and known.__qualname__ == new.__qualname__
+
+
+def _hook_problem(fn: Any) -> str | None:
+    if not callable(fn):
+        return f"a child start hook is a function, not {type(fn).__name__}"
+    name = getattr(fn, "__qualname__", repr(fn))
+    if inspect.iscoroutinefunction(fn):
+        return f"child start hook {name} must not be async: it runs before any event loop"
+    required = [
+        parameter.name
+        for parameter in inspect.signature(fn).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    return f"child start hook {name} must take no arguments, but needs {', '.join(required)}" if required else None

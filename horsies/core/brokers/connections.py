@@ -1,0 +1,99 @@
+"""Opening connections: one at a time, or through a pool, always by the settings of a `PostgresConfig`.
+
+Every connection is in autocommit mode (a statement is a transaction unless the caller opens one), carries a name that
+an operator sees in `pg_stat_activity`, and gives up after `pool_timeout`. What goes wrong is raised in the server's own
+words; the password is in none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Self
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor, conninfo
+from psycopg.abc import Params
+
+from horsies.core.brokers.pool import Pool
+from horsies.core.models.broker import PostgresConfig
+
+log = logging.getLogger("horsies.sql")
+
+# Below this libpq rounds a connect timeout up anyway.
+SHORTEST_CONNECT_TIMEOUT = 2
+
+
+async def open_pool(
+    config: PostgresConfig, *, min_size: int = 1, max_size: int | None = None, name: str = "horsies"
+) -> Pool:
+    """`make_pool` on the running loop."""
+    return make_pool(config, min_size=min_size, max_size=max_size, name=name)
+
+
+def make_pool(config: PostgresConfig, *, min_size: int = 1, max_size: int | None = None, name: str = "horsies") -> Pool:
+    """A pool that connects on demand: up to `max_size` connections, `min_size` of which stay open when idle."""
+
+    async def opened() -> AsyncConnection[Any]:
+        return await connect(config, name=name)
+
+    return Pool(
+        opened,
+        keep=min_size,
+        max_size=min_size if max_size is None else max_size,
+        timeout=config.pool_timeout,
+        max_lifetime=config.pool_recycle if config.pool_recycle > 0 else float("inf"),
+        check=config.pool_pre_ping,
+        name=name,
+    )
+
+
+async def connect(config: PostgresConfig, *, session: bool = False, name: str = "horsies") -> AsyncConnection[Any]:
+    """One connection; `session=True` for LISTEN and the schema, which a transaction-pooling proxy cannot carry."""
+    dsn = await _dsn(config, session=session)
+    parameters = _parameters(config, dsn, name)
+    pooled_by_proxy = config.pgbouncer_transaction_mode and not session
+    return await AsyncConnection.connect(
+        dsn,
+        autocommit=True,
+        prepare_threshold=None if pooled_by_proxy else 5,
+        cursor_factory=EchoCursor if config.echo else None,
+        **parameters,
+    )
+
+
+class EchoCursor(AsyncCursor[Any]):
+    """Logs each statement (`echo=True`), never its parameters, which may be secrets."""
+
+    async def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
+        log.info("%s", query)
+        return await super().execute(query, params, prepare=prepare, binary=binary)
+
+
+async def _dsn(config: PostgresConfig, *, session: bool) -> str:
+    read = config.session_dsn if session else config.dsn
+    # An embedded server may first have to be started, which takes seconds and must not hold up the loop.
+    return await asyncio.to_thread(read) if config.is_embedded else read()
+
+
+def _parameters(config: PostgresConfig, dsn: str, name: str) -> dict[str, Any]:
+    """What is added to the URL; anything the URL says itself stays as it is."""
+    given = conninfo.conninfo_to_dict(dsn)
+    if "@" in str(given.get("host") or ""):
+        # libpq reads `user:pa@ss@host` as the host `ss@host`, and would name it in its error.
+        raise UnusableUrl
+    wanted: dict[str, Any] = {
+        "connect_timeout": max(SHORTEST_CONNECT_TIMEOUT, int(config.pool_timeout)),
+        **config.connect_kwargs(),
+        "application_name": name,
+    }
+    return {key: value for key, value in wanted.items() if key not in given}
+
+
+class UnusableUrl(psycopg.ProgrammingError):
+    """The database URL cannot be read; special characters in its user name and password must be percent-encoded."""
+
+    def __init__(self) -> None:
+        super().__init__(" ".join((type(self).__doc__ or "").split()))

@@ -1,0 +1,98 @@
+"""What one process keeps open to the database: a pool, one LISTEN connection with everyone who waits on it, and the
+knowledge that the schema is in place. Lives on the loop of the bridge and is made anew after a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from horsies.core.brokers.connections import connect, make_pool
+from horsies.core.brokers.listener import Listener
+from horsies.core.brokers.pool import PoolClosed
+from horsies.core.brokers.results import SchemaInitFailed
+from horsies.core.brokers.waiter import FIRST_LOOK_SECONDS, Ending, TimedOut, Unreachable, Waiter
+from horsies.core.models.broker import PostgresConfig
+from horsies.core.schema.install import InstallReport, install
+
+
+class Hub:
+    """Nothing is opened before it is needed."""
+
+    def __init__(self, config: PostgresConfig) -> None:
+        self._config = config
+        self._pool = make_pool(
+            config, min_size=config.pool_size, max_size=config.pool_size + config.max_overflow, name="horsies"
+        )
+        self.listener = Listener(self._session, name="result listener")
+        self._waiter: Waiter | None = None
+        self._installed: InstallReport | None = None
+        self._installing: asyncio.Task[InstallReport] | None = None
+
+    async def ready(self) -> InstallReport:
+        """The schema is in place (T-12). Callers that come together share one try; the next one tries again."""
+        if self._installed is None:
+            if self._installing is None or self._installing.done():
+                self._installing = asyncio.create_task(self._install())
+            try:
+                self._installed = await asyncio.shield(self._installing)
+            except Exception as problem:
+                raise SchemaInitFailed from problem
+        return self._installed
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """A pooled connection to a database that has the schema."""
+        await self.ready()
+        async with self._pool.connection() as conn:
+            yield conn
+
+    async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
+        """How the task ended, or why that is not known; never raises."""
+        begun = monotonic()
+        try:
+            async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK_SECONDS)):
+                waiter = await self._open_waiter()
+        except TimeoutError:
+            return TimedOut()
+        except SchemaInitFailed as problem:
+            return Unreachable(problem.__cause__ or problem)
+        return await waiter.wait(task_id, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
+
+    async def listen(self) -> None:
+        """The LISTEN connection is there; raises why it is not."""
+        await self.ready()
+        await self.listener.start()
+        if not self.listener.connected:
+            raise self.listener.last_error or PoolClosed("the listener was stopped")
+
+    async def close(self) -> None:
+        if self._waiter is not None:
+            await self._waiter.stop()
+        await self.listener.stop()
+        await self._pool.close()
+
+    async def _open_waiter(self) -> Waiter:
+        report = await self.ready()
+        if self._waiter is None:
+            holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+            self._waiter = Waiter(self._pool, self.listener, holder=holder, notify=report.notify)
+        return self._waiter
+
+    async def _install(self) -> InstallReport:
+        conn = await connect(self._config, session=True, name="horsies schema")
+        try:
+            return await install(conn, notify=self._config.notify)
+        finally:
+            await conn.close()
+
+    async def _session(self) -> AsyncConnection[Any]:
+        return await connect(self._config, session=True, name="horsies listener")

@@ -1,0 +1,246 @@
+"""A small asyncio pool of psycopg connections that tells why it cannot connect.
+
+Connections are opened on demand, handed out newest first, and at most `keep` of them stay open when idle. A connection
+attempt that fails is reported to the caller that needed it, at once and with the server's own words: a refused
+connection or a wrong password must not look like a busy pool. There are no background tasks, so a pool that a fork left
+behind (T-67) does nothing, and an idle process costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+
+log = logging.getLogger("horsies.pool")
+
+# A connection used this recently is believed; after a longer pause a look at the socket is not enough, because a peer
+# that vanished without a word leaves the socket quiet.
+TRUSTED_IDLE_SECONDS = 10.0
+
+
+class PoolTimeout(psycopg.OperationalError):
+    """Every connection stayed busy for the whole of `pool_timeout`."""
+
+
+class PoolClosed(psycopg.OperationalError):
+    """The pool was closed while, or before, a connection was asked for."""
+
+
+class Pool:
+    """At most `max_size` connections; use `async with pool.connection() as conn`."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[AsyncConnection[Any]]],
+        *,
+        keep: int,
+        max_size: int,
+        timeout: float = 30.0,
+        max_lifetime: float = 1800.0,
+        check: bool = True,
+        name: str = "horsies",
+    ) -> None:
+        self._connect = connect
+        self._keep = min(keep, max_size)
+        self._max_size = max_size
+        self._timeout = timeout
+        self._max_lifetime = max_lifetime
+        self._check = check
+        self.name = name
+        self._idle: deque[_Pooled] = deque()
+        self._lent: dict[AsyncConnection[Any], _Pooled] = {}
+        self._size = 0  # open, or being opened
+        self._waiting: deque[asyncio.Future[_Pooled | None]] = deque()
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @asynccontextmanager
+    async def connection(self, timeout: float | None = None) -> AsyncIterator[AsyncConnection[Any]]:
+        conn = await self.getconn(timeout)
+        try:
+            yield conn
+        finally:
+            await self.putconn(conn)
+
+    async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:
+        """A healthy connection; raises what the connection attempt raised, or `PoolTimeout`."""
+        limit = self._timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                pooled = await self._take()
+        except TimeoutError:
+            raise PoolTimeout(self._why_late(limit)) from None
+        self._lent[pooled.conn] = pooled
+        return pooled.conn
+
+    async def putconn(self, conn: AsyncConnection[Any]) -> None:
+        pooled = self._lent.pop(conn)
+        if not conn.closed and conn.pgconn.transaction_status != TransactionStatus.IDLE:
+            await _settle(conn)
+        self._give_back(pooled)
+
+    async def close(self) -> None:
+        """Close what is idle now and the rest as it comes back; whoever waits gets `PoolClosed`."""
+        self._closed = True
+        while self._waiting:
+            _wake(self._waiting.popleft(), None)
+        while self._idle:
+            self._discard(self._idle.popleft())
+
+    async def _take(self) -> _Pooled:
+        while True:
+            if self._closed:
+                raise PoolClosed(f"the connection pool {self.name!r} is closed")
+            if self._idle:
+                pooled = self._idle.pop()
+                if await self._usable(pooled):
+                    return pooled
+            elif self._size < self._max_size:
+                return await self._open()
+            elif (handed := await self._wait_in_line()) is not None:
+                return handed
+
+    async def _open(self) -> _Pooled:
+        self._size += 1
+        try:
+            return _Pooled(await self._connect(), expires=monotonic() + self._max_lifetime)
+        except BaseException:
+            self._size -= 1
+            self._wake_one()  # the next in line tries for itself, and learns the reason itself
+            raise
+
+    async def _wait_in_line(self) -> _Pooled | None:
+        """A connection somebody returned, or None when a place became free."""
+        place: asyncio.Future[_Pooled | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                # Served and cancelled at the same moment: pass it on, or it would be lost.
+                handed = place.result()
+                if handed is None:
+                    self._wake_one()
+                else:
+                    self._give_back(handed)
+            raise
+
+    async def _usable(self, pooled: _Pooled) -> bool:
+        """Whether an idle connection can be lent; if not, it has been discarded."""
+        try:
+            if await self._alive(pooled):
+                return True
+        except BaseException:
+            self._discard(pooled)
+            raise
+        self._discard(pooled)
+        return False
+
+    async def _alive(self, pooled: _Pooled) -> bool:
+        conn = pooled.conn
+        if conn.closed or monotonic() > pooled.expires:
+            return False
+        if not self._check:
+            return True
+        if not _is_quiet(conn):
+            return False
+        if monotonic() - pooled.returned < TRUSTED_IDLE_SECONDS:
+            return True
+        try:
+            await conn.execute("")
+        except psycopg.Error:
+            return False
+        return True
+
+    def _give_back(self, pooled: _Pooled) -> None:
+        pooled.returned = monotonic()
+        if self._closed or pooled.conn.closed or pooled.returned > pooled.expires:
+            self._discard(pooled)
+            return
+        while self._waiting:
+            if _wake(self._waiting.popleft(), pooled):
+                return
+        if len(self._idle) < self._keep:
+            self._idle.append(pooled)
+        else:
+            self._discard(pooled)
+
+    def _discard(self, pooled: _Pooled) -> None:
+        self._size -= 1
+        pooled.conn.pgconn.finish()  # what conn.close() does, without its await
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            if _wake(self._waiting.popleft(), None):
+                return
+
+    def _why_late(self, limit: float) -> str:
+        if len(self._lent) >= self._max_size:
+            return f"all {self._max_size} connections of the pool {self.name!r} stayed busy for {limit:g} s"
+        return f"the database did not answer within {limit:g} s"
+
+
+class _Pooled:
+    """A connection with what the pool remembers about it."""
+
+    __slots__ = ("conn", "expires", "returned")
+
+    def __init__(self, conn: AsyncConnection[Any], *, expires: float) -> None:
+        self.conn = conn
+        self.expires = expires
+        self.returned = monotonic()
+
+
+def _wake(place: asyncio.Future[_Pooled | None], pooled: _Pooled | None) -> bool:
+    if place.done():
+        return False
+    place.set_result(pooled)
+    return True
+
+
+async def _settle(conn: AsyncConnection[Any]) -> None:
+    """End the transaction a caller left open; a connection that is still busy cannot be trusted and is closed."""
+    try:
+        if conn.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            log.warning("a transaction was left open and is rolled back")
+            await conn.rollback()
+            return
+    except psycopg.Error as problem:
+        log.debug("rollback of a returned connection failed: %s", problem)
+    conn.pgconn.finish()
+
+
+def _is_quiet(conn: AsyncConnection[Any]) -> bool:
+    """An idle server says nothing: a readable socket holds its farewell, or the end of the stream.
+
+    Costs one system call instead of a round trip. A stray notice also makes it readable, hence the second look.
+    """
+    poll = select.poll()
+    poll.register(conn.pgconn.socket, select.POLLIN | select.POLLERR | select.POLLHUP)
+    if not poll.poll(0):
+        return True
+    try:
+        conn.pgconn.consume_input()
+        while conn.pgconn.notifies() is not None:
+            pass
+    except psycopg.Error:
+        return False
+    return not conn.pgconn.is_busy() and not poll.poll(0)

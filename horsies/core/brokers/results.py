@@ -1,0 +1,99 @@
+"""Where exceptions of the database become values: `@as_broker_result(code)` and what is worth trying again.
+
+Inside, exceptions fly; at the edge of the broker each becomes one `Err` with a code, a message that a person can act
+on, and `retryable`, which is true exactly for lost or refused connections, serialization failures and deadlocks (T-66).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+import psycopg
+from psycopg import errors
+
+from horsies.core.errors import HorsiesError
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.core.types.result import Err, Ok
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TRANSIENT = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleSessionTimeout,
+    errors.TooManyConnections,
+    ConnectionError,
+    TimeoutError,
+)
+
+# libpq gives no code for a refused login, only the server's sentence.
+_REFUSED_FOR_GOOD = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "does not exist",
+    "permission denied",
+    "is not permitted to log in",
+    "not currently accepting connections",
+    "does not support SSL",
+)
+
+
+def is_transient(exc: BaseException) -> bool:
+    """Whether the same statement may well succeed in a moment."""
+    if isinstance(exc, _TRANSIENT):
+        return True
+    if not isinstance(exc, psycopg.OperationalError):
+        return False
+    if exc.sqlstate is not None:
+        return exc.sqlstate.startswith("08")
+    return not any(sentence in str(exc) for sentence in _REFUSED_FOR_GOOD)
+
+
+def describe(exc: BaseException) -> str:
+    """One line for a person: what failed, in the words of whoever refused it."""
+    if isinstance(exc, HorsiesError):
+        return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
+    text = " ".join(str(exc).split())
+    return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
+    return BrokerOperationError(code=code, message=describe(exc), retryable=is_transient(exc), exception=exc)
+
+
+class SchemaInitFailed(Exception):
+    """The tables could not be created or checked; the cause says why."""
+
+
+def as_broker_result(
+    code: BrokerErrorCode,
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[BrokerResult[T]]]]:
+    """What the function returns becomes `Ok`, what it raises an `Err` with this code."""
+
+    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[BrokerResult[T]]]:
+        @functools.wraps(fn)
+        async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
+            try:
+                return Ok(await fn(*args, **kwargs))
+            except Exception as exc:
+                return Err(failure(code, exc))
+
+        return safe
+
+    return decorate
+
+
+def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
+    """The error value for what was raised; a schema that could not be created has its own code whatever was asked."""
+    if isinstance(exc, SchemaInitFailed):
+        return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc.__cause__ or exc)
+    if not isinstance(exc, (psycopg.Error, OSError, HorsiesError)):
+        return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
+    return broker_error(code, exc)

@@ -1,0 +1,220 @@
+"""Waits for tasks to end, for any number of callers over one LISTEN connection and one statement at a time.
+
+A caller's id goes into a registry and is looked up at once; a notification of its end, a new LISTEN session or a second
+gone by makes it due again. Whatever has become due meanwhile is looked up together. NOTIFY only saves time: losing all
+of it costs a second. A database that does not answer is waited for briefly and then reported (T-61); nothing raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+from horsies.core.brokers.backoff import Backoff
+from horsies.core.brokers.listener import Listener
+from horsies.core.brokers.pool import Pool
+from horsies.core.brokers.results import is_transient
+from horsies.core.schema.install import read_meta
+from horsies.core.store import results
+from horsies.core.store.results import Ended
+
+log = logging.getLogger("horsies.waiter")
+
+TASK_DONE = "task_done"
+POLL_SECONDS = 1.0
+MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
+PATIENCE_SECONDS = 5.0  # how long an unreachable database is no news
+FIRST_LOOK_SECONDS = 0.5  # what a caller whose time is over already is granted for one look
+WORD_SECONDS = 60.0  # how long a word left in horsies_waiting holds
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The time was over before the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The database could not be asked."""
+
+    problem: BaseException
+
+
+Ending: TypeAlias = Ended | TimedOut | Unreachable
+
+
+class Waiter:
+    """The registry of who waits for what, and the task that looks."""
+
+    def __init__(self, pool: Pool, listener: Listener, *, holder: str, notify: str) -> None:
+        self._pool = pool
+        self._listener = listener
+        self._holder = holder
+        self._notify = notify
+        self._places: dict[str, list[_Place]] = {}
+        self._due: dict[str, None] = {}  # a set that remembers its order
+        self._word: dict[str, float] = {}  # id -> when the word left for it must be renewed
+        self._unneeded: set[str] = set()  # ids whose word can be taken back
+        self._wake = asyncio.Event()
+        self._backoff = Backoff(initial=0.1, maximum=POLL_SECONDS)
+        self._failures = 0
+        self._outage_since: float | None = None
+        self._next_poll = 0.0
+        self._next_mode = 0.0
+        self._background: list[asyncio.Task[None]] = []
+
+    async def wait(self, task_id: str, timeout: float | None) -> Ending:
+        """How the task ended, or why that is not known. At least one look is made, however short the time."""
+        self._begin()
+        place = _Place(asyncio.get_running_loop().create_future())
+        self._places.setdefault(task_id, []).append(place)
+        self._look_at([task_id])
+        try:
+            await asyncio.wait([place.future], timeout=timeout)
+            if not place.future.done() and not place.looked:
+                place.overdue = True
+                await asyncio.wait([place.future], timeout=FIRST_LOOK_SECONDS)
+            return place.future.result() if place.future.done() else TimedOut()
+        finally:
+            self._leave(task_id, place)
+
+    async def stop(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._unneeded.update(self._word)
+        self._places.clear()
+        if self._unneeded:
+            with contextlib.suppress(Exception):
+                await self._take_back_words()
+
+    def _begin(self) -> None:
+        if self._background:
+            return
+        self._listener.subscribe(TASK_DONE, self._on_done)
+        self._listener.on_reconnect(lambda: self._look_at(self._places))
+        # The first look does not wait for LISTEN: when the session is there, everybody is looked up once more.
+        self._background = [asyncio.create_task(self._listener.start()), asyncio.create_task(self._keep_looking())]
+
+    def _on_done(self, task_id: str) -> None:
+        if task_id in self._places:
+            self._look_at([task_id])
+
+    def _look_at(self, ids: Iterable[str]) -> None:
+        self._due.update(dict.fromkeys(ids))
+        self._wake.set()
+
+    def _leave(self, task_id: str, place: _Place) -> None:
+        places = self._places.get(task_id, [])
+        if place in places:
+            places.remove(place)
+        if not places:
+            self._places.pop(task_id, None)
+            if task_id in self._word:
+                self._unneeded.add(task_id)
+                self._wake.set()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await self._until_due()
+            ids = self._take_due()
+            try:
+                await self._look(ids)
+                self._failures, self._outage_since = 0, None
+            except Exception as problem:
+                await self._could_not_look(ids, problem)
+
+    async def _until_due(self) -> None:
+        """Sleep until an id is due, or, while anybody waits, until it is time to poll. Idle costs nothing."""
+        clock = asyncio.get_running_loop().time
+        if not self._due and not self._unneeded:
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._next_poll if self._places else None):
+                    await self._wake.wait()
+        if clock() >= self._next_poll:
+            self._next_poll = clock() + POLL_SECONDS
+            self._due.update(dict.fromkeys(self._places))
+
+    def _take_due(self) -> list[str]:
+        ids = list(islice(self._due, CHUNK))
+        for task_id in ids:
+            del self._due[task_id]
+        return [task_id for task_id in ids if task_id in self._places]
+
+    async def _look(self, ids: list[str]) -> None:
+        if self._unneeded:
+            await self._take_back_words()
+        if not ids:
+            return
+        async with self._pool.connection() as conn:
+            now = asyncio.get_running_loop().time()
+            if now >= self._next_mode:
+                recorded = await read_meta(conn)
+                self._notify = recorded.notify if recorded else self._notify
+                self._next_mode = now + MODE_SECONDS
+            if self._notify == "when_waiting" and (wordless := [i for i in ids if self._word.get(i, 0.0) <= now]):
+                # Committed before the look: whoever ends the task later than that sees it and rings.
+                await results.announce(conn, wordless, self._holder, WORD_SECONDS)
+                self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
+            rows = await results.ended(conn, ids)
+        for row in rows:
+            self._tell(row.task_id, row)
+        for task_id in ids:
+            self._mark_looked(task_id)
+
+    def _mark_looked(self, task_id: str) -> None:
+        for place in self._places.get(task_id, ()):
+            place.looked = True
+            if place.overdue:
+                place.tell(TimedOut())
+
+    def _tell(self, task_id: str, ending: Ending) -> None:
+        for place in self._places.pop(task_id, ()):
+            place.tell(ending)
+
+    async def _could_not_look(self, ids: list[str], problem: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        self._outage_since = self._outage_since or now
+        self._failures += 1
+        log.debug("looking for results failed: %s", problem)
+        if not is_transient(problem):
+            self._give_up(ids, problem)
+        elif now - self._outage_since >= PATIENCE_SECONDS:
+            self._give_up(list(self._places), problem)
+        else:
+            self._due.update(dict.fromkeys(ids))
+        await asyncio.sleep(self._backoff.delay(self._failures))
+
+    def _give_up(self, ids: list[str], problem: Exception) -> None:
+        for task_id in ids:
+            self._tell(task_id, Unreachable(problem))
+
+    async def _take_back_words(self) -> None:
+        ids = [task_id for task_id in self._unneeded if task_id not in self._places]
+        for task_id in ids:
+            self._word.pop(task_id, None)  # first: if this fails, the word lapses by itself
+        self._unneeded.clear()
+        async with self._pool.connection() as conn:
+            await results.withdraw(conn, ids, self._holder)
+
+
+class _Place:
+    """One caller who waits for one task."""
+
+    __slots__ = ("future", "looked", "overdue")
+
+    def __init__(self, future: asyncio.Future[Ending]) -> None:
+        self.future = future
+        self.looked = False
+        self.overdue = False
+
+    def tell(self, ending: Ending) -> None:
+        if not self.future.done():
+            self.future.set_result(ending)

@@ -1,0 +1,172 @@
+"""The public face of the codec: JSON texts in and out, with failures as values.
+
+`TaskCodec` is what a task holds: its arguments and its result, each by declared type. The functions below work without
+a task, on plain JSON values; none of them raises, and `serialize_error_payload` always has an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import JsonValue
+
+from horsies.core.codec.arguments import ArgumentsCodec
+from horsies.core.codec.results import ResultCodec
+from horsies.core.codec.shapes import CodecError, MismatchError, UnreadableError, list_shape
+from horsies.core.codec.signature import Signature
+from horsies.core.models.codes import BUILTIN_CODE_FAMILIES, BuiltInTaskCode, ContractCode, OperationalErrorCode
+from horsies.core.models.tasks import BUILTIN_KEY, TaskError, TaskResult
+from horsies.core.types.result import Err, Ok, Result
+
+T = TypeVar("T")
+
+__all__ = [
+    "CodecError",
+    "MismatchError",
+    "SerializationError",
+    "TaskCodec",
+    "UnreadableError",
+    "args_to_json",
+    "dumps_json",
+    "kwargs_to_json",
+    "loads_json",
+    "sanitize_text",
+    "serialize_error_payload",
+    "task_result_from_json",
+]
+
+_UNREADABLE = OperationalErrorCode.RESULT_DESERIALIZATION_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class SerializationError:
+    """A value that cannot be written or a text that cannot be read; `code` is what a result made of it would carry."""
+
+    message: str
+    code: BuiltInTaskCode = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+
+
+class TaskCodec:
+    """Arguments and result of one task, by declared type."""
+
+    __slots__ = ("arguments", "result", "signature")
+
+    def __init__(self, signature: Signature, ok_type: Any) -> None:
+        self.signature = signature
+        self.arguments = ArgumentsCodec(signature)
+        self.result = ResultCodec(ok_type)
+
+
+def args_to_json(args: tuple[Any, ...] | list[Any]) -> Result[str, SerializationError]:
+    """Positional arguments that are plain JSON values, as a JSON list."""
+    return _attempt(lambda: _dump(list(args)))
+
+
+def kwargs_to_json(kwargs: Mapping[str, Any]) -> Result[str, SerializationError]:
+    """Keyword arguments that are plain JSON values, as a JSON object."""
+    return _attempt(lambda: _dump(dict(kwargs)))
+
+
+def dumps_json(value: Any) -> Result[str, SerializationError]:
+    """A plain JSON value as text. NaN, Infinity, lone surrogates and other types are refused."""
+    return _attempt(lambda: _dump(value))
+
+
+def loads_json(text: str | None) -> Result[Any, SerializationError]:
+    """The plain value of a JSON text; no text at all is None."""
+    return _attempt(lambda: None if text is None else _load(text))
+
+
+def task_result_from_json(
+    text: str, codec: ResultCodec | None = None
+) -> Result[TaskResult[Any, TaskError], SerializationError]:
+    """A stored result, its ok value rebuilt by the task's codec; without one it stays plain JSON."""
+    try:
+        return Ok((codec or _PLAIN_RESULT).decode(text))
+    except MismatchError as problem:
+        code = ContractCode.PYDANTIC_HYDRATION_ERROR if problem.first == "ok" else _UNREADABLE
+        return Err(SerializationError(str(problem), code))
+    except CodecError as problem:
+        return Err(SerializationError(str(problem), _UNREADABLE))
+
+
+def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:
+    """The JSON of an error result, whatever is in it: what cannot be written is replaced by a word about it."""
+    for attempt in (_as_it_is, _presentable, _last_resort):
+        try:
+            return _PLAIN_RESULT.encode(attempt(tr))
+        except (CodecError, ValueError, TypeError, RecursionError):
+            continue
+    return _CONSTANT
+
+
+def sanitize_text(text: str) -> str:
+    """The text without what a TEXT column refuses: NUL and lone surrogates become the replacement character."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+_PLAIN_RESULT = ResultCodec(JsonValue)
+_PLAIN_VALUE = list_shape([JsonValue], lambda index: "value")
+
+
+def _attempt(produce: Callable[[], T]) -> Result[T, SerializationError]:
+    try:
+        return Ok(produce())
+    except (CodecError, ValueError, TypeError, RecursionError) as problem:
+        return Err(SerializationError(str(problem)))
+
+
+def _dump(value: Any) -> str:
+    return _PLAIN_VALUE.encode((value,))[1:-1]
+
+
+def _load(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _as_it_is(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
+    return tr
+
+
+def _presentable(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
+    """The same error with clean texts, and without data that cannot be written."""
+    error = tr.err_value
+    exception = json.loads(json.dumps(error.exception, default=str, skipkeys=True), parse_constant=str)
+    writable = isinstance(dumps_json(error.data), Ok)
+    presentable = TaskError(
+        error_code=_clean(error.error_code),
+        message=_clean(error.message),
+        data=error.data if writable else {"unserializable": type(error.data).__name__},
+        exception=_clean(exception),
+    )
+    return TaskResult(err=presentable)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if isinstance(value, BUILTIN_CODE_FAMILIES) else sanitize_text(value)
+    if isinstance(value, dict):
+        return {sanitize_text(key): _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
+
+
+def _last_resort(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
+    kind = "a result" if tr.err is None else f"an error with code {sanitize_text(str(tr.err.error_code))}"
+    return TaskResult(err=TaskError(error_code=_UNWRITABLE, message=f"{kind} could not be written as JSON"))
+
+
+_UNWRITABLE = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+_CONSTANT = json.dumps({"err": {"error_code": {BUILTIN_KEY: _UNWRITABLE.value}, "message": "unwritable result"}})

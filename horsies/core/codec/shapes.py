@@ -1,0 +1,228 @@
+"""Values to JSON and back, by declared type: the part of the codec that knows pydantic.
+
+A `Shape` is one object or list whose members have declared types: the keyword arguments of a task, its positional
+arguments, its result. Values go out only if they fit their type strictly ("5" is not an int) and if the text can be
+read back; they come in with the leniency that JSON needs (a date is a string there). Nothing in the text names a class.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import ConfigDict, GetCoreSchemaHandler, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, ErrorDetails, PydanticSerializationError, core_schema
+
+from horsies.core.codec.walk import find_unsendable
+
+# Bytes travel as base64. NaN is written as such, so that it is seen below and refused; models with a configuration of
+# their own write null instead, which `find_unsendable` looks behind.
+_CONFIG = ConfigDict(
+    ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
+)
+_MAX_SHOWN = 5
+
+
+class CodecError(Exception):
+    """A value cannot be written, or a text cannot be read. The message never repeats the value."""
+
+
+class MismatchError(CodecError):
+    """The value is not of the declared type; `first` is the name of the member."""
+
+    def __init__(self, message: str, first: str = "") -> None:
+        super().__init__(message)
+        self.first = first
+
+
+class UnreadableError(CodecError):
+    """The text is not JSON."""
+
+
+class Shape:
+    """The members of one JSON object or list, each with its type. Built once, used for every value."""
+
+    __slots__ = ("_named", "_serialize", "_validate_json", "_validate_python")
+
+    def __init__(
+        self, build: Callable[[GetCoreSchemaHandler], CoreSchema], name_of: Callable[[Any], str] = str
+    ) -> None:
+        adapter = _adapter(build)
+        self._validate_python = adapter.validator.validate_python
+        self._validate_json = adapter.validator.validate_json
+        self._serialize = adapter.serializer.to_json
+        self._named = name_of
+
+    def check(self, value: Any) -> Any:
+        """The value as its type has it, if it fits strictly; else `MismatchError`."""
+        try:
+            return self._validate_python(value, strict=True)
+        except ValidationError as problem:
+            raise self._mismatch(problem) from None
+        except Exception as problem:
+            raise _foreign(problem) from None
+
+    def encode(self, value: Any) -> str:
+        """The value as JSON. `MismatchError` if it is of another type, `CodecError` if it cannot be written."""
+        checked = self.check(value)
+        data = self._dump(checked)
+        if b"null" in data or b"NaN" in data or b"Infinity" in data:
+            self._refuse_unsendable(checked)
+        try:
+            # What is sent can be received: found out here rather than in the worker.
+            self._validate_json(data, by_alias=True, by_name=True)
+        except ValidationError as problem:
+            raise CodecError(f"its JSON cannot be read back: {self._describe(problem)}") from None
+        except Exception as problem:
+            raise _foreign(problem) from None
+        return data.decode()
+
+    def decode(self, text: str) -> Any:
+        """The value of a text. `UnreadableError` if it is not JSON, `MismatchError` if it does not fit."""
+        try:
+            return self._validate_json(text, by_alias=True, by_name=True)
+        except ValidationError as problem:
+            details = problem.errors(include_url=False, include_input=False, include_context=False)
+            if any(detail["type"] == "json_invalid" for detail in details):
+                raise UnreadableError(details[0]["msg"]) from None
+            raise self._mismatch(problem) from None
+        except UnicodeEncodeError:
+            raise UnreadableError("Invalid JSON: lone surrogates") from None
+        except Exception as problem:
+            raise _foreign(problem) from None
+
+    def _dump(self, checked: Any) -> bytes:
+        try:
+            return self._serialize(checked, round_trip=True, warnings="error")
+        except (PydanticSerializationError, UnicodeError, ValueError):
+            self._refuse_unsendable(checked)
+        try:
+            # The warning was about a value that is not what its model declares; the reading back decides whether it
+            # does harm.
+            return self._serialize(checked, round_trip=True, warnings=False)
+        except PydanticSerializationError as problem:
+            raise CodecError(_why_not_written(problem)) from None
+        except Exception as problem:
+            raise _foreign(problem) from None
+
+    def _refuse_unsendable(self, checked: Any) -> None:
+        if found := find_unsendable(checked):
+            path, problem = found
+            raise CodecError(f"{self._path(path)}: {problem}")
+
+    def _mismatch(self, problem: ValidationError) -> MismatchError:
+        details = problem.errors(include_url=False, include_input=False, include_context=False)
+        return MismatchError(self._describe(problem), str(details[0]["loc"][0]) if details[0]["loc"] else "")
+
+    def _describe(self, problem: ValidationError) -> str:
+        details = problem.errors(include_url=False, include_input=False, include_context=False)
+        lines = [self._line(detail) for detail in details[:_MAX_SHOWN]]
+        if len(details) > _MAX_SHOWN:
+            lines.append(f"and {len(details) - _MAX_SHOWN} more")
+        return "; ".join(lines)
+
+    def _line(self, detail: ErrorDetails) -> str:
+        return f"{self._path(detail['loc'])}: {detail['msg']}" if detail["loc"] else detail["msg"]
+
+    def _path(self, loc: Sequence[Any]) -> str:
+        first, *rest = loc[:20]  # a path through two hundred lists helps nobody
+        return self._named(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+
+
+def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
+    """A JSON object with these members, all optional; further ones have the type `others`, or are refused."""
+
+    def build(handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.typed_dict_schema(
+            {
+                name: core_schema.typed_dict_field(handler.generate_schema(json_safe(kind)), required=False)
+                for name, kind in fields.items()
+            },
+            extra_behavior="forbid" if others is None else "allow",
+            extras_schema=None if others is None else handler.generate_schema(json_safe(others)),
+        )
+
+    return Shape(build)
+
+
+def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repeats: bool = False) -> Shape:
+    """A JSON list with a member of each kind, of the last any number; `name_of(index)` is what messages call it."""
+
+    def build(handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.tuple_schema(
+            [handler.generate_schema(json_safe(kind)) for kind in kinds],
+            variadic_item_index=len(kinds) - 1 if last_repeats else None,
+        )
+
+    return Shape(build, name_of)
+
+
+def json_safe(kind: Any) -> Any:
+    """The annotation with every `Any` in it read as "a JSON value", so that nothing changes its type on the way."""
+    if kind in _BARE:
+        return _BARE[kind]
+    origin, given = get_origin(kind), get_args(kind)
+    if not given or origin is typing.Literal:
+        return kind
+    if origin is Annotated:
+        return Annotated[(json_safe(given[0]), *given[1:])]
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(json_safe(part) for part in given)]  # noqa: UP007
+    if origin is dict:
+        key = str if given[0] is Any else json_safe(given[0])
+        return dict[key, json_safe(given[1])]  # type: ignore[valid-type, misc]
+    if origin in (list, set, frozenset, tuple):
+        return origin[tuple(part if part is Ellipsis else json_safe(part) for part in given)]
+    return kind
+
+
+class _Hashable:
+    """Looking up an unhashable annotation must not fail."""
+
+    def __init__(self, table: dict[Any, Any]) -> None:
+        self._table = table
+
+    def __contains__(self, kind: Any) -> bool:
+        try:
+            return kind in self._table
+        except TypeError:
+            return False
+
+    def __getitem__(self, kind: Any) -> Any:
+        return self._table[kind]
+
+
+_BARE = _Hashable(
+    {
+        Any: JsonValue,
+        object: JsonValue,
+        list: list[JsonValue],
+        typing.List: list[JsonValue],  # noqa: UP006
+        dict: dict[str, JsonValue],
+        typing.Dict: dict[str, JsonValue],  # noqa: UP006
+        tuple: tuple[JsonValue, ...],
+        typing.Tuple: tuple[JsonValue, ...],  # noqa: UP006
+    }
+)
+
+
+def _adapter(build: Callable[[GetCoreSchemaHandler], CoreSchema]) -> TypeAdapter[Any]:
+    class Members:
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+            return build(handler)
+
+    return TypeAdapter(Members, config=_CONFIG)
+
+
+def _why_not_written(problem: PydanticSerializationError) -> str:
+    text = str(problem)
+    # Other texts come from serializers of the user's and may hold anything.
+    return text if text.startswith("Unable to serialize unknown type") else "it cannot be written as JSON"
+
+
+def _foreign(problem: Exception) -> CodecError:
+    """Validators and serializers of the user's can raise anything, with any text."""
+    return CodecError(f"a validator or serializer raised {type(problem).__name__}")

@@ -1,0 +1,101 @@
+"""Finds and imports the modules that define tasks.
+
+A dotted entry is imported by name, an entry that ends in `.py` by its path. A file that can be reached from `sys.path`
+gets the name it would have there, so that importing it elsewhere finds the same module and nothing is defined twice.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
+
+
+def expand_globs(patterns: list[str]) -> list[str]:
+    """The Python files that match, sorted, each once."""
+    found = {path for pattern in patterns for path in glob.glob(pattern, recursive=True)}
+    return sorted(path for path in found if path.endswith(".py") and os.path.isfile(path))
+
+
+def import_entry(entry: str) -> ModuleType:
+    """Import one entry. What the module raises becomes HRS-210 with the place in the user's code."""
+    try:
+        return _import_file(Path(entry)) if entry.endswith(".py") else importlib.import_module(entry)
+    except HorsiesError:
+        raise
+    except (Exception, SystemExit) as problem:
+        raise module_error(entry, problem) from problem
+
+
+def module_error(entry: str, problem: BaseException) -> ConfigurationError:
+    """The error for a module that cannot be imported."""
+    text = str(problem)
+    return ConfigurationError(
+        f"module {entry!r} failed on import: {type(problem).__name__}{': ' + text if text else ''}",
+        code=ErrorCode.MODULE_EXEC_ERROR,
+        location=SourceLocation.of_exception(problem),
+    )
+
+
+def _import_file(path: Path) -> ModuleType:
+    file = path.resolve()
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    loaded = _already_loaded(file)
+    if loaded is not None:
+        return loaded
+    name = _dotted_name(file)
+    if name is not None:
+        module = importlib.import_module(name)
+        if _is_file_of(module, file):
+            return module
+    return _load(file, f"_horsies_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}")
+
+
+def _load(file: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _already_loaded(file: Path) -> ModuleType | None:
+    for module in list(sys.modules.values()):
+        if module is not None and _is_file_of(module, file):
+            return module
+    return None
+
+
+def _is_file_of(module: ModuleType, file: Path) -> bool:
+    known = getattr(module, "__file__", None)
+    # Comparing names first spares a look at the disk for each of some thousand modules.
+    return isinstance(known, str) and os.path.basename(known) == file.name and Path(known).resolve() == file
+
+
+def _dotted_name(file: Path) -> str | None:
+    """The name under which `sys.path` reaches the file, the nearest root first; None if it cannot be reached so."""
+    for root in sorted({Path(entry or ".").resolve() for entry in sys.path}, key=lambda p: -len(p.parts)):
+        if root in file.parents:
+            parts = file.relative_to(root).with_suffix("").parts
+            if parts[-1] == "__init__":
+                parts = parts[:-1]
+            importable = bool(parts) and all(part.isidentifier() for part in parts)
+            packages = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
+            # Without __init__.py the folders are no packages by the author's intent, and names could clash.
+            if importable and all((package / "__init__.py").is_file() for package in packages):
+                return ".".join(parts)
+    return None

@@ -1,0 +1,139 @@
+"""The keeper of one embedded server: starts it, starts it again if it dies, and stops it when nobody uses its
+directory any more. It lives in a session of its own, so that neither Ctrl-C nor the end of the process that started
+it reaches it. Who uses the directory is told by the kernel: each user holds a shared `flock` on `users.lock`,
+however it may end.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .cluster import Cluster
+from .place import Failure, Place
+from .postmaster import Postmaster, kill_leftovers
+
+GRACE_SECONDS = 1.0
+POLL_SECONDS = 0.1
+STARTS_BEFORE_GIVING_UP = 3
+
+
+class Keeper:
+    def __init__(self, place: Place, cluster: Cluster) -> None:
+        self._place = place
+        self._cluster = cluster
+        self._server: Postmaster | None = None
+        self.told_to_stop = False
+
+    def start(self) -> None:
+        """Make the server run: adopt one that runs already, else repair what an unclean end left and start one."""
+        self._cluster.prepare()
+        self._server = self._cluster.adopt()
+        for attempt in range(STARTS_BEFORE_GIVING_UP):
+            if self._server is not None or self.told_to_stop:
+                return
+            if attempt:  # backends of a killed server may outlive it for a moment, and hold its shared memory
+                kill_leftovers(self._cluster.data, self._place.account[0])
+                time.sleep(0.2)
+            offset = self._place.log_size()
+            self._server = self._cluster.launch()
+        if self._server is None:
+            raise Failure(f"PostgreSQL did not start in {self._place.path}", self._place.log_since(offset))
+
+    def run(self, users: int) -> None:
+        """Watch until nobody uses the directory or somebody tells us to stop; then stop the server."""
+        idle_since: float | None = None
+        while not (self.told_to_stop or self._place.stop_is_requested()):
+            if not self._place.still_has(users):
+                self._abandon()
+                return
+            if not self._cluster.is_well(self._server):
+                self._place.log("the server or its socket is gone; starting it again")
+                self.start()
+            if not try_lock(users):
+                idle_since = None
+            elif idle_since is not None and time.monotonic() - idle_since >= GRACE_SECONDS:
+                break  # and keep the exclusive lock: whoever comes now waits until we are gone
+            else:
+                idle_since = idle_since or time.monotonic()
+                fcntl.flock(users, fcntl.LOCK_UN)
+            time.sleep(POLL_SECONDS)
+        self.stop()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+        self._cluster.withdraw()
+
+    def _abandon(self) -> None:
+        """The directory was deleted or moved: nothing is left to save, and what has its name now is somebody else's."""
+        if self._server is not None:
+            self._server.stop(signal.SIGQUIT)
+
+
+def main() -> None:
+    """Leave the process that called, start the server, answer on stdout with one line of JSON, and keep the server."""
+    order = json.loads(sys.argv[1])
+    if os.fork():  # not a child of the user: nobody has to wait for us
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    report = os.dup(1)
+    place = Place(Path(order["path"]))
+    place.redirect_output()
+    keeper = Keeper(place, Cluster(place, Path(order["install"])))
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(keeper, "told_to_stop", True))
+    users = place.open_lock("users.lock")
+    with sole_keeper(place):
+        answer = attempt_to_start(keeper)
+        with contextlib.suppress(OSError):  # who asked may be gone
+            os.write(report, json.dumps(answer).encode())
+        os.close(report)
+        if answer["ready"]:
+            try:
+                keeper.run(users)
+            except BaseException:
+                keeper.stop()
+                raise
+
+
+def attempt_to_start(keeper: Keeper) -> dict[str, Any]:
+    try:
+        keeper.start()
+    except Failure as failure:
+        return {"ready": False, "message": failure.message, "detail": failure.detail}
+    except Exception as error:
+        return {"ready": False, "message": "the embedded server cannot be set up", "detail": str(error) or repr(error)}
+    return {"ready": True}
+
+
+@contextlib.contextmanager
+def sole_keeper(place: Place) -> Iterator[None]:
+    """Be the only keeper of the directory, or end at once: the other one does what we were asked for."""
+    fd = place.open_lock("keeper.lock")
+    if not try_lock(fd):
+        os._exit(0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)  # for people; nobody else trusts a number in a file
+        place.forget_stop_request()
+        yield
+        place.forget_stop_request()
+    finally:
+        os.close(fd)
+
+
+def try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

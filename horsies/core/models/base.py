@@ -1,0 +1,87 @@
+"""The base of every configuration model: frozen, strict about unknown names, and telling all that is wrong at once.
+
+Pydantic checks the fields; a subclass yields its cross-field rules from `_violations`. Both kinds surface together as
+`ConfigurationError`s with the HRS code of the field, never with the value that was given (it may be a secret).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken rule and the fields it speaks of."""
+
+    fields: tuple[str, ...]
+    message: str
+    code: ErrorCode | None = None
+    help_text: str | None = None
+
+
+class ConfigModel(BaseModel):
+    """A frozen settings object whose mistakes are `ConfigurationError`s."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False)
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID
+    field_error_codes: ClassVar[Mapping[str, ErrorCode]] = {}
+
+    def __init__(self, **data: Any) -> None:
+        report = ValidationReport(phase=type(self).__name__)
+        bad: set[str] = set()
+        try:
+            super().__init__(**data)
+        except ValidationError as problem:
+            for detail in problem.errors(include_url=False, include_input=False):
+                bad.add(str(detail["loc"][0]) if detail["loc"] else "")
+                self._report_field(report, detail)
+        for violation in self._violations_apart_from(bad, data):
+            code = violation.code or self.error_code
+            report.add(_error(self._label(*violation.fields) + violation.message, code, violation.help_text))
+        if report.has_errors():
+            # From None: pydantic's own text would repeat it, and could show what was given.
+            try:
+                report.raise_if_any()
+            except HorsiesError as error:
+                raise error from None
+
+    def _violations(self) -> Iterator[Violation]:
+        """Rules over several fields; called when the fields by themselves are valid."""
+        yield from ()
+
+    def _violations_apart_from(self, bad: set[str], data: dict[str, Any]) -> list[Violation]:
+        """The cross-field rules whose fields are all valid: one bad field must not hide another mistake."""
+        if bad:
+            try:
+                super().__init__(**{name: value for name, value in data.items() if name not in bad})
+            except ValidationError:
+                return []  # a required field is missing, so there is no object to ask
+        return [violation for violation in self._violations() if not bad & set(violation.fields)]
+
+    def _report_field(self, report: ValidationReport, detail: ErrorDetails) -> None:
+        cause = (detail.get("ctx") or {}).get("error")
+        if isinstance(cause, HorsiesError):
+            report.add(cause)  # a nested settings object has already said it better
+            return
+        where = [str(part) for part in detail["loc"]]
+        code = self.field_error_codes.get(where[0], self.error_code) if where else self.error_code
+        text = str(cause) if isinstance(cause, ValueError | AssertionError) else detail["msg"]
+        if detail["type"] == "extra_forbidden":
+            text = f"unknown setting; {type(self).__name__} has: {', '.join(type(self).model_fields)}"
+        report.add(_error(f"{self._label('.'.join(where))}{text}", code, None))
+
+    def _label(self, *fields: str) -> str:
+        named = ", ".join(name for name in fields if name)
+        return f"{type(self).__name__}.{named}: " if named else f"{type(self).__name__}: "
+
+
+def _error(message: str, code: ErrorCode, help_text: str | None) -> ConfigurationError:
+    return ConfigurationError(message, code=code, location=SourceLocation.of_caller(), help_text=help_text)

@@ -1,0 +1,59 @@
+"""What a send consists of and how it can fail; importable from `models/tasks.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias, TypeVar
+
+from horsies.core.types.result import Err, Ok
+
+T = TypeVar("T")
+
+
+class TaskSendErrorCode(StrEnum):
+    """Why nothing was enqueued."""
+
+    SEND_SUPPRESSED = "SEND_SUPPRESSED"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+    ENQUEUE_FAILED = "ENQUEUE_FAILED"
+    PAYLOAD_MISMATCH = "PAYLOAD_MISMATCH"
+    PAYLOAD_TOO_LARGE = "PAYLOAD_TOO_LARGE"
+
+    @property
+    def is_retryable(self) -> bool:
+        return self is TaskSendErrorCode.ENQUEUE_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSendPayload:
+    """A task as it is written to the queue. Replaying it with the same id is safe: `enqueue_sha` is its fingerprint."""
+
+    task_name: str
+    queue_name: str
+    priority: int
+    args_json: str | None
+    kwargs_json: str | None
+    sent_at: datetime
+    good_until: datetime | None
+    enqueue_delay_seconds: int | None
+    task_options: str | None
+    enqueue_sha: str
+    flags_json: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSendError:
+    """A send that did not happen. With `retryable`, `retry_send` replays `payload` under `task_id`."""
+
+    code: TaskSendErrorCode
+    message: str
+    retryable: bool = False
+    task_id: str | None = None
+    payload: TaskSendPayload | None = None
+    exception: BaseException | None = None
+
+
+TaskSendResult: TypeAlias = Ok[T] | Err[TaskSendError]

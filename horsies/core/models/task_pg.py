@@ -1,0 +1,325 @@
+"""The tables of tasks, workers and schedules, as SQLAlchemy describes them.
+
+Answers for columns, constraints, indexes and storage settings; a fresh database is created from this metadata. The
+statements that run later are ``.sql`` files, the functions and triggers live in ``core/sql/schema``. Every default is a
+server default, so that a row inserted with plain SQL looks like any other. A change here needs a numbered migration
+(see ``core/schema/migrate.py``); a test compares both ways.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum as PyEnum
+from typing import Any
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    DateTime,
+    Double,
+    Enum,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
+
+TIMESTAMP = DateTime(timezone=True)
+NOW = text("now()")
+FALSE = text("false")
+ZERO = text("0")
+EMPTY_OBJECT = text("'{}'::jsonb")
+EMPTY_ARRAY = text("'{}'")
+
+
+class Base(DeclarativeBase):
+    """Holds the metadata of every horsies table; none names a schema, so the search path decides."""
+
+
+def names_of(members: type[PyEnum], length: int) -> Enum:
+    """A plain VARCHAR that loads as the member; a CHECK constraint of the table guards the names, not a native enum."""
+    return Enum(members, native_enum=False, create_constraint=False, length=length)
+
+
+def one_of(column: str, names: tuple[str, ...]) -> str:
+    """The text of a CHECK constraint: the column holds one of the names."""
+    return f"{column} IN ({', '.join(repr(name) for name in names)})"
+
+
+def stored_with(table: Any, **settings: float) -> None:
+    """Give a table storage parameters when it is created (SQLAlchemy has no table option for them)."""
+    assert isinstance(table, Table)
+    listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    command = DDL(f"ALTER TABLE {table.name} SET ({listed})")  # type: ignore[no-untyped-call]
+    event.listen(table, "after_create", command)
+
+
+class TaskModel(Base):
+    """One row per task sent."""
+
+    __tablename__ = "horsies_tasks"
+
+    id: Mapped[str] = mapped_column(String(36), primary_key=True)
+    task_name: Mapped[str] = mapped_column(String(255))
+    queue_name: Mapped[str] = mapped_column(String(100), server_default="default")
+    priority: Mapped[int] = mapped_column(Integer, server_default=text("100"))
+    args: Mapped[str | None] = mapped_column(Text)
+    kwargs: Mapped[str | None] = mapped_column(Text)
+    status: Mapped[TaskStatus] = mapped_column(names_of(TaskStatus, 20), server_default="PENDING")
+    sent_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    enqueued_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    claimed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    completed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    failed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    result: Mapped[str | None] = mapped_column(Text)
+    failed_reason: Mapped[str | None] = mapped_column(Text)
+    error_code: Mapped[str | None] = mapped_column(Text)
+    claimed: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
+    claimed_by_worker_id: Mapped[str | None] = mapped_column(String(255))
+    good_until: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    retry_count: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    max_retries: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    next_retry_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    task_options: Mapped[str | None] = mapped_column(Text)
+    worker_pid: Mapped[int | None] = mapped_column(Integer)
+    worker_hostname: Mapped[str | None] = mapped_column(String(255))
+    worker_process_name: Mapped[str | None] = mapped_column(String(255))
+    claim_expires_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    enqueue_sha: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    finalizing_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    claim_seq: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    flags: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=EMPTY_OBJECT)
+    recovery_enrolled: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
+    start_failures: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    workflow_id: Mapped[str | None] = mapped_column(String(36))
+    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+
+    # Few and partial: each index that holds a row in its current status is written again at every transition.
+    __table_args__ = (
+        CheckConstraint("priority BETWEEN 1 AND 100", name="horsies_tasks_priority_check"),
+        CheckConstraint("retry_count >= 0", name="horsies_tasks_retry_count_check"),
+        CheckConstraint("max_retries >= 0", name="horsies_tasks_max_retries_check"),
+        CheckConstraint(one_of("status", tuple(TaskStatus.__members__)), name="horsies_tasks_status_check"),
+        Index(
+            "horsies_tasks_pending_idx",
+            "queue_name",
+            "priority",
+            "enqueued_at",
+            "id",
+            postgresql_where=text("status = 'PENDING'"),
+        ),
+        Index("horsies_tasks_owner_idx", "claimed_by_worker_id", postgresql_where=text("claimed")),
+        Index(
+            "horsies_tasks_deadline_idx",
+            "good_until",
+            postgresql_where=text("status = 'PENDING' AND good_until IS NOT NULL"),
+        ),
+        Index(
+            "horsies_tasks_retry_idx",
+            "next_retry_at",
+            postgresql_where=text("status = 'PENDING' AND next_retry_at IS NOT NULL"),
+        ),
+        Index("horsies_tasks_error_code_idx", "error_code", postgresql_where=text("error_code IS NOT NULL")),
+        Index(
+            "horsies_tasks_terminal_age_idx",
+            text("(COALESCE(completed_at, failed_at, updated_at))"),
+            postgresql_where=text("status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')"),
+        ),
+        Index(
+            "horsies_tasks_idempotency_idx",
+            "task_name",
+            "idempotency_key",
+            unique=True,
+            postgresql_where=text("idempotency_key IS NOT NULL"),
+        ),
+    )
+
+
+class TaskAttemptModel(Base):
+    """One row per run of user code that came to an end; never updated."""
+
+    __tablename__ = "horsies_task_attempts"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    task_id: Mapped[str] = mapped_column(String(36), ForeignKey("horsies_tasks.id", ondelete="CASCADE"))
+    attempt: Mapped[int] = mapped_column(Integer)
+    outcome: Mapped[TaskAttemptOutcome] = mapped_column(names_of(TaskAttemptOutcome, 32))
+    will_retry: Mapped[bool] = mapped_column(Boolean)
+    started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    finished_at: Mapped[datetime] = mapped_column(TIMESTAMP)
+    error_code: Mapped[str | None] = mapped_column(Text)
+    error_message: Mapped[str | None] = mapped_column(Text)
+    failed_reason: Mapped[str | None] = mapped_column(Text)
+    worker_id: Mapped[str | None] = mapped_column(String(255))
+    worker_hostname: Mapped[str | None] = mapped_column(String(255))
+    worker_process_name: Mapped[str | None] = mapped_column(String(255))
+    worker_pid: Mapped[int | None] = mapped_column(Integer)
+    created_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (
+        UniqueConstraint("task_id", "attempt", name="horsies_task_attempts_task_id_attempt_key"),
+        CheckConstraint(
+            one_of("outcome", tuple(TaskAttemptOutcome.__members__)), name="horsies_task_attempts_outcome_check"
+        ),
+        Index("horsies_task_attempts_error_code_idx", "error_code", postgresql_where=text("error_code IS NOT NULL")),
+        Index("horsies_task_attempts_finished_at_idx", text("finished_at DESC")),
+    )
+
+
+class TaskHeartbeatModel(Base):
+    """Signs of life of claimed and running tasks; pruned by age, so the ids may come round again."""
+
+    __tablename__ = "horsies_heartbeats"
+
+    id: Mapped[int] = mapped_column(Integer, Identity(cycle=True), primary_key=True)
+    task_id: Mapped[str] = mapped_column(String(36))
+    sender_id: Mapped[str] = mapped_column(String(255))
+    role: Mapped[str] = mapped_column(String(20))
+    sent_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    hostname: Mapped[str | None] = mapped_column(String(255))
+    pid: Mapped[int | None] = mapped_column(Integer)
+
+    __table_args__ = (
+        CheckConstraint(one_of("role", ("claimer", "runner")), name="horsies_heartbeats_role_check"),
+        Index("horsies_heartbeats_task_idx", "task_id", "role", text("sent_at DESC")),
+        Index("horsies_heartbeats_sent_at_idx", "sent_at"),
+    )
+
+
+class WorkerStateModel(Base):
+    """Snapshots of a worker, appended while it runs."""
+
+    __tablename__ = "horsies_worker_states"
+
+    id: Mapped[int] = mapped_column(Integer, Identity(cycle=True), primary_key=True)
+    worker_id: Mapped[str] = mapped_column(String(255))
+    snapshot_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    hostname: Mapped[str | None] = mapped_column(String(255))
+    pid: Mapped[int | None] = mapped_column(Integer)
+    processes: Mapped[int | None] = mapped_column(Integer)
+    queues: Mapped[list[str] | None] = mapped_column(ARRAY(String))
+    tasks_running: Mapped[int | None] = mapped_column(Integer)
+    tasks_claimed: Mapped[int | None] = mapped_column(Integer)
+    memory_usage_mb: Mapped[float | None] = mapped_column(Double)
+    cpu_percent: Mapped[float | None] = mapped_column(Double)
+    memory_percent: Mapped[float | None] = mapped_column(Double)
+    max_claim_batch: Mapped[int | None] = mapped_column(Integer)
+    max_claim_per_worker: Mapped[int | None] = mapped_column(Integer)
+    cluster_wide_cap: Mapped[int | None] = mapped_column(Integer)
+    queue_priorities: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    queue_max_concurrency: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    recovery_config: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    worker_started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    children_memory_mb: Mapped[float | None] = mapped_column(Double)
+
+    __table_args__ = (
+        Index("horsies_worker_states_worker_idx", "worker_id", text("snapshot_at DESC")),
+        Index("horsies_worker_states_snapshot_at_idx", "snapshot_at"),
+    )
+
+
+class WorkerModel(Base):
+    """One row per running worker: who it is, how to tell that it lives, and its own recovery settings."""
+
+    __tablename__ = "horsies_workers"
+
+    worker_id: Mapped[str] = mapped_column(String(255), primary_key=True)
+    started_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    last_heartbeat_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    hostname: Mapped[str | None] = mapped_column(String(255))
+    pid: Mapped[int | None] = mapped_column(Integer)
+    boot_id: Mapped[str | None] = mapped_column(String(64))
+    pid_namespace: Mapped[str | None] = mapped_column(String(64))
+    process_start: Mapped[int | None] = mapped_column(BigInteger)
+    liveness_key: Mapped[int | None] = mapped_column(BigInteger)
+    sweeping: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
+    queues: Mapped[list[str] | None] = mapped_column(ARRAY(String))
+    recovery: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    # ``metadata`` is taken by the declarative base.
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=EMPTY_OBJECT)
+
+    __table_args__ = (Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),)
+
+
+class ScheduleStateModel(Base):
+    """What the scheduler remembers of each schedule."""
+
+    __tablename__ = "horsies_schedule_state"
+
+    schedule_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    last_run_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    next_run_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    last_task_id: Mapped[str | None] = mapped_column(String(36))
+    run_count: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    config_hash: Mapped[str | None] = mapped_column(String(64))
+    updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+
+class ScheduleModel(Base):
+    """Schedules put in place at run time."""
+
+    __tablename__ = "horsies_schedules"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    definition: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    paused: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
+    created_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+
+class WaitingModel(Base):
+    """Who wants to be rung: ``queue:<name>``, ``task:<id>`` or ``monitor``, each until some instant."""
+
+    __tablename__ = "horsies_waiting"
+
+    topic: Mapped[str] = mapped_column(String(120), primary_key=True)
+    holder: Mapped[str] = mapped_column(String(255), primary_key=True)
+    until: Mapped[datetime] = mapped_column(TIMESTAMP)
+
+    # Lost in a server crash, as it should be: so are the sessions that waited.
+    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+
+
+class MetaModel(Base):
+    """``schema_version``, ``breaking_version`` and ``notify``."""
+
+    __tablename__ = "horsies_meta"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+
+
+# A queue table is rewritten again and again: leave room on each page, and vacuum long before a fifth of it is dead.
+stored_with(
+    TaskModel.__table__,
+    fillfactor=75,
+    autovacuum_vacuum_scale_factor=0.01,
+    autovacuum_vacuum_threshold=2000,
+    autovacuum_vacuum_cost_delay=1,
+    autovacuum_analyze_scale_factor=0.02,
+    autovacuum_analyze_threshold=2000,
+)
+# Rows come at one end and leave at the other, never changing in between.
+for _inserted in (TaskAttemptModel, TaskHeartbeatModel, WorkerStateModel):
+    stored_with(
+        _inserted.__table__,
+        autovacuum_vacuum_scale_factor=0.05,
+        autovacuum_vacuum_insert_scale_factor=0.1,
+        autovacuum_analyze_scale_factor=0.05,
+    )
+stored_with(WaitingModel.__table__, fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)

@@ -1,0 +1,82 @@
+"""What an operator can do to a task: cancel it (M-48). One guarded statement; if it matched nothing, a second one only
+looks for the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from psycopg import AsyncConnection
+
+from horsies.core.brokers.results import describe, is_transient
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
+from horsies.core.sql import load
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import TaskStatus
+
+
+class TaskActionErrorCode(StrEnum):
+    """Why nothing was done."""
+
+    TASK_NOT_FOUND = "TASK_NOT_FOUND"
+    TASK_NOT_CANCELLABLE = "TASK_NOT_CANCELLABLE"
+    TASK_IS_WORKFLOW_TASK = "TASK_IS_WORKFLOW_TASK"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskActionError:
+    """An action that did not happen."""
+
+    code: TaskActionErrorCode
+    message: str
+    task_id: str
+    current_status: TaskStatus | None = None
+    retryable: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCancelled:
+    """The task is CANCELLED now; before that it was in `previous_status`."""
+
+    task_id: str
+    previous_status: TaskStatus
+
+
+TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
+
+
+async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
+    """PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED."""
+    wanted = {"ids": [task_id], "include_running": include_running, "result": _CANCELLED}
+    moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
+    if moved is not None:
+        return Ok(TaskCancelled(task_id, TaskStatus(moved[1])))
+    found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
+    return Err(_why_not(task_id, found))
+
+
+def action_failed(task_id: str, problem: BaseException) -> Err[TaskActionError]:
+    code = TaskActionErrorCode.DB_OPERATION_FAILED
+    return Err(TaskActionError(code, describe(problem), task_id, retryable=is_transient(problem), exception=problem))
+
+
+def _why_not(task_id: str, found: Any) -> TaskActionError:
+    if found is None:
+        return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
+    status, workflow_id = TaskStatus(found[0]), found[1]
+    if workflow_id is not None:
+        why = f"task {task_id} belongs to workflow {workflow_id}; cancel the workflow"
+        return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
+    hint = "; include_running=True stops it" if status is TaskStatus.RUNNING else ""
+    why = f"task {task_id} is {status.value}{hint}"
+    return TaskActionError(TaskActionErrorCode.TASK_NOT_CANCELLABLE, why, task_id, status)
+
+
+_CANCELLED = serialize_error_payload(
+    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
+)

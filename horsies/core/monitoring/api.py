@@ -1,0 +1,11 @@
+"""The functions of `horsies.monitoring`."""
+
+from __future__ import annotations
+
+from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.monitoring.actions import TaskActionResult
+
+
+async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
+    """Cancel a task that has not ended; one that runs only with `include_running`, and then its code is stopped."""
+    return await broker.cancel_task_async(task_id, include_running=include_running)

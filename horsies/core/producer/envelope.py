@@ -1,0 +1,135 @@
+"""From a call to a payload: bind, serialize, measure, fingerprint. Pure, but for a warning about size.
+
+The steps are those of a send in their order; the first that fails is the error. Writing the payload is `send.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from horsies.core.codec.fingerprint import is_intact, sha_of
+from horsies.core.codec.serde import CodecError
+from horsies.core.definition import TaskDefinition
+from horsies.core.errors import TaskDefinitionError
+from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload
+from horsies.core.producer.options import NO_OPTIONS, SendOptions, flags_of
+from horsies.core.types.result import Err, Ok, Result
+
+MAX_KEY_LENGTH = 255
+_MAX_DELAY = 10 * 365 * 86_400  # beyond that PostgreSQL's own limits come near, and a mistake is likelier than a plan
+
+
+def build(
+    task: TaskDefinition[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: SendOptions,
+    sent_at: datetime,
+    delay: Any = None,
+) -> Result[TaskSendPayload, TaskSendError]:
+    """The payload of a send, or why there is none."""
+    if task.queue_name not in task.known_queues:
+        return refused(task, f"there is no queue {task.queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
+    try:
+        kwargs, good_until = _deadline(task, dict(kwargs), options)
+        _check_delay(delay)
+        flags_json = _flags_json(task, options)
+        _check_key(options.idempotency_key)
+        args_json, kwargs_json = task.codec.arguments.encode(args, kwargs)
+    except TaskDefinitionError as problem:
+        return refused(task, problem.message, problem)
+    except (CodecError, ValueError) as problem:
+        return refused(task, str(problem), problem)
+    if too_large := task.sizes.refusal(task.task_name, args_json, kwargs_json):
+        return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_TOO_LARGE, f"task {task.task_name!r}: {too_large}"))
+    fields: dict[str, Any] = {
+        "task_name": task.task_name,
+        "queue_name": task.queue_name,
+        "priority": task.priority,
+        "args_json": args_json,
+        "kwargs_json": kwargs_json,
+        "sent_at": sent_at,
+        "good_until": good_until,
+        "enqueue_delay_seconds": delay,
+        "task_options": task.options_json,
+        "flags_json": flags_json,
+        "idempotency_key": options.idempotency_key,
+    }
+    return Ok(TaskSendPayload(**fields, enqueue_sha=sha_of(fields)))
+
+
+def replay(
+    task: TaskDefinition[Any, Any], error: TaskSendError, *, scheduled: bool
+) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
+    """The id and payload of a failed send that may be tried again, or why it may not."""
+    if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
+        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
+    payload, task_id = error.payload, error.task_id
+    if payload is None or task_id is None:
+        return refused(task, "the error has no id and payload to send again")
+    if payload.task_name != task.task_name:
+        return refused(task, f"the error belongs to task {payload.task_name!r}")
+    if (payload.enqueue_delay_seconds is not None) is not scheduled:
+        return refused(task, "retry_send is for errors of send, retry_schedule for those of schedule")
+    if not is_intact(payload):
+        message = f"task {task.task_name!r}: the payload was changed since it was first sent"
+        return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, message, task_id=task_id, payload=payload))
+    return Ok((task_id, payload))
+
+
+def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
+    """A send at a time when nothing is sent."""
+    message = f"task {task.task_name!r}: nothing is sent while modules are imported"
+    return Err(TaskSendError(TaskSendErrorCode.SEND_SUPPRESSED, message))
+
+
+def refused(task: TaskDefinition[Any, Any], why: str, cause: BaseException | None = None) -> Err[TaskSendError]:
+    """A send that did not pass validation."""
+    message = f"task {task.task_name!r}: {why}"
+    return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, exception=cause))
+
+
+def _deadline(
+    task: TaskDefinition[Any, Any], kwargs: dict[str, Any], options: SendOptions
+) -> tuple[dict[str, Any], datetime | None]:
+    """The deadline of the call, which wins over the option, unless the function has a parameter of that name."""
+    good_until: Any = options.good_until
+    if "good_until" in kwargs and not _owns_good_until(task):
+        good_until = kwargs.pop("good_until")
+    if good_until is None:
+        return kwargs, None
+    if not isinstance(good_until, datetime):
+        raise ValueError(f"good_until must be a datetime, not {type(good_until).__name__}")
+    if good_until.utcoffset() is None:
+        raise ValueError("good_until must have a time zone")
+    return kwargs, good_until
+
+
+def _owns_good_until(task: TaskDefinition[Any, Any]) -> bool:
+    return "good_until" in task.codec.signature.keyword
+
+
+def _check_delay(delay: Any) -> None:
+    if delay is None:
+        return
+    if isinstance(delay, bool) or not isinstance(delay, int) or not 0 <= delay <= _MAX_DELAY:
+        raise ValueError("the delay is a whole number of seconds, 0 or more")
+
+
+def _flags_json(task: TaskDefinition[Any, Any], options: SendOptions) -> str | None:
+    if options is NO_OPTIONS or options.flags is None:
+        return task.flags_json
+    flags = {**task.flags, **flags_of(options.flags)}
+    return json.dumps(flags, separators=(",", ":"), sort_keys=True) if flags else None
+
+
+def _check_key(key: Any) -> None:
+    if key is None:
+        return
+    if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_LENGTH:
+        raise ValueError(f"an idempotency key is a text of 1 to {MAX_KEY_LENGTH} characters")
+    if "\0" in key or key.encode("utf-8", "replace").decode() != key:
+        raise ValueError("an idempotency key holds no NUL and no lone surrogates")

@@ -1,0 +1,76 @@
+"""What a send gives back: the id of the task, and the ways to wait for it, look at it and cancel it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from horsies.core.models.tasks import TaskError, TaskInfo, TaskResult
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.brokers.waiter import Ending
+    from horsies.core.codec.results import ResultCodec
+    from horsies.core.models.broker import BrokerResult
+    from horsies.core.monitoring.actions import TaskActionResult
+
+T = TypeVar("T")
+
+
+class TaskHandle(Generic[T]):
+    """A task that was sent, with the type of its result."""
+
+    __slots__ = ("_broker", "_codec", "_final", "task_id")
+
+    def __init__(self, task_id: str, broker: PostgresBroker, codec: ResultCodec | None = None) -> None:
+        self.task_id = task_id
+        self._broker = broker
+        self._codec = codec
+        self._final: TaskResult[T, TaskError] | None = None
+
+    def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
+        return self._final or self._keep(self._broker.wait(self.task_id, timeout_ms))
+
+    async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
+        return self._final or self._keep(await self._broker.wait_async(self.task_id, timeout_ms))
+
+    def info(
+        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
+    ) -> BrokerResult[TaskInfo | None]:
+        """How the task stands; `Ok(None)` if its row is gone."""
+        return self._broker.get_task_info(
+            self.task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
+
+    async def info_async(
+        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
+    ) -> BrokerResult[TaskInfo | None]:
+        """How the task stands; `Ok(None)` if its row is gone."""
+        return await self._broker.get_task_info_async(
+            self.task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
+
+    def cancel(self, *, include_running: bool = False) -> TaskActionResult:
+        """Cancel the task unless it has ended; if it runs, only when asked to, and then its code is stopped."""
+        return self._broker.cancel_task(self.task_id, include_running=include_running)
+
+    async def cancel_async(self, *, include_running: bool = False) -> TaskActionResult:
+        """Cancel the task unless it has ended; if it runs, only when asked to, and then its code is stopped."""
+        return await self._broker.cancel_task_async(self.task_id, include_running=include_running)
+
+    def _keep(self, ending: Ending) -> TaskResult[T, TaskError]:
+        """The result of an ending. Only what a task left behind is final; a wait that failed may be tried again."""
+        result, is_final = self._broker.read_ending(self.task_id, ending, self._codec)
+        if is_final:
+            self._final = result
+        return result
+
+    def __repr__(self) -> str:
+        return f"TaskHandle(task_id={self.task_id!r})"

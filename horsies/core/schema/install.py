@@ -1,0 +1,257 @@
+"""Puts the schema in place on first use: tables, functions, triggers, and the record of what is there.
+
+Simultaneous starters queue at an advisory lock; whoever comes second finds the work done. On a database that is up to
+date it only reads ``horsies_meta``. A schema made by newer code is used as it is, unless it says that this code is too
+old for it. The steps between versions are in ``migrate``; what a caller tells its user about the report is its own
+business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.sql import SQL, Identifier
+
+from horsies.core.errors import ErrorCode, HorsiesError
+from horsies.core.schema.locks import SCHEMA, lock_key
+from horsies.core.schema.migrate import METADATA, MIGRATIONS, create_tables, migrate
+from horsies.core.sql import load
+
+SCHEMA_VERSION = 1
+"""What this code creates; raised with each migration."""
+
+BREAKING_VERSION = 1
+"""The oldest code (by its SCHEMA_VERSION) that can still use what this code creates."""
+
+OLDEST_SERVER = 13
+NOTIFY_MODES = ("always", "when_waiting", "off")
+
+# The functions that read a table. Whoever inserts a task may have another search path and no right to that table.
+TABLE_READERS = {
+    "always": (),
+    "off": (),
+    "when_waiting": ("horsies_notify_task_changes()", "horsies_ring(text, text)"),
+    "common": (
+        "horsies_monitor_new_tasks()",
+        "horsies_monitor_moved_tasks()",
+        "horsies_notify_workflow_changes()",
+        "horsies_monitor_worker_states()",
+    ),
+}
+
+
+class SchemaError(HorsiesError):
+    """The schema cannot be put in place, or not be used by this code."""
+
+    def __init__(self, message: str, *, notes: list[str] | None = None, help_text: str | None = None) -> None:
+        super().__init__(message, code=ErrorCode.BROKER_INIT_FAILED, notes=notes, help_text=help_text)
+
+
+class SchemaTooNew(SchemaError):
+    """The schema was made by newer code and says that this code must not use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version of this code, as far as the schema is concerned."""
+
+    version: int = SCHEMA_VERSION
+    breaking: int = BREAKING_VERSION
+    migrations: Path = MIGRATIONS
+
+
+THIS_RELEASE = Release()
+
+
+@dataclass(frozen=True, slots=True)
+class InstallReport:
+    """What is in place now."""
+
+    version: int
+    notify: str
+    notify_changed_from: str | None = None
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where we are connected and what it allows."""
+
+    version: int
+    database: str
+    user: str
+    schema: str | None
+    in_recovery: bool
+    read_only: bool
+    has_meta: bool
+
+    @property
+    def place(self) -> str:
+        return f"database {self.database!r}, schema {self.schema!r}, as user {self.user!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What ``horsies_meta`` says."""
+
+    version: int
+    breaking: int
+    notify: str
+
+
+async def install(
+    conn: psycopg.AsyncConnection[Any],
+    *,
+    notify: str = "always",
+    change_notify: bool = False,
+    release: Release = THIS_RELEASE,
+) -> InstallReport:
+    """Create the schema or bring it up; on an existing one change the notify mode only if asked to.
+
+    The connection must not be inside a transaction: the work is one transaction of its own.
+    """
+    if notify not in NOTIFY_MODES:
+        raise ValueError(f"notify must be one of {', '.join(NOTIFY_MODES)}, not {notify!r}")
+    if conn.info.transaction_status != TransactionStatus.IDLE:
+        raise ValueError("install() needs a connection that is not inside a transaction")
+    async with conn.transaction():
+        server = await look_around(conn)
+    refuse_unusable(server)
+    try:
+        async with conn.transaction():
+            recorded = await read_meta(conn) if server.has_meta else None
+        if recorded is not None and is_settled(recorded, notify if change_notify else recorded.notify, release):
+            return InstallReport(recorded.version, recorded.notify)
+        return await _install_locked(conn, server, notify, change_notify, release)
+    except psycopg.errors.InsufficientPrivilege as exc:
+        raise _not_permitted(server, exc) from exc
+
+
+def refuse_unusable(server: Server) -> None:
+    """Raise if no schema can be put or used on this server, and say why."""
+    if server.version < OLDEST_SERVER * 10_000:
+        raise SchemaError(
+            f"PostgreSQL {server.version // 10_000} is too old",
+            notes=[server.place],
+            help_text=f"horsies needs PostgreSQL {OLDEST_SERVER} or newer",
+        )
+    if server.in_recovery or server.read_only:
+        raise SchemaError(
+            "the database server is read-only",
+            notes=[
+                server.place,
+                "it is a standby" if server.in_recovery else "transactions there are read-only by default",
+            ],
+            help_text="connect to the primary server (with several hosts: target_session_attrs=read-write)",
+        )
+    if server.schema is None:
+        raise SchemaError(
+            f"no schema of the search path exists, or may be used, in database {server.database!r}",
+            notes=[server.place],
+            help_text="create the schema and grant USAGE on it, or set search_path to another",
+        )
+
+
+def is_settled(recorded: Recorded, notify: str, release: Release = THIS_RELEASE) -> bool:
+    """Whether there is nothing to write; raises if the release may not use this schema at all."""
+    if recorded.breaking > release.version:
+        raise SchemaTooNew(
+            f"the database's horsies schema (version {recorded.version}) is too new for this code",
+            notes=[
+                f"code of schema version {recorded.breaking} or later can use it; this is version {release.version}"
+            ],
+            help_text="upgrade the horsies package here, as was done where the schema was upgraded",
+        )
+    if recorded.version > release.version:
+        return True  # newer and compatible: its functions are not ours to replace
+    return recorded.version == release.version and recorded.notify == notify
+
+
+async def look_around(conn: psycopg.AsyncConnection[Any]) -> Server:
+    """Ask the server what it is; one round trip, no lock."""
+    [row] = await _rows(conn, "schema/look_around")
+    return Server(*row)
+
+
+async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
+    """What is recorded, or None where no installation has come to its end."""
+    values: dict[str, str] = dict(await _rows(conn, "schema/read_meta"))
+    if "schema_version" not in values:
+        return None
+    version = int(values["schema_version"])
+    return Recorded(version, int(values.get("breaking_version", version)), values.get("notify", "always"))
+
+
+async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
+    """Functions are replaced, triggers made where they are missing: no table lock where none is."""
+    await conn.execute(load(f"schema/notify_{mode}").encode())
+    await conn.execute(load("schema/functions").encode())
+    for function in TABLE_READERS[mode] + TABLE_READERS["common"]:
+        await conn.execute(
+            SQL("ALTER FUNCTION {} SECURITY DEFINER SET search_path = {}, pg_temp").format(
+                SQL(function), Identifier(schema)
+            )
+        )
+    await conn.execute(load("schema/triggers").encode())
+
+
+async def _install_locked(
+    conn: psycopg.AsyncConnection[Any], server: Server, notify: str, change_notify: bool, release: Release
+) -> InstallReport:
+    assert server.schema is not None
+    async with conn.transaction():
+        # Under a stricter default the snapshot would be older than the lock, and the work of others unseen.
+        await conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        await conn.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(SCHEMA)])
+        recorded = await read_meta(conn) if (await look_around(conn)).has_meta else None
+        mode = notify if recorded is None or change_notify else recorded.notify
+        if recorded is not None and is_settled(recorded, mode, release):
+            return InstallReport(recorded.version, recorded.notify)
+        if recorded is None:
+            await create_tables(conn, await _existing_tables(conn, server))
+        else:
+            await migrate(conn, recorded.version, release.migrations)
+        await put_functions(conn, server.schema, mode)
+        await _record(conn, mode, release)
+    changed_from = recorded.notify if recorded is not None and recorded.notify != mode else None
+    return InstallReport(release.version, mode, changed_from, created=recorded is None)
+
+
+async def _record(conn: psycopg.AsyncConnection[Any], mode: str, release: Release) -> None:
+    values = {"schema_version": str(release.version), "breaking_version": str(release.breaking), "notify": mode}
+    await conn.execute(load("schema/record").encode(), {"keys": list(values), "values": list(values.values())})
+
+
+async def _existing_tables(conn: psycopg.AsyncConnection[Any], server: Server) -> frozenset[str]:
+    """Our tables that are there without a record: made by ``create_all`` alone, and fine, or by something else."""
+    columns: dict[str, list[str]] = dict(await _rows(conn, "schema/columns"))
+    for table in METADATA.sorted_tables:
+        missing = {column.name for column in table.columns} - set(columns.get(table.name, ()))
+        if table.name in columns and missing:
+            raise SchemaError(
+                f"a table {table.name!r} that was not made by this library is in the way",
+                notes=[server.place, f"it lacks the columns {', '.join(sorted(missing))}"],
+                help_text="use another database, or a schema of its own (search_path), or move the table away",
+            )
+    return frozenset(columns)
+
+
+async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tuple[Any, ...]]:
+    async with conn.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(load(statement).encode())
+        return await cursor.fetchall()
+
+
+def _not_permitted(server: Server, exc: psycopg.Error) -> SchemaError:
+    schema, user = (name.replace('"', '""') for name in (server.schema or "public", server.user))
+    return SchemaError(
+        "not permitted to put the horsies schema in place, or to read it",
+        notes=[server.place, f"the server said: {exc.diag.message_primary}"],
+        help_text=f'let its owner run `horsies init-db` and grant "{user}" the rights on the tables, '
+        f'or grant the right to create them: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"',
+    )

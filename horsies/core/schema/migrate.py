@@ -1,0 +1,68 @@
+"""Numbered migrations: how a schema made by older code is brought up, and where a fresh one comes from.
+
+``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
+test can walk the whole way and compare with what the table models create today. A migration holds tables only: the
+functions and triggers of the current version are put in place after the last one (``install``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import create_mock_engine
+from sqlalchemy.schema import ExecutableDDLElement
+
+from horsies.core.models.workflow_pg import WorkflowModel
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+# Taken from the module that stands on the other one, so that both have declared their tables.
+METADATA = WorkflowModel.metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: the version it leads to, and its SQL."""
+
+    version: int
+    name: str
+    sql: str
+
+
+def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
+    """All steps in order; a gap or a number given twice is a mistake of ours and raises."""
+    found = [
+        Migration(int(path.stem.partition("_")[0]), path.stem, path.read_text(encoding="utf-8"))
+        for path in sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    ]
+    if [step.version for step in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"migrations must be numbered 1, 2, 3, …: {', '.join(step.name for step in found)}")
+    return found
+
+
+async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
+    """Take the steps after `current`, inside the caller's transaction."""
+    for step in migrations(directory):
+        if step.version > current:
+            await conn.execute(step.sql.encode())
+
+
+async def create_tables(conn: psycopg.AsyncConnection, existing: frozenset[str] = frozenset()) -> None:
+    """Create every declared table that does not exist yet, with its indexes, inside the caller's transaction."""
+    for statement in creation_statements(existing):
+        await conn.execute(statement.encode())
+
+
+def creation_statements(existing: frozenset[str] = frozenset()) -> list[str]:
+    """What ``Base.metadata.create_all`` would run: SQLAlchemy speaks, psycopg carries it, in one transaction."""
+    statements: list[str] = []
+
+    def note(ddl: ExecutableDDLElement, *_: object, **__: object) -> None:
+        statements.append(str(ddl.compile(dialect=engine.dialect)).strip())
+
+    engine = create_mock_engine("postgresql+psycopg://", note)
+    missing = [table for table in METADATA.sorted_tables if table.name not in existing]
+    METADATA.create_all(engine, tables=missing, checkfirst=False)
+    return statements

@@ -1,0 +1,11 @@
+-- Where we are connected and what may be done here. Looks at the first schema of the search path only: tables of
+-- another installation further down the path are not ours. The catalog is read as a table: to_regclass() would answer
+-- from a cache that a session which has just waited for the schema lock has not brought up to date.
+SELECT current_setting('server_version_num')::int AS version,
+       current_database()::text AS database,
+       current_user::text AS "user",
+       current_schema()::text AS schema,
+       pg_is_in_recovery() AS in_recovery,
+       current_setting('transaction_read_only')::bool AS read_only,
+       EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+               WHERE n.nspname = current_schema() AND c.relname = 'horsies_meta' AND c.relkind = 'r') AS has_meta

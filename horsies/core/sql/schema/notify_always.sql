@@ -1,0 +1,24 @@
+-- notify = 'always': every new task and every end of one rings, whoever listens.
+CREATE OR REPLACE FUNCTION horsies_notify_task_changes()
+RETURNS trigger AS $$
+BEGIN
+    IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN
+        PERFORM pg_notify('task_new', NEW.id);
+        PERFORM pg_notify('task_queue_' || NEW.queue_name, NEW.id);
+    ELSIF TG_OP = 'UPDATE' AND OLD.status != NEW.status THEN
+        IF NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN
+            PERFORM pg_notify('task_done', NEW.id);
+        END IF;
+    END IF;
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+
+-- What the trigger does for an insert, for statements that move a row back to PENDING.
+CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
+RETURNS void AS $$
+BEGIN
+    PERFORM pg_notify('task_new', task_id);
+    PERFORM pg_notify('task_queue_' || queue, task_id);
+END;
+$$ LANGUAGE plpgsql;

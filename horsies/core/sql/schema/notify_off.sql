@@ -1,0 +1,14 @@
+-- notify = 'off': nothing rings, everyone polls. The functions stay, so that the mode can change without a table lock.
+CREATE OR REPLACE FUNCTION horsies_notify_task_changes()
+RETURNS trigger AS $$
+BEGIN
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+
+CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
+RETURNS void AS $$
+BEGIN
+    RETURN;
+END;
+$$ LANGUAGE plpgsql;

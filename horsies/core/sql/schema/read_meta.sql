@@ -1,0 +1,2 @@
+-- Everything an installation has recorded.
+SELECT key, value FROM horsies_meta

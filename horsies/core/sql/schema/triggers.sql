@@ -1,0 +1,55 @@
+-- Each is made if it is missing: replacing one would lock its table against everybody (and PostgreSQL 13 cannot).
+-- A trigger whose shape changes is dropped by a migration first.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_notify_trigger') THEN
+        CREATE TRIGGER horsies_task_notify_trigger
+        AFTER INSERT OR UPDATE ON horsies_tasks
+        FOR EACH ROW
+        EXECUTE FUNCTION horsies_notify_task_changes();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_monitor_insert') THEN
+        CREATE TRIGGER horsies_task_monitor_insert
+        AFTER INSERT ON horsies_tasks
+        REFERENCING NEW TABLE AS new_rows
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_monitor_new_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_monitor_update') THEN
+        CREATE TRIGGER horsies_task_monitor_update
+        AFTER UPDATE ON horsies_tasks
+        REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_monitor_moved_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_workflows'::regclass AND tgname = 'horsies_workflow_insert') THEN
+        CREATE TRIGGER horsies_workflow_insert
+        AFTER INSERT ON horsies_workflows
+        FOR EACH ROW
+        EXECUTE FUNCTION horsies_notify_workflow_changes();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_workflows'::regclass AND tgname = 'horsies_workflow_update') THEN
+        CREATE TRIGGER horsies_workflow_update
+        AFTER UPDATE OF status ON horsies_workflows
+        FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status)
+        EXECUTE FUNCTION horsies_notify_workflow_changes();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_worker_states'::regclass AND tgname = 'horsies_worker_state_insert') THEN
+        CREATE TRIGGER horsies_worker_state_insert
+        AFTER INSERT ON horsies_worker_states
+        FOR EACH ROW
+        EXECUTE FUNCTION horsies_monitor_worker_states();
+    END IF;
+END;
+$$;

@@ -1,0 +1,15 @@
+-- PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED (L-17, L-18, L-19). The owner of a running one is told at once,
+-- so that it stops the code; its later result matches nothing. Tasks of workflows are cancelled with their workflow only.
+WITH locked AS (
+    SELECT id, status AS was FROM horsies_tasks
+    WHERE id = ANY(%(ids)s::text[]) AND workflow_id IS NULL
+      AND (status IN ('PENDING', 'CLAIMED') OR (status = 'RUNNING' AND %(include_running)s))
+    ORDER BY id FOR UPDATE
+), moved AS (
+    UPDATE horsies_tasks t
+    SET status = 'CANCELLED', claimed = FALSE, claim_expires_at = NULL, result = %(result)s, error_code = 'TASK_CANCELLED',
+        updated_at = now()
+    FROM locked l WHERE t.id = l.id
+    RETURNING t.id, l.was
+)
+SELECT id, was, CASE WHEN was <> 'PENDING' THEN pg_notify('horsies_claim_lost', id) END FROM moved

@@ -1,0 +1,42 @@
+-- PENDING → CLAIMED (L-05), for all served queues in one statement: the queues in their order, in each the due tasks by
+-- priority, age and id (W-22), as many as the budgets allow (W-24).
+-- `caps` are counted only with `counting`, under the claim lock, which a statement before this one has taken (W-23).
+-- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
+WITH queues AS (
+    SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[], %(caps)s::int[]) WITH ORDINALITY AS q(name, take, cap, place)
+), in_flight AS (
+    SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING' OR %(hard)s) AS counted, count(*) AS held
+    FROM horsies_tasks WHERE claimed AND %(counting)s GROUP BY queue_name
+), room AS (
+    SELECT q.name, q.place,
+           GREATEST(0, LEAST(q.take, q.cap - COALESCE(f.counted, 0))) AS take
+    FROM queues q LEFT JOIN in_flight f ON f.queue_name = q.name
+), due AS (
+    SELECT t.*, r.place, t.task_name = ANY(%(async_names)s::text[]) AS is_async
+    FROM room r CROSS JOIN LATERAL (
+        SELECT id, task_name, priority, enqueued_at FROM horsies_tasks p
+        WHERE status = 'PENDING' AND queue_name = r.name AND enqueued_at <= statement_timestamp()
+          AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
+          AND (good_until IS NULL OR good_until > statement_timestamp())
+          AND (workflow_id IS NULL OR EXISTS (
+              SELECT 1 FROM horsies_workflows w WHERE w.id = p.workflow_id AND w.status IN ('PENDING', 'RUNNING')))
+        ORDER BY priority, enqueued_at, id LIMIT r.take FOR UPDATE SKIP LOCKED
+    ) t
+), counted AS (
+    SELECT id, place, priority, enqueued_at, is_async,
+           count(*) FILTER (WHERE NOT is_async) OVER (ORDER BY place, priority, enqueued_at, id) AS nth_sync
+    FROM due
+), chosen AS (
+    SELECT id, place FROM counted WHERE is_async OR nth_sync <= %(sync_budget)s
+    ORDER BY place, priority, enqueued_at, id
+    LIMIT GREATEST(0, LEAST(%(budget)s, %(cluster_cap)s::int - (SELECT COALESCE(sum(held), 0) FROM in_flight)))
+)
+UPDATE horsies_tasks t
+SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
+    claim_expires_at = statement_timestamp() + %(lease)s, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
+    next_retry_at = NULL, updated_at = statement_timestamp()
+FROM chosen c WHERE t.id = c.id
+RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,
+          t.task_options, t.retry_count, t.max_retries, t.good_until IS NOT NULL, t.workflow_id,
+          -- A lost claim costs nothing (the fence), so its commit need not wait for the disk.
+          (SELECT set_config('synchronous_commit', 'off', TRUE))

@@ -1,0 +1,32 @@
+-- RUNNING → PENDING, to be tried again after its delay (L-12, L-14; not charged against its retries L-16), each with its
+-- attempt row.
+-- A retry due at or after the deadline is not made and not returned (L-22); nor is a row that someone else recovered.
+WITH wanted AS (
+    SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(charges)s::int[], %(codes)s::text[], %(messages)s::text[],
+                         %(outcomes)s::text[], %(reasons)s::text[])
+             AS w(id, claim_seq, delay, charge, error_code, error_message, outcome, reason)
+), locked AS (
+    SELECT t.id, now() + make_interval(secs => w.delay) AS due, w.charge, w.error_code, w.error_message, w.outcome,
+           w.reason, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name, t.retry_count + 1 AS attempt
+    FROM horsies_tasks t JOIN wanted w ON w.id = t.id AND w.claim_seq = t.claim_seq
+    WHERE t.status = 'RUNNING' AND t.claimed_by_worker_id = %(worker_id)s
+      AND (t.good_until IS NULL OR now() + make_interval(secs => w.delay) < t.good_until)
+    ORDER BY t.id FOR UPDATE OF t
+), moved AS (
+    UPDATE horsies_tasks t
+    SET status = 'PENDING', retry_count = t.retry_count + l.charge, enqueued_at = l.due,
+        next_retry_at = CASE WHEN l.charge > 0 THEN l.due END,
+        failed_reason = COALESCE(l.reason, t.failed_reason),
+        claimed = FALSE, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL, finalizing_at = NULL,
+        recovery_enrolled = FALSE,
+        started_at = NULL, worker_pid = NULL, worker_hostname = NULL, worker_process_name = NULL, updated_at = now()
+    FROM locked l WHERE t.id = l.id
+    RETURNING t.id
+)
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                   error_message, failed_reason, worker_id, worker_hostname, worker_pid, worker_process_name)
+SELECT l.id, GREATEST(l.attempt, 1 + (SELECT max(a.attempt) FROM horsies_task_attempts a WHERE a.task_id = l.id)),
+       l.outcome, TRUE, l.started_at, now(), l.error_code, l.error_message, l.reason,
+       %(worker_id)s, l.worker_hostname, l.worker_pid, l.worker_process_name
+FROM moved JOIN locked l USING (id)
+RETURNING task_id

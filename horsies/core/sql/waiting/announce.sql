@@ -1,0 +1,6 @@
+-- Clients wait for these tasks (D-60, mode when_waiting): leave word, so that their end rings.
+INSERT INTO horsies_waiting (topic, holder, until)
+SELECT 'task:' || w.id, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s)
+FROM unnest(%(ids)s::text[]) AS w(id)
+ORDER BY 1
+ON CONFLICT (topic, holder) DO UPDATE SET until = EXCLUDED.until

@@ -1,0 +1,231 @@
+"""A typed function per statement about tasks. No decisions, no logging, no retries: a failure flies to the caller.
+
+`apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+from psycopg import AsyncConnection
+
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
+from horsies.core.schema.locks import lock_key
+from horsies.core.sql import load
+
+Connection: TypeAlias = AsyncConnection[Any]
+
+CLAIM_LOCK = lock_key("horsies:claim")
+
+
+class Claimed(NamedTuple):
+    """A row as the claim returns it: what is needed to run the task and to decide about its end."""
+
+    place: int
+    priority: int
+    enqueued_at: Any
+    id: str
+    claim_seq: int
+    task_name: str
+    queue_name: str
+    args: str | None
+    kwargs: str | None
+    task_options: str | None
+    retry_count: int
+    max_retries: int
+    has_deadline: bool
+    workflow_id: str | None
+
+
+class ClaimOrder(NamedTuple):
+    """What one claim pass may take: per queue (in claiming order) at most `takes` and up to its cap, in all `budget`."""
+
+    queues: list[str]
+    takes: list[int]
+    caps: list[int | None]
+    budget: int
+    sync_budget: int
+    cluster_cap: int | None
+    hard: bool
+    async_names: list[str]
+
+    @property
+    def counting(self) -> bool:
+        return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
+
+
+class Claimant(NamedTuple):
+    """Who claims, and on which terms."""
+
+    worker_id: str
+    lease: timedelta
+    enrolled: bool
+
+
+async def claim(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
+    """Take due tasks for this worker, in the order in which they should run."""
+    params = {**who._asdict(), **order._asdict(), "counting": order.counting}
+    if not order.counting:
+        cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+        return _claimed(await cursor.fetchall())
+    # Sent in one go: a worker that is paused in the middle must not keep everybody's claim lock.
+    async with conn.pipeline(), conn.transaction():
+        await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
+        cursor = await conn.execute(load("tasks/claim"), params)
+    return _claimed(await cursor.fetchall())
+
+
+async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:
+    """Take over claims whose lease ran out."""
+    params = {**who._asdict(), "queues": queues, "budget": budget}
+    cursor = await conn.execute(load("tasks/claim_expired"), params)
+    return _claimed(await cursor.fetchall())
+
+
+def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
+    return sorted(Claimed(*row[:14]) for row in rows)
+
+
+async def start(
+    conn: Connection, worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
+) -> set[str]:
+    """CLAIMED → RUNNING for those still held and not past their deadline; the others are not in the answer."""
+    params = {**_columns(claims), "worker_id": worker_id, "hostname": hostname, "pids": pids, "names": names}
+    cursor = await conn.execute(load("tasks/start"), params, prepare=True)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[str]:
+    """Make the moves; return the ids that moved. The others had already moved on. Several kinds share a transaction."""
+    kinds: dict[type, list[Any]] = {}
+    for move in moves:
+        kinds.setdefault(type(move), []).append(move)
+    if len(kinds) == 1 and Retry not in kinds:
+        return await _apply_kinds(conn, worker_id, kinds)
+    async with conn.transaction():
+        return await _apply_kinds(conn, worker_id, kinds)
+
+
+async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[Any]]) -> set[str]:
+    moved: set[str] = set()
+    # A transaction of several statements locks rows in one fixed order of kinds and, inside each, by id; a task is in
+    # one claim, so two workers never want the same rows in different orders.
+    for kind in (Complete, Retry, Fail, Requeue, Expire):
+        batch = kinds.get(kind, [])
+        if batch:
+            moved |= await _run(conn, worker_id, kind, batch)
+        if kind is Retry and batch:
+            # The deadline left no room for these retries (L-22); if the row is lost instead, this matches nothing.
+            kinds.setdefault(Fail, []).extend(r.otherwise for r in batch if r.claim.task_id not in moved)
+    return moved
+
+
+async def _run(conn: Connection, worker_id: str, kind: type, batch: list[Any]) -> set[str]:
+    name, columns = _STATEMENTS[kind]
+    cursor = await conn.execute(load(name), {"worker_id": worker_id, **columns(batch)}, prepare=True)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+def _columns(claims: Sequence[Claim]) -> dict[str, Any]:
+    return {"ids": [c.task_id for c in claims], "claims": [c.claim_seq for c in claims]}
+
+
+def _with_results(batch: Sequence[Complete | Expire]) -> dict[str, Any]:
+    return {**_columns([m.claim for m in batch]), "results": [m.result for m in batch]}
+
+
+def _failures(batch: Sequence[Fail]) -> dict[str, Any]:
+    return {
+        **_columns([m.claim for m in batch]),
+        "codes": [m.error_code for m in batch],
+        "messages": [m.error_message for m in batch],
+        "outcomes": [m.outcome.value for m in batch],
+        "reasons": [m.failed_reason for m in batch],
+    }
+
+
+def _fails(batch: Sequence[Fail]) -> dict[str, Any]:
+    return {**_failures(batch), "results": [m.result for m in batch]}
+
+
+def _retries(batch: Sequence[Retry]) -> dict[str, Any]:
+    return {
+        **_failures([m.otherwise for m in batch]),
+        "delays": [m.delay_s for m in batch],
+        "charges": [int(m.charged) for m in batch],
+    }
+
+
+def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
+    return _columns([m.claim for m in batch])
+
+
+_STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    Complete: ("tasks/complete", _with_results),
+    Fail: ("tasks/fail", _fails),
+    Retry: ("tasks/retry", _retries),
+    Requeue: ("tasks/requeue", _requeues),
+    Expire: ("tasks/expire", _with_results),
+}
+
+
+async def expire_waiting(conn: Connection, most: int = 500) -> int:
+    """PENDING → EXPIRED for at most `most` tasks past their deadline."""
+    cursor = await conn.execute(load("tasks/expire_waiting"), {"most": most, "result": EXPIRED_WAITING})
+    return len(await cursor.fetchall())
+
+
+class Beat(NamedTuple):
+    """One claim in a heartbeat round."""
+
+    claim: Claim
+    vouched: bool
+    sender: str
+    pid: int
+
+
+async def heartbeat(conn: Connection, worker_id: str, hostname: str, beats: Sequence[Beat]) -> set[str]:
+    """Write the heartbeats of the claims that are still held; return their ids."""
+    params = {
+        **_columns([b.claim for b in beats]),
+        "vouched": [b.vouched for b in beats],
+        "senders": [b.sender for b in beats],
+        "pids": [b.pid for b in beats],
+        "worker_id": worker_id,
+        "hostname": hostname,
+    }
+    cursor = await conn.execute(load("tasks/heartbeat"), params)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def renew(conn: Connection, who: Claimant, claims: Sequence[Claim], max_age: timedelta) -> set[str]:
+    """Extend the leases of these claims; return the ids of those extended."""
+    params = {**_columns(claims), "worker_id": who.worker_id, "lease": who.lease, "max_age": max_age}
+    cursor = await conn.execute(load("tasks/renew"), params)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def mark_finalizing(conn: Connection, worker_id: str, claims: Sequence[Claim]) -> None:
+    """Note that the code of these tasks has ended and only the write of the result is missing."""
+    await conn.execute(load("tasks/mark_finalizing"), {**_columns(claims), "worker_id": worker_id})
+
+
+async def strays(conn: Connection, worker_id: str) -> list[Claim]:
+    """The claims that the database gives to this worker."""
+    cursor = await conn.execute(load("tasks/strays"), {"worker_id": worker_id})
+    return [Claim(*row) for row in await cursor.fetchall()]
+
+
+async def ring(conn: Connection, due: Sequence[tuple[str, str]]) -> None:
+    """Wake whoever serves these (queue, task id) pairs."""
+    await conn.execute(load("tasks/ring"), {"queues": [q for q, _ in due], "ids": [i for _, i in due]})
+
+
+def _expired_result() -> str:
+    error = TaskError(error_code=OutcomeCode.TASK_EXPIRED, message="The deadline passed before a worker claimed the task.")
+    return serialize_error_payload(TaskResult(err=error))
+
+
+EXPIRED_WAITING = _expired_result()

@@ -1,0 +1,293 @@
+"""The one bridge between callers of any kind and the event loop that does the I/O.
+
+A `Bridge` owns one daemon thread with one event loop, and what lives there (connections, a listener). `run` blocks the
+calling thread, also inside a running loop of the caller's; `call` awaits from any loop. Whatever breaks the bridge
+itself is a `BridgeError` at once, never a wait without end. A process forked later starts with a loop of its own: the
+parent's is put aside untouched, because closing it would end sessions that belong to the parent (T-67).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+log = logging.getLogger("horsies.sync")
+
+R = TypeVar("R")
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="Bridged")
+
+# How often a blocked caller makes sure that somebody is still working for it.
+_LOOK_UP_SECONDS = 5.0
+_CLOSE_SECONDS = 3.0
+
+
+class BridgeError(Exception):
+    """The background loop could not be started, or ended before the call did."""
+
+
+class Bridged(Protocol):
+    """What `run_sync` and `on_bridge` need of the object whose methods they turn around."""
+
+    @property
+    def bridge(self) -> Bridge[Any]: ...
+
+
+def run_sync(
+    method: Callable[Concatenate[S, P], Awaitable[T]], *, failed: Callable[[BridgeError], T]
+) -> Callable[Concatenate[S, P], T]:
+    """The blocking twin of an async method, which runs on the bridge; a broken bridge is `failed(error)`."""
+
+    @functools.wraps(method)
+    def blocking(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return self.bridge.run(functools.partial(method, self, *args, **kwargs))
+        except BridgeError as error:
+            return failed(error)
+
+    return blocking
+
+
+def on_bridge(
+    method: Callable[Concatenate[S, P], Awaitable[T]], *, failed: Callable[[BridgeError], T]
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The same method for callers on any event loop: it runs on the bridge, the caller awaits."""
+
+    @functools.wraps(method)
+    async def awaiting(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await self.bridge.call(functools.partial(method, self, *args, **kwargs))
+        except BridgeError as error:
+            return failed(error)
+
+    return awaiting
+
+
+class Bridge(Generic[R]):
+    """A background loop and what `make()` puts there, both made at the first call of each process."""
+
+    def __init__(
+        self, make: Callable[[], R], *, dispose: Callable[[R], Awaitable[None]], name: str = "horsies"
+    ) -> None:
+        self._make = make
+        self._dispose = dispose
+        self._name = name
+        self._lock = threading.Lock()
+        self._runner: _Runner[R] | None = None
+        _bridges.add(self)
+
+    def run(self, make_call: Callable[[], Awaitable[T]]) -> T:
+        """Await `make_call()` on the loop and block until it is done."""
+        runner = self._running()
+        if threading.get_ident() == runner.thread.ident:
+            raise BridgeError("a blocking call from the broker's own loop would wait for itself")
+        future = runner.submit(make_call)
+        try:
+            return runner.wait_for(future)
+        except CancelledError:
+            raise BridgeError("the call was cancelled") from None
+        except BaseException:
+            future.cancel()  # Ctrl-C in the caller: nobody wants the answer any more
+            raise
+
+    async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
+        """Await `make_call()` on the loop, from another loop (or from that very one)."""
+        runner = self._running()
+        if asyncio.get_running_loop() is runner.loop:
+            return await make_call()
+        return await asyncio.wrap_future(runner.submit(make_call))
+
+    def here(self) -> R:
+        """What lives on the loop. For code that runs there."""
+        runner = self._runner
+        if runner is None or threading.get_ident() != runner.thread.ident:
+            raise BridgeError("only code on the broker's own loop may touch its connections")
+        return runner.resource
+
+    def close(self) -> None:
+        """Close what lives on the loop and end the thread. The next call starts afresh."""
+        with self._lock:
+            runner, self._runner = self._runner, None
+        if runner is not None and runner.pid == os.getpid():
+            runner.stop(self._dispose)
+
+    async def close_async(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __del__(self) -> None:
+        # A broker that nobody holds any more must not keep its thread and its connections.
+        runner = self.__dict__.get("_runner")
+        if runner is not None and runner.is_usable():
+            runner.stop(self._dispose, wait=False)
+
+    def _running(self) -> _Runner[R]:
+        runner = self._runner
+        if runner is not None and runner.is_usable():
+            return runner
+        with self._lock:
+            if self._runner is None or not self._runner.is_usable():
+                self._put_aside()
+                self._runner = _Runner(self._make, self._name)
+            return self._runner
+
+    def _put_aside(self) -> None:
+        if self._runner is not None and self._runner.pid != os.getpid():
+            _abandoned.append(self._runner)
+        self._runner = None
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._put_aside()
+
+
+class _Runner(Generic[R]):
+    """The thread, its loop, and the calls that are under way."""
+
+    def __init__(self, make: Callable[[], R], name: str) -> None:
+        self.pid = os.getpid()
+        # Not `new_event_loop`: psycopg needs a selector loop, whatever policy the application has set.
+        self.loop = asyncio.SelectorEventLoop()
+        self._make = make
+        self._pending: set[Future[Any]] = set()
+        self._ended = False
+        self._started: Future[R] = Future()
+        self.thread = threading.Thread(target=self._main, name=f"{name} loop", daemon=True)
+        try:
+            self.thread.start()
+            self.resource = self._started.result()
+        except Exception as problem:
+            self._ended = True
+            if not self.thread.is_alive():
+                self.loop.close()
+            raise BridgeError(f"the background loop could not be started: {problem}") from problem
+
+    def is_usable(self) -> bool:
+        return not self._ended and self.pid == os.getpid()
+
+    def submit(self, make_call: Callable[[], Awaitable[T]]) -> Future[T]:
+        future: Future[T] = Future()
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+        try:
+            self.loop.call_soon_threadsafe(self._begin, make_call, future)
+        except RuntimeError as closed:
+            raise BridgeError("the background loop has ended") from closed
+        return future
+
+    def wait_for(self, future: Future[T]) -> T:
+        while True:
+            try:
+                return future.result(timeout=_LOOK_UP_SECONDS)
+            except TimeoutError:
+                if future.done():
+                    return future.result()
+                if not self.thread.is_alive():
+                    raise BridgeError("the background loop has died") from None
+
+    def stop(self, dispose: Callable[[R], Awaitable[None]], *, wait: bool = True) -> None:
+        self._ended = True
+        with contextlib.suppress(RuntimeError):  # closed already
+            self.loop.call_soon_threadsafe(self._begin_stop, dispose)
+        if wait and threading.get_ident() != self.thread.ident:
+            self.thread.join(_CLOSE_SECONDS)
+
+    def _main(self) -> None:
+        try:
+            self.loop.call_soon(self._make_resource)
+            self.loop.run_forever()
+        except BaseException as problem:
+            log.error("the background loop ended: %r", problem)
+        finally:
+            self._ended = True
+            self._fail_pending()
+            self._wind_up()
+            self._fail_pending()
+
+    def _make_resource(self) -> None:
+        try:
+            self._started.set_result(self._make())
+        except BaseException as problem:
+            self._started.set_exception(problem)
+            self.loop.stop()
+
+    def _begin(self, make_call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+        async def awaited() -> T:
+            return await make_call()
+
+        if future.done():
+            return
+        task = self.loop.create_task(awaited())
+        task.add_done_callback(functools.partial(_deliver, future))
+        future.add_done_callback(functools.partial(self._follow_cancel, task))
+
+    def _follow_cancel(self, task: asyncio.Task[Any], future: Future[Any]) -> None:
+        if future.cancelled():
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(task.cancel)
+
+    def _begin_stop(self, dispose: Callable[[R], Awaitable[None]]) -> None:
+        async def end() -> None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_CLOSE_SECONDS / 2):
+                    await dispose(self.resource)
+            self.loop.stop()
+
+        self._end = self.loop.create_task(end())
+
+    def _wind_up(self) -> None:
+        """Cancel what still runs, so that nothing is destroyed pending, and close the loop."""
+        with contextlib.suppress(Exception):
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.wait_for(_gathered(tasks), _CLOSE_SECONDS / 2))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+    def _fail_pending(self) -> None:
+        for future in list(self._pending):
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(BridgeError("the background loop ended before the call did"))
+
+
+async def _gathered(tasks: set[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _deliver(future: Future[T], task: asyncio.Task[T]) -> None:
+    problem = BridgeError("the call was cancelled") if task.cancelled() else task.exception()
+    with contextlib.suppress(InvalidStateError):  # the caller has given up
+        if problem is None:
+            future.set_result(task.result())
+        else:
+            future.set_exception(problem)
+
+
+_bridges: weakref.WeakSet[Bridge[Any]] = weakref.WeakSet()
+_abandoned: list[_Runner[Any]] = []  # the parent's: held, so that nothing of it is ever collected and closed
+
+
+def _after_fork_in_child() -> None:
+    for bridge in list(_bridges):
+        bridge._after_fork()
+
+
+def _at_exit() -> None:
+    for bridge in list(_bridges):
+        bridge.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+# Registered at import, hence run late: hooks that the application registered after it may still send.
+atexit.register(_at_exit)

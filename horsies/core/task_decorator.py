@@ -1,0 +1,269 @@
+"""`@app.task` and what it makes of a function: a `TaskFunction` that can be called, sent and scheduled.
+
+The decorator checks everything that can be known at definition time and reports it at once. Running is `execution.py`;
+building what is sent is `producer/envelope.py`, writing it `producer/send.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from horsies.core import execution
+from horsies.core.codec.serde import TaskCodec
+from horsies.core.definition import TaskDefinition, codec_if_ready
+from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
+from horsies.core.exception_mapper import default_code_problems, mapper_problems
+from horsies.core.models.queues import DEFAULT_QUEUE
+from horsies.core.models.tasks import (
+    MIN_TIMEOUT_MS,
+    RetryPolicy,
+    TaskError,
+    TaskOptions,
+    TaskResult,
+    TaskSendError,
+    TaskSendPayload,
+    TaskSendResult,
+)
+from horsies.core.producer import envelope
+from horsies.core.producer.builder import TaskSendOptions
+from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.options import NO_OPTIONS, Flags, SendOptions, flags_of, given
+from horsies.core.types.result import Err, Ok, Result
+
+if TYPE_CHECKING:
+    from horsies.core.app import Horsies
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_NAME_LENGTH = 255
+
+
+class TaskFunction(TaskDefinition[P, T]):
+    """A task: call it to run it here, send it to run it in a worker."""
+
+    def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:
+        super().__init__(fn, **facts)
+        self.app = app
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T, TaskError]:
+        """Run the function here and now, as a worker would: no row, no retry, no queue."""
+        return execution.call(self, args, kwargs)
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task. A `good_until=` beside the arguments is its deadline, if the function has no such name."""
+        return self.dispatch(NO_OPTIONS, None, args, kwargs)
+
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task. A `good_until=` beside the arguments is its deadline, if the function has no such name."""
+        return await self.dispatch_async(NO_OPTIONS, None, args, kwargs)
+
+    def schedule(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task to run after `delay` seconds."""
+        return self.dispatch(NO_OPTIONS, given(delay), args, kwargs)
+
+    async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task to run after `delay` seconds."""
+        return await self.dispatch_async(NO_OPTIONS, given(delay), args, kwargs)
+
+    def with_options(
+        self,
+        *,
+        good_until: datetime | None = None,
+        idempotency_key: str | None = None,
+        flags: Flags | None = None,
+    ) -> TaskSendOptions[P, T]:
+        """The task with a deadline, an idempotency key or flags for its sends."""
+        return TaskSendOptions(self, SendOptions(good_until, idempotency_key, flags))
+
+    def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """Replay a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
+        return self._replay(error, scheduled=False)
+
+    async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """Replay a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
+        return await self._replay_async(error, scheduled=False)
+
+    def retry_schedule(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """Replay a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
+        return self._replay(error, scheduled=True)
+
+    async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """Replay a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
+        return await self._replay_async(error, scheduled=True)
+
+    def dispatch(
+        self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> TaskSendResult[TaskHandle[T]]:
+        """Build the payload and write it: what every way of sending comes down to."""
+        payload = self._payload(options, delay, args, kwargs)
+        return self.app.sender.send(payload.value, self) if isinstance(payload, Ok) else payload
+
+    async def dispatch_async(
+        self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> TaskSendResult[TaskHandle[T]]:
+        """Build the payload and write it: what every way of sending comes down to."""
+        payload = self._payload(options, delay, args, kwargs)
+        return await self.app.sender.send_async(payload.value, self) if isinstance(payload, Ok) else payload
+
+    def _payload(
+        self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Result[TaskSendPayload, TaskSendError]:
+        sent_at = datetime.now(UTC)
+        if self.app.sends_suppressed:
+            return envelope.suppressed(self)
+        return envelope.build(self, args, kwargs, options, sent_at, delay)
+
+    def _replay(self, error: TaskSendError, *, scheduled: bool) -> TaskSendResult[TaskHandle[T]]:
+        again = self._again(error, scheduled)
+        return self.app.sender.send(again.value[1], self, task_id=again.value[0]) if isinstance(again, Ok) else again
+
+    async def _replay_async(self, error: TaskSendError, *, scheduled: bool) -> TaskSendResult[TaskHandle[T]]:
+        again = self._again(error, scheduled)
+        if isinstance(again, Err):
+            return again
+        return await self.app.sender.send_async(again.value[1], self, task_id=again.value[0])
+
+    def _again(self, error: TaskSendError, scheduled: bool) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
+        if self.app.sends_suppressed:
+            return envelope.suppressed(self)
+        return envelope.replay(self, error, scheduled=scheduled)
+
+    def __repr__(self) -> str:
+        return f"<task {self.task_name!r} on queue {self.queue_name!r}>"
+
+
+class AsyncTaskFunction(TaskFunction[P, T]):
+    """A task whose function is `async def`: calling it gives something to await."""
+
+    def __call__(  # type: ignore[override]
+        self, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, TaskResult[T, TaskError]]:
+        return execution.call_async(self, args, kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDecorator:
+    """`@app.task(...)` before it meets its function."""
+
+    app: Horsies
+    task_name: Any
+    queue_name: Any
+    retry_policy: Any
+    exception_mapper: Any
+    default_unhandled_error_code: Any
+    timeout_ms: Any
+    flags: Any
+    unknown: Mapping[str, Any]
+
+    @overload
+    def __call__(
+        self, fn: Callable[P, Coroutine[Any, Any, TaskResult[T, TaskError]]], /
+    ) -> AsyncTaskFunction[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, TaskResult[T, TaskError]], /) -> TaskFunction[P, T]: ...
+    def __call__(self, fn: Callable[..., Any], /) -> TaskFunction[Any, Any]:
+        report = ValidationReport(phase="the definition of a task")
+        for message, code in self._problems(fn):
+            report.add(TaskDefinitionError(message, code=code, location=SourceLocation.from_function(fn)))
+        names = _names_around()
+        codec = None
+        if inspect.isfunction(fn):
+            try:
+                codec = codec_if_ready(fn, names)
+            except TaskDefinitionError as error:
+                report.add(error)
+        report.raise_if_any()
+        task = self._define(fn, codec, names)
+        self.app.register(task)
+        return task
+
+    def _define(
+        self, fn: Callable[..., Any], codec: TaskCodec | None, names: Mapping[str, Any]
+    ) -> TaskFunction[Any, Any]:
+        kind = AsyncTaskFunction if inspect.iscoroutinefunction(fn) else TaskFunction
+        config = self.app.config
+        queue = self.queue_name if self.queue_name is not None else DEFAULT_QUEUE
+        return kind(
+            self.app,
+            fn,
+            task_name=self.task_name,
+            queue_name=queue,
+            priority=config.priority_of(queue),
+            options=TaskOptions(self.retry_policy, self.timeout_ms),
+            flags=flags_of(self.flags),
+            exception_mapper=self.exception_mapper or {},
+            app_exception_mapper=config.exception_mapper,
+            default_unhandled_error_code=self.default_unhandled_error_code,
+            app_default_unhandled_error_code=config.default_unhandled_error_code,
+            sizes=self.app.sizes,
+            known_queues=self.app.queue_names,
+            codec=codec,
+            local_names=names,
+        )
+
+    def _problems(self, fn: Any) -> Iterator[tuple[str, ErrorCode]]:
+        yield from _function_problems(fn)
+        yield from _name_problems(self.task_name)
+        for option in self.unknown:
+            hint = _MISPLACED.get(option, "there is no such option")
+            yield f"@app.task({option}=...): {hint}", ErrorCode.TASK_INVALID_OPTIONS
+        if problem := self.app.task_queue_problem(self.queue_name):
+            yield problem, ErrorCode.TASK_INVALID_QUEUE
+        if self.retry_policy is not None and not isinstance(self.retry_policy, RetryPolicy):
+            yield "retry_policy must be a RetryPolicy", ErrorCode.TASK_INVALID_OPTIONS
+        if self.timeout_ms is not None and not _is_timeout(self.timeout_ms):
+            yield f"timeout_ms must be an integer of at least {MIN_TIMEOUT_MS}", ErrorCode.TASK_INVALID_OPTIONS
+        try:
+            flags_of(self.flags)
+        except (ValueError, TypeError) as problem:
+            yield str(problem), ErrorCode.TASK_INVALID_OPTIONS
+        for text in mapper_problems(self.exception_mapper or {}):
+            yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+        if self.default_unhandled_error_code is not None:
+            for text in default_code_problems(self.default_unhandled_error_code):
+                yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+
+
+_PREDECORATED = ErrorCode.TASK_PREDECORATED_NOT_SUPPORTED
+_MISPLACED = {
+    "good_until": "a deadline belongs to a send: task.with_options(good_until=...)",
+    "auto_retry_for": "it belongs to the policy: retry_policy=RetryPolicy(auto_retry_for=[...])",
+}
+
+
+def _function_problems(fn: Any) -> Iterator[tuple[str, ErrorCode]]:
+    if isinstance(fn, TaskFunction):
+        yield f"{fn!r} is a task already; give each app a function of its own", _PREDECORATED
+    elif hasattr(fn, "__wrapped__"):
+        yield "@app.task must be the decorator next to the function: another one has wrapped it", _PREDECORATED
+    elif not inspect.isfunction(fn):
+        yield f"a task is a plain function, not {type(fn).__name__}", _PREDECORATED
+    elif inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        yield "a task returns one TaskResult and cannot be a generator", ErrorCode.TASK_INVALID_RETURN_TYPE
+
+
+def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
+    if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        text = f"a task has a name of 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
+        yield text, ErrorCode.TASK_INVALID_OPTIONS
+
+
+def _is_timeout(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= MIN_TIMEOUT_MS
+
+
+def _names_around() -> dict[str, Any]:
+    """Names that the annotations of a function inside a function may use: those of the scope that defines it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("horsies.core."):
+        frame = frame.f_back
+    is_function_scope = frame.f_code.co_name != "<module>"
+    return dict(frame.f_locals) if is_function_scope else {}

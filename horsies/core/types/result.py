@@ -1,0 +1,183 @@
+"""`Ok` and `Err`: expected outcomes as values.
+
+`Result[T, E]` is `Ok[T] | Err[E]`. Both are frozen, match positionally (`case Ok(value)`, `case Err(error)`) and carry
+the customary methods, each written on both sides so that a type checker sees through the union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+
+from typing_extensions import TypeIs
+
+T = TypeVar("T")
+E = TypeVar("E")
+U = TypeVar("U")
+F = TypeVar("F")
+T_co = TypeVar("T_co", covariant=True)
+E_co = TypeVar("E_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Ok(Generic[T_co]):
+    """The good outcome."""
+
+    value: T_co
+
+    def is_ok(self) -> Literal[True]:
+        return True
+
+    def is_err(self) -> Literal[False]:
+        return False
+
+    @property
+    def ok_value(self) -> T_co:
+        return self.value
+
+    @property
+    def err_value(self) -> NoReturn:
+        raise ValueError(f"there is no error value in {self!r}")
+
+    def unwrap(self) -> T_co:
+        return self.value
+
+    def unwrap_err(self) -> NoReturn:
+        raise ValueError(f"unwrap_err() called on {self!r}")
+
+    def expect(self, msg: str) -> T_co:
+        return self.value
+
+    def expect_err(self, msg: str) -> NoReturn:
+        raise ValueError(f"{msg}: {self.value!r}")
+
+    def unwrap_or(self, default: object) -> T_co:
+        return self.value
+
+    def unwrap_or_else(self, fallback: Callable[[Any], object]) -> T_co:
+        return self.value
+
+    def unwrap_or_raise(self, exc: BaseException | type[BaseException]) -> T_co:
+        return self.value
+
+    def map(self, fn: Callable[[T_co], U]) -> Ok[U]:
+        return Ok(fn(self.value))
+
+    def map_err(self, fn: Callable[[Any], object]) -> Ok[T_co]:
+        return self
+
+    def map_or(self, default: object, fn: Callable[[T_co], U]) -> U:
+        return fn(self.value)
+
+    def map_or_else(self, fallback: Callable[[Any], object], fn: Callable[[T_co], U]) -> U:
+        return fn(self.value)
+
+    def and_then(self, fn: Callable[[T_co], Result[U, F]]) -> Result[U, F]:
+        return fn(self.value)
+
+    def or_else(self, fn: Callable[[Any], object]) -> Ok[T_co]:
+        return self
+
+    def inspect(self, fn: Callable[[T_co], object]) -> Ok[T_co]:
+        fn(self.value)
+        return self
+
+    def inspect_err(self, fn: Callable[[Any], object]) -> Ok[T_co]:
+        return self
+
+    async def map_async(self, fn: Callable[[T_co], Awaitable[U]]) -> Ok[U]:
+        return Ok(await fn(self.value))
+
+    async def and_then_async(self, fn: Callable[[T_co], Awaitable[Result[U, F]]]) -> Result[U, F]:
+        return await fn(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Err(Generic[E_co]):
+    """The bad outcome."""
+
+    error: E_co
+
+    def is_ok(self) -> Literal[False]:
+        return False
+
+    def is_err(self) -> Literal[True]:
+        return True
+
+    @property
+    def ok_value(self) -> NoReturn:
+        raise ValueError(f"there is no ok value in {self!r}")
+
+    @property
+    def err_value(self) -> E_co:
+        return self.error
+
+    def unwrap(self) -> NoReturn:
+        self._fail(f"unwrap() called on {self!r}")
+
+    def unwrap_err(self) -> E_co:
+        return self.error
+
+    def expect(self, msg: str) -> NoReturn:
+        self._fail(f"{msg}: {self.error!r}")
+
+    def expect_err(self, msg: str) -> E_co:
+        return self.error
+
+    def unwrap_or(self, default: U) -> U:
+        return default
+
+    def unwrap_or_else(self, fallback: Callable[[E_co], U]) -> U:
+        return fallback(self.error)
+
+    def unwrap_or_raise(self, exc: BaseException | type[BaseException]) -> NoReturn:
+        raise exc
+
+    def map(self, fn: Callable[[Any], object]) -> Err[E_co]:
+        return self
+
+    def map_err(self, fn: Callable[[E_co], F]) -> Err[F]:
+        return Err(fn(self.error))
+
+    def map_or(self, default: U, fn: Callable[[Any], object]) -> U:
+        return default
+
+    def map_or_else(self, fallback: Callable[[E_co], U], fn: Callable[[Any], object]) -> U:
+        return fallback(self.error)
+
+    def and_then(self, fn: Callable[[Any], object]) -> Err[E_co]:
+        return self
+
+    def or_else(self, fn: Callable[[E_co], Result[U, F]]) -> Result[U, F]:
+        return fn(self.error)
+
+    def inspect(self, fn: Callable[[Any], object]) -> Err[E_co]:
+        return self
+
+    def inspect_err(self, fn: Callable[[E_co], object]) -> Err[E_co]:
+        fn(self.error)
+        return self
+
+    async def map_async(self, fn: Callable[[Any], object]) -> Err[E_co]:
+        return self
+
+    async def and_then_async(self, fn: Callable[[Any], object]) -> Err[E_co]:
+        return self
+
+    def _fail(self, text: str) -> NoReturn:
+        # A wrapped exception stays visible as the cause of the one that says what was called.
+        raise ValueError(text) from (self.error if isinstance(self.error, BaseException) else None)
+
+
+Result: TypeAlias = Ok[T] | Err[E]
+
+
+def is_ok(result: Result[T, E]) -> TypeIs[Ok[T]]:
+    """True for `Ok`; narrows the type on both branches."""
+    return isinstance(result, Ok)
+
+
+def is_err(result: Result[T, E]) -> TypeIs[Err[E]]:
+    """True for `Err`; narrows the type on both branches."""
+    return isinstance(result, Err)

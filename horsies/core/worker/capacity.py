@@ -1,0 +1,100 @@
+"""How much may be claimed, and how far ahead of a child the worker may run. Pure arithmetic (W-24, W-25, W-25a)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from horsies.core.store.tasks import ClaimOrder
+
+SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
+MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
+MAX_FED = 64  # never more tasks inside one child: they are hard to take back
+FEED_MS = 2.0  # so many milliseconds of work lie inside the child
+MAX_BATCH = 1000  # of one claim statement
+
+
+class Limits(NamedTuple):
+    """What the configuration allows."""
+
+    queues: Sequence[tuple[str, int | None]]  # name and max_concurrency, in claiming order
+    cluster_cap: int | None
+    prefetch: int
+    max_claim_batch: int
+    max_claim_per_worker: int
+    run_ahead_ms: int
+    concurrency: int
+
+    @property
+    def hard(self) -> bool:
+        return self.prefetch == 0
+
+    @property
+    def may_run_ahead(self) -> bool:
+        return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
+
+    def is_capped(self, queue: str) -> bool:
+        return any(name == queue and cap is not None for name, cap in self.queues)
+
+
+class Holding(NamedTuple):
+    """What the worker has right now."""
+
+    slots: int
+    held: int
+    claimed: int
+    idle_children: int
+    ahead: int  # how many more tasks than slots the children may have before them
+    waiting_sync: int = 0
+
+
+def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[ClaimOrder]:
+    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues without any cap."""
+    per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
+    strict = min(now.slots + limits.prefetch - now.held, per_worker)
+    ahead = now.ahead if limits.may_run_ahead else 0
+    open_queues = [(name, cap) for name, cap in limits.queues if cap != 0]
+    uncapped = [(name, cap) for name, cap in open_queues if cap is None]
+    if len(uncapped) == len(open_queues):
+        found = [_order(limits, now, open_queues, strict + ahead, ahead, async_names)]
+    else:
+        found = [_order(limits, now, open_queues, strict, 0, async_names)]
+        if strict <= 0:
+            found = [_order(limits, now, uncapped, strict + ahead, ahead, async_names)]
+    return [order for order in found if order.budget > 0 and order.queues]
+
+
+def _order(
+    limits: Limits, now: Holding, queues: Sequence[tuple[str, int | None]], budget: int, ahead: int, async_names: list[str]
+) -> ClaimOrder:
+    budget = min(budget, MAX_BATCH)
+    sync_budget = budget
+    if limits.concurrency > 1:
+        sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
+    return ClaimOrder(
+        queues=[name for name, _ in queues],
+        takes=[min(limits.max_claim_batch or budget, budget)] * len(queues),
+        caps=[cap for _, cap in queues],
+        budget=budget,
+        sync_budget=sync_budget,
+        cluster_cap=limits.cluster_cap,
+        hard=limits.hard,
+        async_names=async_names,
+    )
+
+
+def pace(previous: float | None, sample_ms: float) -> float:
+    """How long a child's recent tasks take: jumps up at once, comes down slowly, so that one long task ends run-ahead."""
+    return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
+
+
+def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
+    """How many tasks may lie before a child beyond the one it runs: about `run_ahead_ms` of work, none if they are long."""
+    if run_ahead_ms <= 0 or pace_ms is None or pace_ms > SHORT_MS:
+        return 0
+    return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))
+
+
+def feed_limit(pace_ms: float | None, concurrency: int) -> int:
+    """How many tasks may lie inside the child at once."""
+    if pace_ms is None or pace_ms > SHORT_MS:
+        return concurrency
+    return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))

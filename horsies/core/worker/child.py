@@ -1,0 +1,142 @@
+"""A child process of a worker, from the moment it is forked: load the app, then run tasks until told to go (W-40).
+
+    load the app → make it current → suppress sends → import modules → lift → start hooks → READY → tasks → BYE
+
+Its only tie to the outside is one socket to the supervisor; it opens no database connection of its own, except when a
+task sends other tasks. Threads: the main one, which runs user code, and the io thread (`child_io.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import traceback
+import types
+from typing import NoReturn
+
+from horsies.core import logs
+from horsies.core.app import Horsies
+from horsies.core.discovery import import_entry
+from horsies.core.errors import HorsiesError, SourceLocation
+from horsies.core.worker import wire
+from horsies.core.worker.child_io import ChildIO
+from horsies.core.worker.inbox import Inbox
+from horsies.core.worker.locate import load_app
+from horsies.core.worker.parent_death import name_process
+from horsies.core.worker.reporter import Memory
+from horsies.core.worker.runner import Runner
+from horsies.core.worker.spec import ChildSpec
+from horsies.core.worker.uplink import EXIT_BROKEN, Uplink, leave
+from horsies.core.worker.wire import Kind
+
+GOODBYE_LIMIT_S = 5.0
+TRACEBACK_LINES = 40
+
+
+def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
+    """The whole life of a child. Called by the fork server in the forked process."""
+    spec = ChildSpec.from_json(spec_json)
+    uplink, inbox = Uplink(sock), Inbox()
+    io = ChildIO(uplink, inbox, spec.beat_interval_ms)
+    io.start()
+    try:
+        _settle_in(spec, name)
+        app = _load(spec)
+        _run_hooks(app, io, spec.hook_timeout_ms / 1000)
+    except BaseException as error:
+        uplink.send(wire.pack(Kind.BROKEN, 0, _describe(error).encode("utf-8", "replace")))
+        leave(EXIT_BROKEN)
+    runner = Runner(app.tasks, inbox, uplink, spec.concurrency)
+    io.serve(runner)
+    uplink.send(wire.pack(Kind.READY, 0, _introduction(app, name)))
+    runner.serve()
+    _say_goodbye(runner)
+
+
+def _settle_in(spec: ChildSpec, name: str) -> None:
+    """Make the copy of the fork server a process of its own: names, paths, signals, streams, randomness."""
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, _ignored)  # not SIG_IGN, which programs started by tasks would inherit
+    multiprocessing.current_process().name = name
+    name_process(name)
+    sys.modules["__main__"] = types.ModuleType("__main__")  # else multiprocessing would run the fork server's again
+    random.seed()
+    os.chdir(spec.cwd)
+    sys.path[:] = spec.sys_path
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    logs.configure(spec.loglevel, spec.log_format)
+
+
+def _load(spec: ChildSpec) -> Horsies:
+    app = load_app(spec.app_locator)
+    app.make_current()
+    app.suppress_sends(True)
+    try:
+        app.import_modules()
+        for entry in spec.imports:
+            import_entry(entry)
+    finally:
+        app.suppress_sends(False)
+    return app
+
+
+def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:
+    for hook in app.get_child_process_start_hooks():
+        name = f"{hook.__module__}.{getattr(hook, '__qualname__', hook)}"
+        place = SourceLocation.from_function(hook)
+        late = HorsiesError(f"the child start hook {name} took longer than {limit_s:g} s", location=place)
+        io.limit(limit_s, late.format_rust_style())
+        try:
+            hook()
+        except BaseException as error:
+            problem = HorsiesError(f"the child start hook {name} raised {type(error).__name__}: {error}")
+            problem.location = SourceLocation.of_exception(error) or place
+            raise problem from error
+        finally:
+            io.unlimit()
+
+
+def _introduction(app: Horsies, name: str) -> bytes:
+    tasks = sorted(app.tasks)
+    info = {
+        "pid": os.getpid(),
+        "name": name,
+        "rss_mb": round(Memory().rss_kb(0) / 1024, 1),
+        "tasks": tasks,
+        "async": [task for task in tasks if app.tasks[task].is_async],
+    }
+    return json.dumps(info).encode()
+
+
+def _say_goodbye(runner: Runner) -> NoReturn:
+    """Give user code a chance to clean up, for a limited time. Threads that never end are not waited for."""
+    with contextlib.suppress(RuntimeError):
+        limit = threading.Timer(GOODBYE_LIMIT_S, leave, (0,))
+        limit.daemon = True
+        limit.start()
+        runner.close()
+        with contextlib.suppress(BaseException):
+            atexit._run_exitfuncs()
+    leave(0)
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, HorsiesError):
+        return error.format_rust_style()
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return "\n".join(lines[-TRACEBACK_LINES:])
+
+
+def _ignored(_signal: int, _frame: object) -> None:
+    """Ctrl-C is for the supervisor, which lets its children finish."""

@@ -1,0 +1,124 @@
+"""The io thread of a child: reads what the supervisor says, gives the beat, and watches the start hooks.
+
+It lives as long as the child and never runs user code. Whatever the main thread is doing, this thread notices within
+moments that the supervisor is gone, and ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+from time import monotonic
+from typing import Protocol
+
+from horsies.core.worker import wire
+from horsies.core.worker.inbox import Inbox, Item
+from horsies.core.worker.uplink import EXIT_BROKEN, EXIT_LOST, Uplink
+from horsies.core.worker.wire import Decoder, Frame, Kind
+
+WATCH_EVERY_MS = 50  # while the child starts
+
+
+class Running(Protocol):
+    """What the io thread must know of the main thread's work."""
+
+    def tokens(self) -> list[int]: ...
+    def stop(self, token: int) -> None: ...
+
+
+class ChildIO(threading.Thread):
+    """Started before the app is loaded; knows what runs from `serve` on."""
+
+    def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
+        super().__init__(name="horsies-io", daemon=True)
+        self._uplink = uplink
+        self._inbox = inbox
+        self._interval = beat_interval_ms / 1000
+        self._next_beat = 0.0
+        self._running: Running | None = None
+        self._limit: tuple[float, str] | None = None
+
+    def limit(self, seconds: float, what: str) -> None:
+        """End the child with this text if `unlimit` is not called in time."""
+        self._limit = (monotonic() + seconds, what)
+
+    def unlimit(self) -> None:
+        self._limit = None
+
+    def serve(self, running: Running) -> None:
+        """The child is ready: from now on there can be something to beat for and to stop."""
+        self._running = running
+
+    def run(self) -> None:
+        try:
+            poll = select.poll()
+            poll.register(self._uplink.sock, select.POLLIN)
+            decoder = Decoder()
+            while True:
+                if poll.poll(self._timeout_ms()):
+                    self._hear(decoder.feed(self._uplink.receive()))
+                self._beat()
+                self._watch()
+        except BaseException:
+            if not sys.is_finalizing():
+                sys.excepthook(*sys.exc_info())
+            os._exit(EXIT_LOST)
+
+    def _timeout_ms(self) -> float | None:
+        if self._running is None:
+            return WATCH_EVERY_MS
+        if not self._inbox.held:
+            return None
+        return max(0.0, (self._next_beat - monotonic()) * 1000) + 1
+
+    def _hear(self, frames: list[Frame]) -> None:
+        items = []
+        for kind, number, parts in frames:
+            if kind is Kind.RUN:
+                items.append(Item(number, parts))
+                continue
+            if items:  # whatever else was said, was said after these
+                self._put(items)
+                items = []
+            if kind is Kind.TAKE_BACK:
+                self._give_up(wire.tokens_of(parts))
+            elif kind is Kind.STOP:
+                self._stop(number)
+            elif kind is Kind.BYE:
+                self._inbox.close()
+        if items:
+            self._put(items)
+
+    def _put(self, items: list[Item]) -> None:
+        if not self._inbox.held:
+            self._next_beat = monotonic() + self._interval
+        self._inbox.put(items)
+
+    def _give_up(self, tokens: list[int]) -> None:
+        removed = self._inbox.take_back(tokens)
+        if removed:
+            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, removed))
+
+    def _stop(self, token: int) -> None:
+        if self._inbox.take_back([token]):
+            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, [token]))
+        elif self._running is not None:
+            self._running.stop(token)
+
+    def _beat(self) -> None:
+        if self._running is None or not self._inbox.held:
+            return
+        now = monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._interval
+        tokens = self._running.tokens()
+        if tokens:
+            self._uplink.send(wire.pack_tokens(Kind.BEAT, tokens))
+
+    def _watch(self) -> None:
+        if self._limit is not None and monotonic() > self._limit[0]:
+            self._uplink.send(wire.pack(Kind.BROKEN, 0, self._limit[1].encode("utf-8", "replace")))
+            os._exit(EXIT_BROKEN)

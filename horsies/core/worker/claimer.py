@@ -1,0 +1,152 @@
+"""Takes tasks from the queue: as many as there is room for, whenever there may be some.
+
+The bell (NOTIFY) only says when to look; the scan is the truth. A pass that came back with less than it asked for means
+the queue is empty as far as this worker can see; then it looks again after a few growing pauses (someone's lock or a
+lost bell may have hidden a task) and in the end every `notify_poll_interval_ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from time import monotonic
+
+from horsies.core.brokers.pool import Pool
+from horsies.core.lifecycle.moves import Requeue
+from horsies.core.store import tasks, workers
+from horsies.core.store.tasks import Claimant, Claimed
+from horsies.core.worker.capacity import Holding, Limits, orders
+from horsies.core.worker.dispatcher import Dispatcher
+from horsies.core.worker.hand import Hand, Phase
+
+log = logging.getLogger("horsies.worker")
+
+PAUSES = (0.02, 0.1, 0.5, 1.5)
+LAPSED_EVERY_S = 1.0
+
+
+class Claimer:
+    """`ring()` when there may be tasks, `room()` when there may be room; `step` is one look."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        who: Claimant,
+        limits: Limits,
+        hand: Hand,
+        dispatcher: Dispatcher,
+        poll_s: float,
+        on_claimed: Callable[[], None],
+    ) -> None:
+        self._pool = pool
+        self._who = who
+        self._limits = limits
+        self._queues = [name for name, cap in limits.queues if cap != 0]
+        self._hand = hand
+        self._dispatcher = dispatcher
+        self._poll_s = poll_s
+        self._on_claimed = on_claimed
+        self._event = asyncio.Event()
+        self._rings = 0
+        self._look_at = 0.0  # when dry: not before
+        self._pauses = 0
+        self._lapsed_at = 0.0
+        self._is_unsure = False
+        self._is_dozing = False
+        self.notify = "always"
+        self.is_stopped = False
+
+    def ring(self, _payload: str = "") -> None:
+        """There may be a task."""
+        self._rings += 1
+        self._look_at = 0.0
+        self._event.set()
+
+    def room(self) -> None:
+        """There may be room; whether there is a task is another question."""
+        self._event.set()
+
+    @property
+    def is_dry(self) -> bool:
+        """The last look found less than there was room for, and nothing has rung since."""
+        return self._look_at > 0.0
+
+    async def step(self) -> None:
+        pause = self._look_at - monotonic()
+        wanted = [] if self.is_stopped else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
+        if not wanted or pause > 0:
+            await self._wait(pause if wanted else None)
+            return
+        if self._is_unsure:
+            await self._hand_back_strays()
+        rings = self._rings
+        budget = sum(order.budget for order in wanted)
+        rows: list[Claimed] = []
+        try:
+            async with self._pool.connection() as conn:
+                for order in wanted:
+                    rows += await tasks.claim(conn, self._who, order)
+                if len(rows) < budget and monotonic() >= self._lapsed_at:
+                    self._lapsed_at = monotonic() + LAPSED_EVERY_S
+                    rows += await tasks.claim_expired(conn, self._who, self._queues, budget - len(rows))
+        except BaseException:
+            self._is_unsure = True
+            self._take(rows)
+            raise
+        self._take(rows)
+        if len(rows) < budget and rings == self._rings:
+            await self._run_dry(found=bool(rows))
+
+    def _take(self, rows: list[Claimed]) -> None:
+        async_names = set(self._dispatcher.pool.async_names)
+        for row in rows:
+            self._hand.take(row, is_async=row.task_name in async_names)
+        if rows:
+            self._pauses = 0
+            self._on_claimed()
+
+    async def _run_dry(self, *, found: bool) -> None:
+        first = self._pauses == 0
+        pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
+        self._pauses = min(self._pauses + 1, len(PAUSES))
+        self._look_at = monotonic() + min(pause, self._poll_s)
+        if self.notify == "when_waiting" and not found and (first or not self._is_dozing or pause >= self._poll_s):
+            await self._doze()
+
+    async def _doze(self) -> None:
+        """Leave word that inserts shall ring, for somewhat longer than until the next look; the next look closes the gap."""
+        async with self._pool.connection() as conn:
+            await workers.doze(conn, self._who.worker_id, self._queues, timedelta(seconds=2 * self._poll_s + 5))
+        self._is_dozing = True
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+        self._event.clear()
+
+    async def _hand_back_strays(self) -> None:
+        """After a claim whose answer was lost, the database may give us tasks that we do not know of (W-21)."""
+        async with self._pool.connection() as conn:
+            known = {held.claim for held in self._hand}
+            strays = [claim for claim in await tasks.strays(conn, self._who.worker_id) if claim not in known]
+            if strays:
+                log.info("handing back %d claims whose answer was lost", len(strays))
+                await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in strays])
+        self._is_unsure = False
+
+    def _holding(self) -> Holding:
+        usable = self._dispatcher.pool.usable
+        hand = self._hand
+        return Holding(
+            slots=len(usable) * self._limits.concurrency,
+            held=len(hand),
+            claimed=hand.count(Phase.CLAIMED, Phase.STARTING) if self._limits.max_claim_per_worker else len(hand.waiting),
+            idle_children=sum(1 for child in usable if child.load == 0),
+            ahead=self._dispatcher.ahead(),
+            waiting_sync=sum(1 for held in hand.waiting if not held.is_async) if self._limits.concurrency > 1 else 0,
+        )

@@ -1,0 +1,278 @@
+"""Brings started tasks to the children and hears what becomes of them: feeding, timeouts, stops, take-backs, deaths.
+
+The supervisor knows at every moment which task a child is in: a task is fed to the child only after its RUNNING is
+committed, and the child says `started` before it calls the function. So whatever happens to a child, each of its tasks
+has exactly one honest end, which goes to the finalizer as a move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from time import monotonic
+
+from horsies.core.lifecycle.moves import Move, Requeue
+from horsies.core.worker import outcome
+from horsies.core.worker.capacity import Limits, ahead_limit, feed_limit
+from horsies.core.worker.finalizer import Finalizer
+from horsies.core.worker.hand import Hand, Held, Phase, StopReason
+from horsies.core.worker.pool import Child, Pool
+from horsies.core.worker.wire import Frame, Kind, WireError, done_of, pack, pack_tokens, tokens_of
+
+log = logging.getLogger("horsies.worker")
+
+LONG_S = 0.3  # a task that has run this long lets nobody wait behind it
+SOFT_GRACE_S = 1.0  # from the soft stop to SIGTERM, and from there to SIGKILL
+ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is killed (W-30a)
+
+
+class Dispatcher:
+    """Everything between the start of a task and its end. `crash_of` decides about a task whose child died in it."""
+
+    def __init__(
+        self,
+        hand: Hand,
+        finalizer: Finalizer,
+        limits: Limits,
+        *,
+        max_tasks_per_child: int,
+        max_memory_mb: int | None,
+        crash_of: Callable[[Held, Child, str], Move],
+        on_room: Callable[[], None],
+    ) -> None:
+        self.pool: Pool  # set by the worker: pool and dispatcher need each other
+        self._hand = hand
+        self._finalizer = finalizer
+        self._limits = limits
+        self._max_tasks = max_tasks_per_child
+        self._max_memory_mb = max_memory_mb
+        self._crash_of = crash_of
+        self._on_room = on_room
+        self.is_stopping = False
+
+    # Placing and feeding
+
+    def ahead(self) -> int:
+        """How many tasks beyond its slots the worker may hold now (W-25a)."""
+        return sum(self._ahead_of(child) for child in self.pool.usable)
+
+    def _ahead_of(self, child: Child) -> int:
+        limit = ahead_limit(child.pace_ms, self._limits.run_ahead_ms) if self._limits.may_run_ahead else 0
+        return min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
+
+    def place(self, held: Held) -> Child | None:
+        """The child that shall run this task; None if none has room. The place is reserved."""
+        may_wait = not self._limits.is_capped(held.row.queue_name)
+        best: Child | None = None
+        for child in self.pool.usable:
+            if self._has_slot(child, held) or (may_wait and child.load <= self._ahead_of(child)):
+                if best is None or child.load < best.load:
+                    best = child
+        if best is not None:
+            best.starting += 1
+            best.assigned += 1
+            held.child = best
+            if self._max_tasks and best.assigned >= self._max_tasks:
+                self.pool.retire(best)
+        return best
+
+    def _has_slot(self, child: Child, held: Held) -> bool:
+        if child.load == 0:
+            return True
+        if not held.is_async or child.load >= self._limits.concurrency:
+            return False
+        return all(other.is_async for other in (*child.fed.values(), *child.line))
+
+    def release(self, held: Held) -> None:
+        """The reserved place is not needed: the task did not start."""
+        if held.child is not None:
+            held.child.starting -= 1
+            held.child = None
+
+    def accept(self, batch: list[Held]) -> None:
+        """These are RUNNING in the database now: bring them to their children."""
+        children: dict[int, Child] = {}
+        for held in batch:
+            child = held.child
+            assert child is not None
+            child.starting -= 1
+            held.since = monotonic()
+            held.last_beat = 0.0
+            if held.stop is StopReason.LOST:
+                self._hand.drop(held)
+            elif child.is_dead or self.is_stopping:
+                self._settle(held, Requeue(held.claim))
+            else:
+                held.phase = Phase.LINED
+                child.line.append(held)
+                children[child.pid] = child
+        for child in children.values():
+            self._feed(child)
+
+    def _feed(self, child: Child) -> None:
+        most = feed_limit(child.pace_ms, self._limits.concurrency)
+        frames: list[bytes] = []
+        while child.line and len(child.fed) < most:
+            held = child.line.popleft()
+            held.phase = Phase.FED
+            if not child.fed:
+                self._watch_time(held)
+            child.fed[held.token] = held
+            row = held.row
+            frames.append(
+                pack(
+                    Kind.RUN,
+                    held.token,
+                    row.task_name.encode(),
+                    (row.args or "").encode(),
+                    (row.kwargs or "").encode(),
+                    b"",
+                )
+            )
+        if frames:
+            child.write(b"".join(frames))
+
+    # What children say
+
+    def on_frames(self, child: Child, frames: list[Frame]) -> None:
+        for kind, number, parts in frames:
+            if kind is Kind.STARTED:
+                self._started(child, number)
+            elif kind is Kind.DONE:
+                self._done(child, number, parts)
+            elif kind is Kind.GAVE_UP:
+                for token in tokens_of(parts):
+                    self._gave_up(child, token)
+        self._feed(child)
+        if child.is_retiring:
+            self.pool.dismiss_idle()
+        self._on_room()
+
+    def _started(self, child: Child, token: int) -> None:
+        held = child.fed.get(token)
+        if held is not None:
+            held.phase = Phase.STARTED
+            held.started = monotonic()
+            self._watch_time(held)
+
+    def _done(self, child: Child, token: int, parts: list[bytes]) -> None:
+        held = child.fed.pop(token, None)
+        if held is None:
+            return
+        try:
+            done = done_of(parts)
+        except WireError as problem:
+            self._settle(held, outcome.of_unreadable_report(held, str(problem)))
+            return
+        child.note_run(done.run_ns / 1e6, done.rss_kb)
+        if self._max_memory_mb and child.rss_mb > self._max_memory_mb and not child.is_retiring:
+            log.info("child process %s uses %.0f MB and is replaced", child.name, child.rss_mb)
+            self.pool.retire(child)
+        if held.stop is StopReason.LOST:
+            self._hand.drop(held)
+        elif held.stop is StopReason.TIMEOUT and done.stopped:
+            self._timed_out(held)
+        else:
+            self._settle(held, outcome.of_report(held, done))
+
+    def _gave_up(self, child: Child, token: int) -> None:
+        held = child.fed.pop(token, None)
+        if held is None:
+            return
+        if held.stop is StopReason.LOST:
+            self._hand.drop(held)
+        else:
+            self._settle(held, Requeue(held.claim))
+
+    def on_death(self, child: Child, how: str) -> None:
+        """The child has ended and all it said has been heard: each task it had gets its end (W-35)."""
+        child.is_dead = True
+        fed, line = list(child.fed.values()), list(child.line)
+        child.fed.clear()
+        child.line.clear()
+        for held in (*fed, *line):
+            if held.stop is StopReason.LOST:
+                self._hand.drop(held)
+            elif held.phase is not Phase.STARTED:
+                self._settle(held, Requeue(held.claim))
+            elif held.stop is StopReason.TIMEOUT:
+                self._timed_out(held)
+            else:
+                self._settle(held, self._crash_of(held, child, how))
+        self._on_room()
+
+    def _timed_out(self, held: Held) -> None:
+        log.warning("task stopped: it took longer than its timeout_ms", extra={"horsies": log_fields(held)})
+        self._settle(held, outcome.of_timeout(held))
+
+    def _settle(self, held: Held, move: Move) -> None:
+        self._finalizer.put(held, move)
+
+    # Stopping exactly one task
+
+    def _watch_time(self, held: Held) -> None:
+        """The time limit runs from the moment the task is first in its child (T-30)."""
+        limit_ms = held.options.timeout_ms
+        if limit_ms is not None and held.stop is None:
+            asyncio.get_running_loop().call_later(limit_ms / 1000, self._time_is_up, held, held.phase)
+
+    def _time_is_up(self, held: Held, since: Phase) -> None:
+        if held.phase is since and self._hand.holds(held) and held.stop is None:
+            self.stop(held, StopReason.TIMEOUT)
+
+    def stop(self, held: Held, reason: StopReason) -> None:
+        """Stop the code of this task, if it has one running; its neighbours do not notice, unless it will not end."""
+        if held.stop is not None or held.phase is Phase.SETTLING:
+            return
+        held.stop = reason
+        child = held.child
+        if held.phase is Phase.CLAIMED:
+            self._hand.waiting.remove(held)
+            self._hand.drop(held)
+        elif held.phase is Phase.LINED and child is not None:
+            child.line.remove(held)
+            self._hand.drop(held)
+        elif held.phase in (Phase.FED, Phase.STARTED) and child is not None:
+            child.write(pack(Kind.STOP, held.token, reason.value.encode()))
+            grace = ASYNC_GRACE_S if held.is_async else SOFT_GRACE_S
+            asyncio.get_running_loop().call_later(grace, self._escalate, child, held, signal.SIGTERM)
+
+    def _escalate(self, child: Child, held: Held, sig: signal.Signals) -> None:
+        if child.is_dead or held.token not in child.fed:
+            return
+        log.warning("task does not stop, its child gets %s", sig.name, extra={"horsies": log_fields(held)})
+        self.pool.kill(child, sig)
+        if sig is not signal.SIGKILL:
+            asyncio.get_running_loop().call_later(SOFT_GRACE_S, self._escalate, child, held, signal.SIGKILL)
+
+    # Taking back
+
+    def take_back_from_long_runs(self) -> None:
+        """Tasks that wait behind one that turned out long go back to the queue (W-25a)."""
+        now = monotonic()
+        for child in self.pool.children:
+            running = child.started_tasks()
+            if not running or child.load <= len(running):
+                continue
+            is_full = len(running) >= self._limits.concurrency or not running[0].is_async
+            longest = max(now - (held.started or now) for held in running)
+            if is_full and longest > LONG_S:
+                child.note_run(longest * 1000, int(child.rss_mb * 1024))
+                self.take_back(child)
+
+    def take_back(self, child: Child) -> None:
+        """Everything this child has not started: the supervisor's line at once, the child's when it confirms."""
+        while child.line:
+            held = child.line.popleft()
+            self._settle(held, Requeue(held.claim))
+        unstarted = [token for token, held in child.fed.items() if held.phase is Phase.FED and held.stop is None]
+        if unstarted:
+            child.write(pack_tokens(Kind.TAKE_BACK, unstarted))
+
+
+def log_fields(held: Held) -> dict[str, object]:
+    """What an operator wants to know about a task in a log line."""
+    row = held.row
+    return {"task_id": row.id, "task": row.task_name, "attempt": row.retry_count + 1, "queue": row.queue_name}

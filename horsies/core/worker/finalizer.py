@@ -1,0 +1,151 @@
+"""Writes the ends: results, retries, crashes, hand-backs. Whatever has piled up goes into one batch (DESIGN, section 3).
+
+Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is found
+gone. A row that the database refuses for its content is found by halving the batch and does not hold up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeAlias
+
+import psycopg
+
+from horsies.core.brokers.pool import Pool
+from horsies.core.brokers.results import describe
+from horsies.core.lifecycle.moves import Expire, Move, Requeue, Retry
+from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.store import tasks
+from horsies.core.worker import outcome
+from horsies.core.worker.hand import Held, Phase
+from horsies.core.worker.loop import AWAY, Patience
+
+log = logging.getLogger("horsies.worker")
+
+MAX_BATCH = 500
+MAX_BATCH_BYTES = 8 << 20
+
+Settled: TypeAlias = Callable[[Held, Move, bool], None]
+
+
+@dataclass(slots=True)
+class Ending:
+    """One task and its end. `uncertain`: an earlier try may have been committed without our hearing of it; `replaced`:
+    the database refused the result, this is the record of that."""
+
+    held: Held
+    move: Move
+    uncertain: bool = False
+    replaced: bool = False
+
+
+class Finalizer:
+    """`put` an end; `on_settled(held, move, moved)` is called once it stands in the database, or was too late."""
+
+    def __init__(self, pool: Pool, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled) -> None:
+        self._pool = pool
+        self._worker_id = worker_id
+        self._on_settled = on_settled
+        self._patience = Patience("finalizer", config)
+        self._endings: deque[Ending] = deque()
+        self._work = asyncio.Event()
+        self.writing = 0
+
+    def put(self, held: Held, move: Move, *, uncertain: bool = False) -> None:
+        """The end of this task is known; write it as soon as possible."""
+        held.phase = Phase.SETTLING
+        held.settling_since = monotonic()
+        self._endings.append(Ending(held, move, uncertain))
+        self._work.set()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._endings and not self.writing
+
+    @property
+    def is_waiting_for_database(self) -> bool:
+        return self._patience.is_tried
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            batch = self._next_batch()
+            if not batch:
+                self._work.clear()
+                continue
+            self.writing = len(batch)
+            await self._write(batch)
+            self.writing = 0
+
+    def _next_batch(self) -> list[Ending]:
+        batch: list[Ending] = []
+        size = 0
+        while self._endings and len(batch) < MAX_BATCH and (size < MAX_BATCH_BYTES or not batch):
+            ending = self._endings.popleft()
+            size += _size(ending.move)
+            batch.append(ending)
+        return batch
+
+    async def _write(self, batch: list[Ending]) -> None:
+        """Write this batch, however long the database is away; halve it when the database refuses its content."""
+        while True:
+            try:
+                async with self._pool.connection() as conn:
+                    moved = await tasks.apply(conn, self._worker_id, [ending.move for ending in batch])
+            except (*AWAY, UnicodeError) as problem:
+                if is_about_content(problem):
+                    if len(batch) > 1:
+                        middle = len(batch) // 2
+                        await self._write(batch[:middle])
+                        await self._write(batch[middle:])
+                        return
+                    if not self._replace(batch[0], problem):
+                        await asyncio.sleep(self._patience.failed(problem))
+                    continue
+                for ending in batch:
+                    ending.uncertain = True
+                await asyncio.sleep(self._patience.failed(problem))
+                continue
+            self._patience.succeeded()
+            self._settle(batch, moved)
+            return
+
+    def _replace(self, ending: Ending, problem: BaseException) -> bool:
+        """The database refuses this one: record that instead of its result. False if that was refused as well."""
+        log.error(
+            "the database refused the end of a task: %s",
+            describe(problem),
+            extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
+        )
+        if ending.replaced or isinstance(ending.move, Requeue | Expire):
+            return False
+        ending.move, ending.replaced = outcome.of_refused_row(ending.held, describe(problem)), True
+        return True
+
+    def _settle(self, batch: Iterable[Ending], moved: set[str]) -> None:
+        for ending in batch:
+            ok = ending.held.id in moved
+            if not ok and not ending.uncertain:
+                log.warning(
+                    "too late: the task was recovered or cancelled meanwhile, its result is dropped",
+                    extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
+                )
+            self._on_settled(ending.held, ending.move, ok)
+
+
+def is_about_content(problem: BaseException) -> bool:
+    """Does the database refuse what is written, rather than fail to write it? (Data, constraints, size limits.)"""
+    if isinstance(problem, psycopg.DataError | psycopg.IntegrityError | UnicodeError):
+        return True
+    sqlstate = problem.sqlstate if isinstance(problem, psycopg.Error) else None
+    return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
+
+
+def _size(move: Move) -> int:
+    end = move.otherwise if isinstance(move, Retry) else move
+    return len(getattr(end, "result", ""))

@@ -1,0 +1,111 @@
+"""What a worker has in its hands: every task it has claimed, from the claim until its end is written.
+
+The hand is the worker's memory, not the truth: the database decides who owns a task, and every write is fenced by the
+claim. Everything here is plain data; the stages move tasks from phase to phase.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from horsies.core.lifecycle.moves import Claim
+from horsies.core.models.tasks import TaskOptions
+from horsies.core.store.tasks import Claimed
+
+if TYPE_CHECKING:
+    from horsies.core.worker.pool import Child
+
+
+class Phase(Enum):
+    """Where a task is on its way through the worker."""
+
+    CLAIMED = auto()  # ours, not started
+    STARTING = auto()  # the statement that makes it RUNNING is under way
+    LINED = auto()  # RUNNING in the database, waiting in a child's line
+    FED = auto()  # handed to the child, which has not said that it started
+    STARTED = auto()  # the child has called, or is about to call, the function
+    SETTLING = auto()  # its end is known and waits to be written
+
+
+class StopReason(Enum):
+    """Why the code of a task is being stopped."""
+
+    TIMEOUT = "timeout"
+    LOST = "lost"
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One task in hand."""
+
+    row: Claimed
+    is_async: bool
+    token: int
+    claim: Claim
+    phase: Phase = Phase.CLAIMED
+    child: Child | None = None
+    since: float = field(default_factory=monotonic)  # of the claim, then of the start
+    last_beat: float = 0.0
+    started: float | None = None  # when the child said so
+    stop: StopReason | None = None
+    settling_since: float | None = None
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    @property
+    def options(self) -> TaskOptions:
+        return parse_options(self.row.task_options)
+
+
+@lru_cache(maxsize=1024)
+def parse_options(text: str | None) -> TaskOptions:
+    """The stored options; a text that cannot be read counts as no options (its task still runs, without retries)."""
+    try:
+        return TaskOptions.from_json(text)
+    except ValueError:
+        return TaskOptions()
+
+
+class Hand:
+    """All tasks in hand by id, and those that wait to be started, in order."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Held] = {}
+        self.waiting: deque[Held] = deque()
+        self._tokens = 0
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self.held.values()))
+
+    def take(self, row: Claimed, *, is_async: bool) -> Held:
+        """A claim has come in. One that is held already under an older number is replaced: that claim is over (L-03)."""
+        older = self.held.get(row.id)
+        if older is not None and older in self.waiting:
+            self.waiting.remove(older)
+        self._tokens += 1
+        held = Held(row, is_async, self._tokens, Claim(row.id, row.claim_seq))
+        self.held[row.id] = held
+        self.waiting.append(held)
+        return held
+
+    def drop(self, held: Held) -> None:
+        """The task is no longer ours."""
+        if self.held.get(held.id) is held:
+            del self.held[held.id]
+
+    def holds(self, held: Held) -> bool:
+        return self.held.get(held.id) is held
+
+    def count(self, *phases: Phase) -> int:
+        return sum(1 for held in self.held.values() if held.phase in phases)

@@ -1,0 +1,65 @@
+"""Who this worker is, for others: its id, and the facts by which a process on the same host can tell that it is gone."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from horsies.core.schema.locks import lock_key
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`worker_id` is new on every start and constant for the life of the process (W-02)."""
+
+    worker_id: str
+    hostname: str
+    pid: int
+    boot_id: str | None
+    pid_namespace: str | None
+    process_start: int | None
+
+    @property
+    def liveness_key(self) -> int:
+        return lock_key(f"horsies:worker:{self.worker_id}")
+
+
+def identify() -> Identity:
+    pid = os.getpid()
+    hostname = socket.gethostname()
+    # The id names the host for people; a host name that would not fit its column is cut, the hex digits keep it unique.
+    return Identity(
+        worker_id=f"{hostname[:200]}:{pid}:{secrets.token_hex(4)}",
+        hostname=hostname,
+        pid=pid,
+        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        pid_namespace=_pid_namespace(),
+        process_start=process_start(pid),
+    )
+
+
+def process_start(pid: int) -> int | None:
+    """When this process started, in ticks since boot (never wall-clock time, which a corrected clock would shift)."""
+    stat = _read(f"/proc/{pid}/stat")
+    # The command name, in parentheses, may hold anything; the fields after it are plain.
+    fields = stat.rpartition(")")[2].split() if stat else []
+    return int(fields[19]) if len(fields) > 19 else None
+
+
+def _pid_namespace() -> str | None:
+    try:
+        found = re.search(r"\d+", os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        return None
+    return found.group() if found else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None

@@ -1,0 +1,249 @@
+"""The supervisor's side of the fork server: start it, ask it for children, signal them, hear of their end.
+
+Children are forked by a small process of their own (`forkserver.py`), because the supervisor has threads and
+connections that must not be copied. It has imported the library already, so that a child is there within milliseconds.
+Every signal goes through the fork server too: it alone reaps children, so it alone knows that a pid is still theirs.
+All methods belong to the thread of the event loop that `start` was called on, and none of them blocks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal as signals
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from horsies.core.worker import wire
+from horsies.core.worker.spec import ChildSpec
+from horsies.core.worker.wire import Decoder, Frame, Kind, WireError
+
+__all__ = ["ChildProcess", "ChildSpec", "Launcher", "LauncherDied"]
+
+BUFFER_BYTES = 1 << 20
+HELLO_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 5.0
+
+
+class LauncherDied(Exception):
+    """The fork server is not there (any more); its children are gone with it. `start` makes a new one."""
+
+
+class ChildProcess:
+    """One child: its pid, the supervisor's end of its socket, its end.
+
+    `exited` holds the return code as `subprocess` gives it: the exit code, or minus the signal that killed it
+    (-9 also when the fork server died and took the child along). What the child wrote before can still be in `sock`."""
+
+    def __init__(self, launcher: Launcher, number: int, name: str, sock: socket.socket) -> None:
+        self.pid = 0
+        self.name = name
+        self.sock = sock
+        self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.peak_rss_kb = 0  # known once it has exited
+        self._launcher = launcher
+        self._number = number
+
+    def __repr__(self) -> str:
+        return f"<ChildProcess {self.name} pid={self.pid}>"
+
+    def signal(self, sig: int) -> None:
+        """Send a signal to the child alone. Nothing happens if it has ended."""
+        self._launcher._signal(self._number, sig, group=False)
+
+    def kill_group(self, sig: int = signals.SIGKILL) -> None:
+        """Send a signal to the child and to every process its tasks have started (that did not leave its group)."""
+        self._launcher._signal(self._number, sig, group=True)
+
+
+class Launcher:
+    """One fork server process and the children it made."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._decoder = Decoder()
+        self._outgoing: deque[tuple[bytes, Sequence[int]]] = deque()
+        self._hello: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self._numbers = 0
+        self._spawning: dict[int, asyncio.Future[int]] = {}
+        self._children: dict[int, ChildProcess] = {}
+
+    @property
+    def is_running(self) -> bool:
+        return self._control is not None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self.is_running else None
+
+    async def start(self) -> None:
+        """Start the fork server and wait until it has imported what children need. Again after it has died."""
+        if self.is_running:
+            return
+        self._loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = _start_process(theirs)
+        ours.setblocking(False)
+        self._control, self._decoder = ours, Decoder()
+        self._hello, self._gone = self._loop.create_future(), self._loop.create_future()
+        self._loop.add_reader(ours.fileno(), self._readable)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._hello), HELLO_TIMEOUT_S)
+        except BaseException:
+            self._lost()
+            raise
+
+    async def spawn(self, spec: ChildSpec, name: str) -> ChildProcess:
+        """Fork one child. It exists when this returns; it is ready when its READY frame comes over its socket."""
+        if self._loop is None or not self.is_running:
+            raise LauncherDied("the fork server is not running")
+        self._numbers += 1
+        number = self._numbers
+        ours, theirs = _socket_pair()
+        child = ChildProcess(self, number, name, ours)
+        answer: asyncio.Future[int] = self._loop.create_future()
+        self._spawning[number], self._children[number] = answer, child
+        try:
+            self._post(wire.pack(Kind.SPAWN, number, name.encode(), spec.to_json()), [theirs.detach()])
+            child.pid = await answer
+        except BaseException:
+            ours.close()  # a child that nobody will own sees the end of file and ends itself
+            self._spawning.pop(number, None)
+            raise
+        return child
+
+    async def stop(self) -> None:
+        """End the fork server. It kills what is left of its children, with all they have started."""
+        if self._control is None or self._gone is None:
+            return
+        self._control.shutdown(socket.SHUT_WR)  # its end of file; ours comes when it is done
+        try:
+            await asyncio.wait_for(asyncio.shield(self._gone), STOP_TIMEOUT_S)
+        except TimeoutError:
+            self._lost()
+
+    # Talking to the fork server
+
+    def _signal(self, number: int, sig: int, *, group: bool) -> None:
+        child = self._children.get(number)
+        if child is not None and not child.exited.done() and self.is_running:
+            self._post(wire.pack(Kind.SIGNAL, number, wire.pack_word(sig), b"1" if group else b"0"))
+
+    def _post(self, data: bytes, fds: Sequence[int] = ()) -> None:
+        self._outgoing.append((data, fds))
+        self._flush()
+
+    def _flush(self) -> None:
+        assert self._control is not None and self._loop is not None
+        try:
+            while self._outgoing:
+                data, fds = self._outgoing[0]
+                sent = socket.send_fds(self._control, [data], list(fds)) if fds else self._control.send(data)
+                for fd in fds:
+                    os.close(fd)
+                self._outgoing.popleft()
+                if sent < len(data):
+                    self._outgoing.appendleft((data[sent:], ()))
+        except (BlockingIOError, InterruptedError):
+            self._loop.add_writer(self._control.fileno(), self._flush)
+            return
+        except OSError:
+            self._lost()
+            return
+        self._loop.remove_writer(self._control.fileno())
+
+    def _readable(self) -> None:
+        assert self._control is not None
+        try:
+            data = self._control.recv(65536)
+            frames = self._decoder.feed(data)
+        except (BlockingIOError, InterruptedError):
+            return
+        except (OSError, WireError):
+            data, frames = b"", []
+        for frame in frames:
+            self._hear(frame)
+        if not data:
+            self._lost()
+
+    def _hear(self, frame: Frame) -> None:
+        kind, number, parts = frame
+        if kind is Kind.HELLO and self._hello is not None:
+            if not self._hello.done():
+                self._hello.set_result(None)
+        elif kind is Kind.SPAWNED:
+            self._answer(number, pid=wire.word(parts[0]))
+        elif kind is Kind.REFUSED:
+            self._children.pop(number, None)
+            self._answer(number, error=parts[0].decode("utf-8", "replace"))
+        elif kind is Kind.EXITED and (child := self._children.pop(number, None)) is not None:
+            child.peak_rss_kb = wire.word(parts[1])
+            if not child.exited.done():
+                child.exited.set_result(wire.signed(parts[0]))
+
+    def _answer(self, number: int, *, pid: int = 0, error: str | None = None) -> None:
+        waiting = self._spawning.pop(number, None)
+        if waiting is None or waiting.done():
+            return
+        if error is None:
+            waiting.set_result(pid)
+        else:
+            waiting.set_exception(OSError(error))
+
+    def _lost(self) -> None:
+        """The fork server is gone, or has to go. The kernel kills its children; we see to what they had started."""
+        if self._control is None or self._loop is None or self._process is None or self._gone is None:
+            return
+        self._loop.remove_reader(self._control.fileno())
+        self._loop.remove_writer(self._control.fileno())
+        self._control.close()
+        self._control = None
+        self._process.kill()
+        self._process.wait()
+        for _, fds in self._outgoing:
+            for fd in fds:
+                os.close(fd)
+        self._outgoing.clear()
+        died = LauncherDied(f"the fork server ended ({self._process.returncode})")
+        for waiting in (self._hello, *self._spawning.values()):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(died)
+        self._spawning.clear()
+        children, self._children = self._children, {}
+        for child in children.values():
+            if child.pid:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signals.SIGKILL)
+            if not child.exited.done():
+                child.exited.set_result(-signals.SIGKILL)
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+
+def _start_process(control: socket.socket) -> subprocess.Popen[bytes]:
+    # By file name and with -P: neither the current directory nor this package's own comes to the front of sys.path,
+    # where a module of the user's could hide one of the standard library's.
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    program = str(Path(__file__).with_name("forkserver.py"))
+    command = [sys.executable, *(flag for flag in flags if flag != "-P"), "-P", program, str(control.fileno())]
+    # A session of its own: Ctrl-C in a terminal reaches the supervisor only.
+    return subprocess.Popen(command, pass_fds=[control.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _socket_pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    for end in (ours, theirs):
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            with contextlib.suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+    return ours, theirs

@@ -1,0 +1,89 @@
+"""Find the app a command is about: `pkg.mod:var`, `pkg.mod`, `path/file.py:var` or `path/file.py` (M-01).
+
+How a file gets the name it is imported under is said in `discovery.py`; the current directory can be imported from.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from horsies.core.app import Horsies
+from horsies.core.discovery import import_entry
+from horsies.core.errors import ConfigurationError, ErrorCode
+
+
+def load_app(locator: str) -> Horsies:
+    """The app that a locator names. Raises HRS-206, HRS-207 or HRS-210, or what the module itself found wrong."""
+    where, colon, variable = locator.strip().partition(":")
+    if not where or (colon and not variable.isidentifier()):
+        raise _bad_locator(f"{locator!r} does not name a module and an app in it").with_help(
+            "use pkg.mod:app, pkg.mod, path/file.py:app or path/file.py"
+        )
+    module = _import(where)
+    return _named_app(module, variable) if variable else _only_app(module)
+
+
+def _import(where: str) -> ModuleType:
+    _make_cwd_importable()
+    if where.endswith(".py"):
+        _refuse_strange_file(where)
+    elif not all(part.isidentifier() for part in where.split(".")):
+        raise _bad_locator(f"{where!r} is not the name of a module")
+    try:
+        return import_entry(where)
+    except ConfigurationError as error:
+        missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
+        if missing is None or not f"{where}.".startswith(f"{missing}."):
+            raise  # the module is there, and something that it imports is not
+        no_such = _bad_locator(f"there is no module named {missing!r}")
+        raise no_such.with_note(f"looked for in {os.getcwd()} and on sys.path") from None
+
+
+def _make_cwd_importable() -> None:
+    cwd = os.getcwd()
+    if not any(os.path.realpath(entry or cwd) == os.path.realpath(cwd) for entry in sys.path):
+        sys.path.insert(0, cwd)
+
+
+def _refuse_strange_file(entry: str) -> None:
+    path = Path(entry)
+    if path.name == entry and "." in path.stem:  # pkg.mod.py
+        raise _bad_locator(f"{entry!r} is neither a dotted name nor a path").with_help(
+            f"did you mean {path.stem} or {path.stem.replace('.', '/')}.py?"
+        )
+    if not path.is_file():
+        raise _bad_locator(f"there is no file {entry!r} in {os.getcwd()}")
+
+
+def _named_app(module: ModuleType, variable: str) -> Horsies:
+    app = getattr(module, variable, None)
+    if isinstance(app, Horsies):
+        return app
+    what = f"is a {type(app).__name__}, not a Horsies app" if hasattr(module, variable) else "does not exist"
+    error = _bad_locator(f"{variable!r} in {module.__name__} {what}")
+    names = sorted(_apps_in(module))
+    raise error.with_help(f"apps in that module: {', '.join(names)}") if names else error
+
+
+def _only_app(module: ModuleType) -> Horsies:
+    apps = _apps_in(module)
+    if len({id(app) for app in apps.values()}) == 1:
+        return next(iter(apps.values()))
+    if not apps:
+        raise ConfigurationError(f"{module.__name__} holds no Horsies app", code=ErrorCode.CLI_INVALID_ARGS).with_help(
+            "name the module that says `app = Horsies(...)`"
+        )
+    raise ConfigurationError(
+        f"{module.__name__} holds several Horsies apps: {', '.join(sorted(apps))}", code=ErrorCode.CLI_INVALID_ARGS
+    ).with_help(f"say which one, for example {module.__name__}:{min(apps)}")
+
+
+def _apps_in(module: ModuleType) -> dict[str, Horsies]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, Horsies)}
+
+
+def _bad_locator(message: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.WORKER_INVALID_LOCATOR)

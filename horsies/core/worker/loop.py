@@ -1,0 +1,83 @@
+"""How the worker's services go round: each has a step, a pause, and the same patience with a database that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import psycopg
+
+from horsies.core.brokers.backoff import Backoff
+from horsies.core.brokers.results import describe
+from horsies.core.models.resilience import WorkerResilienceConfig
+
+log = logging.getLogger("horsies.worker")
+
+AWAY = (psycopg.Error, OSError, TimeoutError)
+
+
+class DatabaseGone(Exception):
+    """The database failed `db_retry_max_attempts` times in a row (W-60): the worker gives up."""
+
+
+class Patience:
+    """Counts failures in a row and says how long to wait; shared rule, one instance per service."""
+
+    def __init__(self, name: str, config: WorkerResilienceConfig) -> None:
+        self._name = name
+        self._max_attempts = config.db_retry_max_attempts
+        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
+        self._failures = 0
+
+    @property
+    def is_tried(self) -> bool:
+        return self._failures > 0
+
+    def succeeded(self) -> None:
+        if self._failures:
+            log.info("%s: the database answers again after %d failed tries", self._name, self._failures)
+        self._failures = 0
+
+    def failed(self, problem: BaseException) -> float:
+        """Note one more failure; the seconds to wait before the next try."""
+        self._failures += 1
+        if self._max_attempts and self._failures >= self._max_attempts:
+            raise DatabaseGone(f"{self._name}: {self._failures} tries in a row failed, the last: {describe(problem)}")
+        # One line per outage; the rest is for those who look closely.
+        level = logging.WARNING if self._failures == 1 else logging.DEBUG
+        log.log(level, "%s: database error, trying again: %s", self._name, describe(problem))
+        return self._backoff.delay(self._failures)
+
+
+class Service:
+    """Runs `step` until stopped. A step that fails is logged and tried again after the pause of its `Patience`."""
+
+    def __init__(self, name: str, config: WorkerResilienceConfig, step: Callable[[], Awaitable[None]]) -> None:
+        self.name = name
+        self._patience = Patience(name, config)
+        self._step = step
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._step()
+            except AWAY as problem:
+                await asyncio.sleep(self._patience.failed(problem))
+            else:
+                self._patience.succeeded()
+
+
+def every(interval_s: float, step: Callable[[], Awaitable[None]], *, at_once: bool = False) -> Callable[[], Awaitable[None]]:
+    """A step that waits, then acts; with `at_once` the first time without waiting."""
+    first = at_once
+
+    async def paced() -> None:
+        nonlocal first
+        if first:
+            first = False
+        else:
+            await asyncio.sleep(interval_s)
+        await step()
+
+    return paced

@@ -1,0 +1,235 @@
+"""The worker's children as processes: started warm, replaced one by one, killed one at a time.
+
+What the children run is the dispatcher's business; this module sees to it that there are `processes` of them. The death
+of one disturbs no other (W-36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from horsies.core.worker.capacity import pace
+from horsies.core.worker.hand import Held, Phase
+from horsies.core.worker.launcher import ChildProcess, ChildSpec, Launcher, LauncherDied
+from horsies.core.worker.link import Link
+from horsies.core.worker.outcome import describe_exit
+from horsies.core.worker.wire import Frame, Kind, pack
+
+log = logging.getLogger("horsies.worker")
+
+READY_TIMEOUT_S = 120.0
+FAREWELL_S = 0.1  # between the end of its socket and the word that a child has ended
+YOUNG_S = 5.0  # a child that dies younger than this is not replaced at once
+
+
+class ChildBroken(Exception):
+    """A child cannot serve the app: a module fails on import, a start hook failed. The message is for the user."""
+
+
+@dataclass(eq=False)
+class Child:
+    """One child process and what lies before it."""
+
+    process: ChildProcess
+    born: float = field(default_factory=monotonic)
+    link: Link | None = None
+    line: deque[Held] = field(default_factory=deque)  # RUNNING, not handed over yet
+    fed: dict[int, Held] = field(default_factory=dict)  # handed over, by token, in order
+    starting: int = 0  # assigned to it, the start statement under way
+    assigned: int = 0  # in all its life
+    pace_ms: float | None = None
+    rss_mb: float = 0.0
+    first_rss_mb: float = 0.0
+    last_heard: float = field(default_factory=monotonic)
+    is_ready: bool = False
+    is_retiring: bool = False
+    is_dead: bool = False
+    broken_link: str | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def name(self) -> str:
+        return self.process.name
+
+    @property
+    def load(self) -> int:
+        return len(self.line) + len(self.fed) + self.starting
+
+    def started_tasks(self) -> list[Held]:
+        return [held for held in self.fed.values() if held.phase is Phase.STARTED]
+
+    def write(self, data: bytes) -> None:
+        if self.link is not None:
+            self.link.write(data)
+
+    def note_run(self, run_ms: float, rss_kb: int) -> None:
+        self.pace_ms = pace(self.pace_ms, run_ms)
+        self.rss_mb = rss_kb / 1024
+
+
+class Pool:
+    """`on_frames(child, frames)` for what a child says, `on_death(child, how)` when it has ended and was read out."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        processes: int,
+        on_frames: Callable[[Child, list[Frame]], None],
+        on_death: Callable[[Child, str], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._spec = spec
+        self._processes = processes
+        self._on_frames = on_frames
+        self._on_death = on_death
+        self._on_change = on_change
+        self._launcher = Launcher()
+        self._numbers = 0
+        self._ready: dict[Child, asyncio.Future[None]] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._vacancies = asyncio.Event()
+        self._deaths_in_a_row = 0
+        self._closing = False
+        self.children: list[Child] = []
+        self.async_names: list[str] = []
+
+    @property
+    def usable(self) -> list[Child]:
+        return [child for child in self.children if child.is_ready and not child.is_retiring and not child.is_dead]
+
+    async def start(self) -> None:
+        """Start and warm all children (W-03). Raises ChildBroken if one cannot serve the app."""
+        await self._launcher.start()
+        await asyncio.gather(*(self._add() for _ in range(self._processes)))
+
+    async def keep_up(self) -> None:
+        """Replace dead and retiring children, one by one, for ever. The replacement is warm before the old one leaves."""
+        while True:
+            await self._vacancies.wait()
+            self._vacancies.clear()
+            while len(self.usable) < self._processes and not self._closing:
+                if self._deaths_in_a_row:
+                    await asyncio.sleep(min(30.0, 0.5 * 2 ** min(self._deaths_in_a_row - 1, 6)))
+                try:
+                    await self._launcher.start()
+                    await self._add()
+                except (ChildBroken, LauncherDied, OSError) as problem:
+                    self._deaths_in_a_row += 1
+                    log.error("a child process could not be started: %s", problem)
+                self.dismiss_idle()
+
+    def retire(self, child: Child) -> None:
+        """Let this child leave after its tasks; its successor is started now."""
+        if not child.is_retiring:
+            child.is_retiring = True
+            self._vacancies.set()
+
+    def dismiss_idle(self) -> None:
+        """Retiring children that have nothing left to do go, once there are enough others."""
+        for child in list(self.children):
+            if child.is_retiring and not child.is_dead and child.load == 0 and len(self.usable) >= self._processes:
+                child.write(pack(Kind.BYE, 0))
+
+    def kill(self, child: Child, sig: int = signal.SIGKILL) -> None:
+        child.process.kill_group(sig)
+
+    async def close(self) -> None:
+        """End all children, politely first."""
+        self._closing = True
+        for child in self.children:
+            child.write(pack(Kind.BYE, 0))
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=5.0)
+        await self._launcher.stop()
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=5.0)
+
+    async def _add(self) -> None:
+        self._numbers += 1
+        process = await self._launcher.spawn(self._spec, f"horsies-child-{self._numbers}")
+        child = Child(process)
+        ready = self._ready[child] = asyncio.get_running_loop().create_future()
+        child.link = Link(
+            process.sock, lambda frames: self._heard(child, frames), lambda why: self._link_broken(child, why)
+        )
+        self.children.append(child)
+        watcher = asyncio.create_task(self._watch(child), name=f"watch {child.name}")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await ready
+        except TimeoutError:
+            self.kill(child)
+            raise ChildBroken(f"{child.name} was not ready within {READY_TIMEOUT_S:g} s") from None
+        finally:
+            self._ready.pop(child, None)
+        self._on_change()
+
+    def _heard(self, child: Child, frames: list[Frame]) -> None:
+        child.last_heard = monotonic()
+        if not child.is_ready:
+            kind, _, parts = frames[0]
+            if kind is Kind.READY:
+                self._is_ready(child, json.loads(parts[0]))
+                frames = frames[1:]
+            elif kind is Kind.BROKEN:
+                self._fail_ready(child, ChildBroken(parts[0].decode("utf-8", "replace")))
+                return
+        if frames:
+            self._on_frames(child, frames)
+
+    def _is_ready(self, child: Child, info: dict[str, object]) -> None:
+        child.is_ready = True
+        child.rss_mb = child.first_rss_mb = float(str(info.get("rss_mb", 0)))
+        names = info.get("async")
+        self.async_names = [str(name) for name in names] if isinstance(names, list) else []
+        self._deaths_in_a_row = 0
+        ready = self._ready.get(child)
+        if ready is not None and not ready.done():
+            ready.set_result(None)
+
+    def _fail_ready(self, child: Child, problem: ChildBroken) -> None:
+        ready = self._ready.get(child)
+        if ready is not None and not ready.done():
+            ready.set_exception(problem)
+
+    def _link_broken(self, child: Child, why: str) -> None:
+        """Nobody can hear this child any more, so it must not go on: it is killed, then handled as dead (W-35).
+
+        A child that died closes its socket too; word of its own end follows within a moment."""
+        asyncio.get_running_loop().call_later(FAREWELL_S, self._kill_unheard, child, why)
+
+    def _kill_unheard(self, child: Child, why: str) -> None:
+        if not child.process.exited.done():
+            child.broken_link = why
+            self.kill(child)
+
+    async def _watch(self, child: Child) -> None:
+        returncode = await child.process.exited
+        if child.link is not None:
+            child.link.drain()
+            child.link.close()
+        child.is_dead = True
+        self.children.remove(child)
+        how = describe_exit(returncode)
+        self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
+        expected = returncode == 0 and (self._closing or child.is_retiring)
+        if not expected:
+            level = logging.DEBUG if self._closing else logging.WARNING
+            log.log(level, "child process %s %s", child.name, how, extra={"horsies": {"pid": child.pid}})
+            if child.is_ready and monotonic() - child.born < YOUNG_S and child.assigned == 0:
+                self._deaths_in_a_row += 1
+        self._on_death(child, how)
+        self._vacancies.set()
+        self._on_change()

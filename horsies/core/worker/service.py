@@ -1,0 +1,315 @@
+"""The worker: puts the stages together, starts them in order, and ends them without losing anything.
+
+    listener ─ ring ─▶ claimer ─▶ starter ─▶ dispatcher ═ children
+                          ▲                      │
+                          └── room ── finalizer ◀┘        heart, diary, alarm, tally beside them
+
+It runs no user code. `run()` serves until it is told to stop; `run_once()` handles what is claimable now and returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from horsies.core.app import Horsies
+from horsies.core.brokers.backoff import Backoff
+from horsies.core.brokers.connections import connect, open_pool
+from horsies.core.brokers.listener import Listener
+from horsies.core.errors import HorsiesError
+from horsies.core.lifecycle.moves import Move, Retry
+from horsies.core.schema.install import install
+from horsies.core.store import workers
+from horsies.core.store.tasks import Claimant, Connection
+from horsies.core.worker import outcome
+from horsies.core.worker.alarm import Alarm
+from horsies.core.worker.capacity import Limits
+from horsies.core.worker.check import check_in_own_process
+from horsies.core.worker.claimer import Claimer
+from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.diary import Diary
+from horsies.core.worker.dispatcher import Dispatcher
+from horsies.core.worker.finalizer import Finalizer
+from horsies.core.worker.hand import Hand, Held, Phase
+from horsies.core.worker.heartbeats import Heart
+from horsies.core.worker.identity import identify
+from horsies.core.worker.loop import AWAY, DatabaseGone, Patience, Service, every
+from horsies.core.worker.plan import Plan
+from horsies.core.worker.pool import Child, ChildBroken, Pool
+from horsies.core.worker.shutdown import Shutdown
+from horsies.core.worker.starter import Starter
+from horsies.core.worker.tally import PERIOD_S, Tally
+
+log = logging.getLogger("horsies.worker")
+
+TICK_S = 0.25
+LAST_WORD_S = 5.0
+
+
+class Worker:
+    """One worker process. The exit code of `run` is 0 after a clean end, 1 when tasks had to be cut off or it gave up."""
+
+    def __init__(self, app: Horsies, config: WorkerConfig | None = None) -> None:
+        self.plan = Plan.of(app, config or WorkerConfig())
+        self.me = identify()
+        self._stop = asyncio.Event()
+        self._force = asyncio.Event()
+        self._services: set[asyncio.Task[None]] = set()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._is_cut_off = False
+
+    @property
+    def worker_id(self) -> str:
+        return self.me.worker_id
+
+    def request_stop(self) -> None:
+        """Finish what runs, then end; a second call ends at once (W-50, W-52)."""
+        if self._stop.is_set():
+            self._force.set()
+        self._stop.set()
+
+    async def run(self, *, install_signals: bool = False) -> int:
+        """Serve until asked to stop."""
+        return await self._run(until=self._stop.wait, install_signals=install_signals)
+
+    async def run_once(self) -> int:
+        """Process what is claimable now, then return."""
+        return await self._run(until=self._until_dry, install_signals=False)
+
+    async def _until_dry(self) -> None:
+        while not self._stop.is_set() and (not self._claimer.is_dry or len(self._hand)):
+            await asyncio.sleep(0.01)
+
+    async def _run(self, *, until: Callable[[], Awaitable[Any]], install_signals: bool) -> int:
+        if install_signals:
+            loop = asyncio.get_running_loop()
+            for sig in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(sig, self.request_stop)
+        await self._build()
+        try:
+            await self._startup()
+            await self._serve(until)
+        except (ChildBroken, DatabaseGone, HorsiesError) as problem:
+            self._failure = self._failure or problem
+            log.error("the worker stops: %s", problem)
+        finally:
+            await self._close()
+        if self._failure is not None and not isinstance(self._failure, ChildBroken | DatabaseGone | HorsiesError):
+            raise self._failure
+        return 1 if self._failure is not None or self._is_cut_off else 0
+
+    # Putting together
+
+    async def _build(self) -> None:
+        plan, me = self.plan, self.me
+        resilience = plan.app.config.resilience
+        self._database = await open_pool(
+            plan.postgres, min_size=plan.pool_size, max_size=plan.pool_size + plan.pool_overflow, name="horsies worker"
+        )
+        self._hand = Hand()
+        self._tally = Tally(me.worker_id)
+        self._finalizer = Finalizer(self._database, me.worker_id, resilience, self._settled)
+        limits: Limits = plan.limits
+        self._dispatcher = Dispatcher(
+            self._hand,
+            self._finalizer,
+            limits,
+            max_tasks_per_child=plan.config.max_tasks_per_child,
+            max_memory_mb=plan.config.max_memory_per_child_mb,
+            crash_of=self._crash_of,
+            on_room=self._on_room,
+        )
+        self._children = Pool(
+            plan.child_spec, plan.config.processes, self._dispatcher.on_frames, self._dispatcher.on_death, self._on_room
+        )
+        self._dispatcher.pool = self._children
+        who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
+        self._starter = Starter(
+            self._database, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer
+        )
+        self._claimer = Claimer(
+            self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake
+        )
+        self._alarm = Alarm(self._database, self._claimer.ring)
+        self._diary = Diary(self._database, me, plan.snapshot_settings(), self._hand, self._children)
+        self._heart = Heart(
+            self._connect("horsies heart"), who, me.hostname, me.pid, plan.app.config.recovery, plan.max_claim_age,
+            plan.registration(me), plan.recovery.heartbeat_interval.total_seconds(), self._hand, self._dispatcher,
+        )  # fmt: skip
+        self._listener = self._build_listener()
+
+    def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
+        return partial(connect, self.plan.postgres, session=session, name=name)
+
+    def _build_listener(self) -> Listener:
+        resilience = self.plan.app.config.resilience
+        backoff = Backoff(resilience.db_retry_initial_ms / 1000, resilience.db_retry_max_ms / 1000)
+        listener = Listener(self._connect("horsies listener", session=True), backoff=backoff, name="worker listener")
+        listener.on_session(lambda conn: workers.hold_liveness(conn, self.me.liveness_key))
+        listener.on_reconnect(self._claimer.ring)
+        for channel in ("task_new", *(f"task_queue_{queue}" for queue, _ in self.plan.limits.queues)):
+            listener.subscribe(channel, self._claimer.ring)
+        listener.subscribe("horsies_claim_lost", self._on_claim_lost)
+        listener.subscribe("horsies_worker_ping", self._on_ping)
+        return listener
+
+    # Starting (W-03)
+
+    async def _startup(self) -> None:
+        await check_in_own_process(self.plan.child_spec)
+        await self._install_schema()
+        await self._children.start()
+        warmed_mb = max(child.first_rss_mb for child in self._children.children)
+        if (warning := self.plan.refuse_too_small_memory_limit(warmed_mb)) is not None:
+            log.warning(warning)
+        await self._listener.start()
+        await self._persistently("registration", self._heart.register)
+        log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
+
+    async def _install_schema(self) -> None:
+        async def create() -> None:
+            conn = await connect(self.plan.postgres, session=True, name="horsies schema")
+            try:
+                report = await install(conn, notify=self.plan.postgres.notify, change_notify=True)
+            finally:
+                await conn.close()
+            if report.notify_changed_from is not None:
+                log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
+            self._claimer.notify = report.notify
+
+        await self._persistently("schema", create)
+
+    async def _persistently(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        """Until it succeeds, however long the database is away (W-61), or until the worker is told to stop."""
+        patience = Patience(name, self.plan.app.config.resilience)
+        while not self._stop.is_set():
+            try:
+                return await step()
+            except AWAY as problem:
+                pause = patience.failed(problem)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), pause)
+
+    # Serving
+
+    async def _serve(self, until: Callable[[], Awaitable[Any]]) -> None:
+        recovery = self.plan.app.config.recovery
+        self._spawn(self._finalizer.run())
+        self._spawn(self._children.keep_up())
+        self._serve_step("starter", self._starter.step)
+        self._serve_step("claimer", self._claimer.step)
+        self._serve_step("heartbeats", every(1.0, self._heart.step))
+        self._serve_step("alarm", self._alarm.step)
+        self._serve_step("expiry", every(recovery.check_interval_ms / 1000, self._diary.expire_waiting, at_once=True))
+        self._serve_step("snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True))
+        self._serve_step("tally", every(PERIOD_S, self._summarize))
+        self._serve_step("ticks", every(TICK_S, self._tick))
+        waiting = asyncio.create_task(_run_to_end(until))
+        try:
+            await asyncio.wait({waiting, *self._services}, return_when=asyncio.FIRST_COMPLETED)
+            self._raise_failed()
+        finally:
+            waiting.cancel()
+            await self._wind_down()
+
+    async def _wind_down(self) -> None:
+        """Stop claiming, then end orderly. A worker that gave up on its database cannot write anything more."""
+        self._claimer.is_stopped = True
+        self._claimer.room()
+        if isinstance(self._failure, DatabaseGone):
+            self._force.set()
+        grace_ms = self.plan.config.shutdown_grace_ms
+        await Shutdown(
+            self._hand, self._starter, self._dispatcher, self._finalizer, self._children,
+            force=self._force, grace_s=None if grace_ms is None else grace_ms / 1000, cut_off=self._cut_off,
+        ).run()  # fmt: skip
+
+    def _cut_off(self) -> None:
+        self._is_cut_off = True
+
+    async def _close(self) -> None:
+        """Leave: children, services, the worker's row as the last word (W-53), connections."""
+        await self._children.close()
+        for service in (*self._services, *self._jobs):
+            service.cancel()
+        await asyncio.gather(*self._services, *self._jobs, return_exceptions=True)
+        with contextlib.suppress(*AWAY):
+            async with asyncio.timeout(LAST_WORD_S):
+                await self._heart.unregister()
+        await self._listener.stop()
+        await self._heart.close()
+        await self._database.close()
+
+    def _serve_step(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        self._spawn(Service(name, self.plan.app.config.resilience, step).run())
+
+    def _spawn(self, service: Coroutine[Any, Any, None]) -> None:
+        self._services.add(asyncio.create_task(service))
+
+    def _raise_failed(self) -> None:
+        for service in self._services:
+            if service.done() and not service.cancelled() and (problem := service.exception()) is not None:
+                self._failure = problem
+                raise problem
+
+    async def _summarize(self) -> None:
+        self._tally.summarize()
+
+    async def _tick(self) -> None:
+        self._dispatcher.take_back_from_long_runs()
+        self._children.dismiss_idle()
+
+    # What happens
+
+    def _on_room(self) -> None:
+        self._starter.wake()
+        self._claimer.room()
+
+    def _settled(self, held: Held, move: Move, moved: bool) -> None:
+        self._hand.drop(held)
+        if moved:
+            self._tally.note(held, move)
+            if isinstance(move, Retry):
+                self._alarm.set(move.delay_s, held.row.queue_name, held.id)
+        self._claimer.room()
+
+    def _crash_of(self, held: Held, child: Child, how: str) -> Move:
+        if self._is_cut_off:
+            return outcome.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
+        end = f"it {how}" if child.broken_link is None else f"it {how} ({child.broken_link})"
+        return outcome.of_crash(held, self.worker_id, self.me.hostname, child.pid, end)
+
+    def _on_claim_lost(self, task_id: str) -> None:
+        held = self._hand.held.get(task_id)
+        if held is not None and held.phase is not Phase.SETTLING:
+            self._background(self._heart.check(held))
+
+    def _on_ping(self, payload: str) -> None:
+        answer = self._diary.answer_to(payload)
+        if answer is not None:
+            self._background(self._pong(answer))
+
+    async def _pong(self, answer: str) -> None:
+        async with self._database.connection() as conn:
+            await workers.pong(conn, answer)
+
+    def _background(self, job: Coroutine[Any, Any, None]) -> None:
+        """A small job whose failure only costs time: the heartbeat or the next ping covers it."""
+        task = asyncio.create_task(_quietly(job))
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+
+
+async def _run_to_end(until: Callable[[], Awaitable[Any]]) -> None:
+    await until()
+
+
+async def _quietly(job: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(*AWAY):
+        await job

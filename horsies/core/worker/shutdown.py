@@ -1,0 +1,83 @@
+"""How a worker ends: nothing new, hand back what has not begun, let what runs finish, write it, leave (W-50 to W-53)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from horsies.core.worker.dispatcher import Dispatcher
+from horsies.core.worker.finalizer import Finalizer
+from horsies.core.worker.hand import Hand, Phase
+from horsies.core.worker.pool import Pool
+from horsies.core.worker.starter import Starter
+
+log = logging.getLogger("horsies.worker")
+
+LOOK_S = 0.02
+LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks that were cut off
+
+
+class Shutdown:
+    """One orderly end. `cut_off()` is called before children are killed with tasks in them."""
+
+    def __init__(
+        self,
+        hand: Hand,
+        starter: Starter,
+        dispatcher: Dispatcher,
+        finalizer: Finalizer,
+        children: Pool,
+        *,
+        force: asyncio.Event,
+        grace_s: float | None,
+        cut_off: Callable[[], None],
+    ) -> None:
+        self._hand = hand
+        self._starter = starter
+        self._dispatcher = dispatcher
+        self._finalizer = finalizer
+        self._children = children
+        self._force = force
+        self._grace_s = grace_s
+        self._cut_off = cut_off
+
+    async def run(self) -> None:
+        """Return when nothing is in hand any more, or when it was told to hurry and did what it could."""
+        self._dispatcher.is_stopping = True
+        self._starter.hand_back()
+        for child in self._children.children:
+            self._dispatcher.take_back(child)
+        running = self._hand.count(Phase.FED, Phase.STARTED)
+        if running:
+            log.info("stopping: waiting for %d running tasks", running)
+        if not await self._finished(self._grace_s):
+            await self._cut_running_tasks()
+
+    async def _finished(self, grace_s: float | None) -> bool:
+        """All in hand has ended and is written. False when told to hurry, or after the grace with code still running."""
+        loop = asyncio.get_running_loop()
+        until = None if grace_s is None else loop.time() + grace_s
+        while self._hand:
+            if self._force.is_set():
+                return False
+            if until is not None and loop.time() > until and self._is_running():
+                return False
+            await asyncio.sleep(LOOK_S)
+        return True
+
+    def _is_running(self) -> bool:
+        return any(child.fed or child.line or child.starting for child in self._children.children)
+
+    async def _cut_running_tasks(self) -> None:
+        running = self._hand.count(Phase.FED, Phase.STARTED)
+        log.warning("stopping at once: %d running tasks are cut off", running)
+        self._cut_off()
+        for child in list(self._children.children):
+            self._children.kill(child)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LAST_WRITES_S
+        while self._hand and loop.time() < until:
+            await asyncio.sleep(LOOK_S)
+        if self._hand:
+            log.error("%d tasks could not be written before the end; other workers will recover them", len(self._hand))

@@ -1,0 +1,104 @@
+"""Makes claimed tasks RUNNING, whatever has piled up in one statement, and only then lets them reach a child (L-09)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from horsies.core.brokers.pool import Pool
+from horsies.core.lifecycle.moves import Requeue
+from horsies.core.store import tasks
+from horsies.core.worker import outcome
+from horsies.core.worker.dispatcher import Dispatcher, log_fields
+from horsies.core.worker.finalizer import Finalizer
+from horsies.core.worker.hand import Hand, Held, Phase
+from horsies.core.worker.loop import AWAY
+
+log = logging.getLogger("horsies.worker")
+
+MAX_BATCH = 500
+LOOK_PAST = 64  # tasks without a free child that are passed over to find one that has
+
+
+class Starter:
+    """`wake()` when there are claimed tasks or free children; `step` is one batch."""
+
+    def __init__(
+        self, pool: Pool, worker_id: str, hostname: str, hand: Hand, dispatcher: Dispatcher, finalizer: Finalizer
+    ) -> None:
+        self._pool = pool
+        self._worker_id = worker_id
+        self._hostname = hostname
+        self._hand = hand
+        self._dispatcher = dispatcher
+        self._finalizer = finalizer
+        self._event = asyncio.Event()
+        self.is_starting = False
+
+    def wake(self) -> None:
+        if self._hand.waiting:
+            self._event.set()
+
+    async def step(self) -> None:
+        await self._event.wait()
+        self._event.clear()
+        batch = self._place()
+        while batch:
+            self.is_starting = True
+            try:
+                await self._start(batch)
+            finally:
+                self.is_starting = False
+            batch = self._place()
+
+    def hand_back(self) -> None:
+        """Nothing more is started: what is only claimed goes back (W-51)."""
+        while self._hand.waiting:
+            held = self._hand.waiting.popleft()
+            self._finalizer.put(held, Requeue(held.claim))
+
+    def _place(self) -> list[Held]:
+        """Tasks for which a child has room, in order; a place in the child is reserved for each."""
+        batch: list[Held] = []
+        passed: list[Held] = []
+        waiting = self._hand.waiting
+        while waiting and len(batch) < MAX_BATCH and len(passed) < LOOK_PAST and not self._dispatcher.is_stopping:
+            held = waiting.popleft()
+            if self._dispatcher.place(held) is None:
+                passed.append(held)
+            else:
+                held.phase = Phase.STARTING
+                batch.append(held)
+        waiting.extendleft(reversed(passed))
+        return batch
+
+    async def _start(self, batch: list[Held]) -> None:
+        pids = [held.child.pid if held.child else 0 for held in batch]
+        names = [held.child.name if held.child else "" for held in batch]
+        try:
+            async with self._pool.connection() as conn:
+                claims = [held.claim for held in batch]
+                started = await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
+        except AWAY:
+            self._unconfirmed(batch)
+            raise
+        self._dispatcher.accept([held for held in batch if held.id in started])
+        for held in batch:
+            if held.id not in started:
+                self._not_started(held)
+
+    def _unconfirmed(self, batch: list[Held]) -> None:
+        """Nobody knows whether they are RUNNING, so they do not run; they go back when the database answers (L-27)."""
+        log.warning("OWNERSHIP_UNCONFIRMED: the start of %d tasks was not confirmed, they are handed back", len(batch))
+        for held in batch:
+            self._dispatcher.release(held)
+            self._finalizer.put(held, Requeue(held.claim), uncertain=True)
+
+    def _not_started(self, held: Held) -> None:
+        self._dispatcher.release(held)
+        if held.row.has_deadline:
+            # Past its deadline or lost; if it is lost, this move finds nothing (L-25).
+            self._finalizer.put(held, outcome.of_deadline(held, self._worker_id), uncertain=True)
+            return
+        log.info("CLAIM_LOST: the task was taken back before it started", extra={"horsies": log_fields(held)})
+        self._hand.drop(held)

@@ -1,0 +1,65 @@
+"""What the log says about finished tasks: a line for each that an operator may care about, a summary of the rest.
+
+When thousands run per second nobody reads a line per task: at most `LINES` failures per period get a line of their own,
+the others are in the summary's numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from horsies.core.lifecycle.moves import Complete, Expire, Fail, Move, Retry
+from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.worker.dispatcher import log_fields
+from horsies.core.worker.hand import Held
+
+log = logging.getLogger("horsies.worker")
+
+PERIOD_S = 5.0
+LINES = 10
+
+
+class Tally:
+    """Counts ends; `summarize` is called every `PERIOD_S`."""
+
+    def __init__(self, worker_id: str) -> None:
+        self._worker_id = worker_id
+        self._counts: Counter[str] = Counter()
+        self._lines = 0
+        self.total: Counter[str] = Counter()
+
+    def note(self, held: Held, move: Move) -> None:
+        verb = _VERBS.get(type(move), "handed back")
+        self._counts[verb] += 1
+        self.total[verb] += 1
+        if isinstance(move, Fail):
+            self._line("task failed", held, move)
+        elif isinstance(move, Retry):
+            self._line(f"task failed and will be tried again in {move.delay_s:.0f} s", held, move.otherwise)
+        elif log.isEnabledFor(logging.DEBUG):
+            log.debug("task %s", verb, extra={"horsies": self._fields(held)})
+
+    def summarize(self) -> None:
+        if self._counts:
+            text = ", ".join(f"{count} {verb}" for verb, count in self._counts.most_common())
+            log.info("last %g s: %s", PERIOD_S, text, extra={"horsies": {"worker": self._worker_id}})
+        self._counts.clear()
+        self._lines = 0
+
+    def _line(self, event: str, held: Held, fail: Fail) -> None:
+        self._lines += 1
+        crashed = fail.outcome is TaskAttemptOutcome.WORKER_FAILURE
+        level = logging.ERROR if crashed else logging.WARNING
+        if self._lines > LINES and not crashed:
+            level = logging.DEBUG
+        fields = {**self._fields(held), "error_code": fail.error_code}
+        if crashed:
+            fields["reason"] = fail.failed_reason
+        log.log(level, event, extra={"horsies": fields})
+
+    def _fields(self, held: Held) -> dict[str, object]:
+        return {**log_fields(held), "worker": self._worker_id}
+
+
+_VERBS: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}

@@ -1,0 +1,86 @@
+"""The child's end of the socket: frames to the supervisor, complete and in order, or the end of the child.
+
+A child that cannot report must not go on running tasks that nobody can see (W-54), so every failure here ends the
+process. That includes copies which user code made by `fork`: they lose the socket in the fork and end at the first
+attempt to report (W-31).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+EXIT_LOST = 70  # no supervisor to report to, or the child's own machinery is broken
+EXIT_BROKEN = 78  # the app cannot be served; a BROKEN frame says why
+HIGH_FD = 1000
+
+
+class Uplink:
+    """Used by the main thread and the io thread; a send is whole before the next one begins."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = _move_up(sock)
+        self.sock.setblocking(True)
+        self.is_copy = False
+        self.on_copied: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        os.register_at_fork(before=flush_stdio, after_in_child=self._copied)
+
+    def send(self, data: bytes) -> None:
+        """Write everything, however long the supervisor takes to read it."""
+        if self.is_copy:
+            leave(0)
+        try:
+            with self._lock:
+                self.sock.sendall(data)
+        except OSError:
+            os._exit(EXIT_LOST)
+
+    def receive(self) -> bytes:
+        """What has come in, waiting for it. The end of the stream is the end of the child."""
+        try:
+            data = self.sock.recv(1 << 18)
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(EXIT_LOST)
+        return data
+
+    def _copied(self) -> None:
+        self.is_copy = True
+        with contextlib.suppress(OSError):
+            os.close(self.sock.detach())
+        if self.on_copied is not None:
+            self.on_copied()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process now. Threads that never end cannot hold it, and no code of the user's runs any more."""
+    flush_stdio()
+    os._exit(code)
+
+
+def flush_stdio() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # user code may have closed or replaced it
+            stream.flush()
+
+
+def _move_up(sock: socket.socket) -> socket.socket:
+    """Give the socket a high number. User code that closes descriptors and opens others gets the low numbers: it may
+    close ours, which we notice, but does not come to own our number: we never write into a file of the user's."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = HIGH_FD if soft == resource.RLIM_INFINITY else min(HIGH_FD, soft - 8)
+    try:
+        fd = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest)
+    except OSError:
+        return sock
+    sock.close()
+    return socket.socket(fileno=fd)

@@ -1,0 +1,61 @@
+"""An app with several queues; its caps come from environment variables."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from horsies import AppConfig, CustomQueueConfig, Horsies, PostgresConfig, QueueMode, TaskError, TaskResult
+from horsies.core.models.recovery import RecoveryConfig
+from horsies.core.models.resilience import WorkerResilienceConfig
+
+CAP = os.environ.get("CLUSTER_CAP")
+PREFETCH = int(os.environ.get("PREFETCH", "0"))
+
+app = Horsies(
+    AppConfig(
+        broker=PostgresConfig(database_url=os.environ.get("DATABASE_URL", "postgresql://nobody@localhost:1/none")),
+        queue_mode=QueueMode.CUSTOM,
+        custom_queues=[
+            CustomQueueConfig(name="free", priority=50, max_concurrency=None),
+            CustomQueueConfig(name="urgent", priority=1, max_concurrency=None),
+            CustomQueueConfig(name="narrow", priority=10, max_concurrency=2),
+            CustomQueueConfig(name="stopped", priority=1, max_concurrency=0),
+        ],
+        cluster_wide_cap=int(CAP) if CAP else None,
+        prefetch_buffer=PREFETCH,
+        claim_lease_ms=10_000 if PREFETCH else None,
+        recovery=RecoveryConfig(claimer_heartbeat_interval_ms=1_000),
+        resilience=WorkerResilienceConfig(notify_poll_interval_ms=1_000),
+    )
+)
+
+Outcome = TaskResult[int, TaskError]
+
+
+def work(queue: str, seconds: float) -> Outcome:
+    with (Path(os.environ["TRACES"]) / "order").open("a") as file:
+        file.write(f"{os.getpid()} {queue}\n")
+    time.sleep(seconds)
+    return TaskResult(ok=os.getpid())
+
+
+@app.task("free", queue_name="free")
+def free(seconds: float) -> Outcome:
+    return work("free", seconds)
+
+
+@app.task("urgent", queue_name="urgent")
+def urgent(seconds: float) -> Outcome:
+    return work("urgent", seconds)
+
+
+@app.task("narrow", queue_name="narrow")
+def narrow(seconds: float) -> Outcome:
+    return work("narrow", seconds)
+
+
+@app.task("stopped", queue_name="stopped")
+def stopped(seconds: float) -> Outcome:
+    return work("stopped", seconds)

@@ -1,0 +1,106 @@
+"""Reads the package's own source: its modules, what they import and where, and the SQL files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "horsies"
+SQL = PACKAGE / "core" / "sql"
+
+PARAMETER = re.compile(r"%\((\w+)\)s")
+# psycopg tells the server that a timedelta is an interval; what else it sends is left to the server to infer.
+INTERVALS = {"lease", "max_age", "until"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module; `inside` a function, or only `for_types`."""
+
+    module: str
+    names: tuple[str, ...]
+    line: int
+    inside: bool
+    for_types: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the package."""
+
+    name: str
+    path: Path
+    text: str
+    imports: tuple[Import, ...]
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+
+@cache
+def modules() -> dict[str, Module]:
+    """Every module of the package by its dotted name."""
+    return {module.name: module for module in map(_read, sorted(PACKAGE.rglob("*.py")))}
+
+
+@cache
+def statements() -> dict[str, str]:
+    """Every SQL file below ``core/sql`` by the name that ``load`` takes."""
+    return {
+        path.relative_to(SQL).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(SQL.rglob("*.sql"))
+    }
+
+
+def prepared(statement: str) -> tuple[str, list[str]]:
+    """``PREPARE checked AS`` the statement, and the names of its parameters in order."""
+    names: dict[str, str] = {}
+    text = PARAMETER.sub(lambda found: names.setdefault(found[1], f"${len(names) + 1}"), statement)
+    assert "%(" not in text, "a placeholder is written %(name)s"
+    types = ", ".join("interval" if name in INTERVALS else "unknown" for name in names)
+    return f"PREPARE checked {f'({types})' if types else ''} AS {text.replace('%%', '%')}", list(names)
+
+
+def imported_modules(module: Module) -> Iterator[tuple[Import, str]]:
+    """Each import of our own modules, with the module meant: ``from package import x`` may mean ``package.x``."""
+    for one in module.imports:
+        if one.module.partition(".")[0] != "horsies":
+            continue
+        deeper = [f"{one.module}.{name}" for name in one.names if f"{one.module}.{name}" in modules()]
+        for target in deeper or [one.module]:
+            yield one, target
+
+
+def _read(path: Path) -> Module:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    inside = _below(tree, lambda node: isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+    for_types = _below(tree, lambda node: isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    found = []
+    for node in ast.walk(tree):
+        for target, names in _imported(node, name if path.name == "__init__.py" else name.rpartition(".")[0]):
+            assert isinstance(node, ast.stmt)
+            found.append(Import(target, names, node.lineno, node in inside, node in for_types))
+    return Module(name, path, text, tuple(found))
+
+
+def _below(tree: ast.AST, is_wanted: object) -> set[ast.AST]:
+    assert callable(is_wanted)
+    return {below for node in ast.walk(tree) if is_wanted(node) for below in ast.walk(node)}
+
+
+def _imported(node: ast.AST, package: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield alias.name, ()
+    elif isinstance(node, ast.ImportFrom):
+        above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+        yield ".".join([*above, *([node.module] if node.module else [])]), tuple(alias.name for alias in node.names)

@@ -1,0 +1,164 @@
+"""Imports point downwards only, decisions do no I/O, and no module grows beyond what one reads at a sitting."""
+
+from __future__ import annotations
+
+from tests.architecture.source import imported_modules, modules
+
+# The longest prefix decides. The worker stands above the application because it runs one; the application does not know
+# of it.
+LAYERS = (
+    ("values", ("core.types", "core.models", "core.errors", "core.exception_mapper")),
+    (
+        "decisions",
+        (
+            "core.codec",
+            "core.definition",
+            "core.lifecycle",
+            "core.producer.envelope",
+            "core.producer.options",
+            "core.producer.size",
+        ),
+    ),
+    ("store", ("core.sql", "core.schema", "core.store")),
+    ("services", ("core.brokers", "core.producer", "core.sync", "core.logs", "core.embedded", "core.monitoring")),
+    (
+        "application",
+        ("core.app", "core.checks", "core.discovery", "core.execution", "core.task_decorator", "monitoring"),
+    ),
+    ("worker", ("core.worker",)),
+    ("edges", ("cli", "__main__")),
+)
+NAMESPACES = ("horsies", "horsies.core")
+
+# Decisions, wherever they live: plain functions that are told what they need to know.
+PURE = ("core.codec", "core.lifecycle", "core.producer.envelope", "core.worker.capacity", "core.worker.outcome")
+IMPURE = {
+    "asyncio",
+    "logging",
+    "multiprocessing",
+    "os",
+    "psutil",
+    "psycopg",
+    "psycopg_pool",
+    "select",
+    "socket",
+    "sqlalchemy",
+    "subprocess",
+    "threading",
+    "time",
+}
+MAX_LINES = 400
+
+# An import inside a function, and why it is there.
+INSIDE = {
+    ("cli.demo", "horsies.cli.demo.run"): "it builds the application, which reads what the command has just decided",
+    ("core.codec.signature", "annotationlib"): "exists from Python 3.14 on only",
+    ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",
+    ("core.worker.forkserver", "horsies"): "a program: it loads what its children will need before it forks",
+    ("core.worker.forkserver", "horsies.core.worker.child"): "the same; a child that is not forked does not need it",
+}
+
+
+def is_below(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(f"{name}.".startswith(f"horsies.{prefix}.") for prefix in prefixes)
+
+
+def layer_of(name: str) -> int | None:
+    """The layer's place, or None for a package that only holds others."""
+    found = [
+        (len(prefix), place)
+        for place, (_, prefixes) in enumerate(LAYERS)
+        for prefix in prefixes
+        if is_below(name, (prefix,))
+    ]
+    return max(found)[1] if found else None
+
+
+def is_excused(name: str, module: str) -> bool:
+    return (name.removeprefix("horsies."), module) in INSIDE
+
+
+def test_every_module_has_a_layer() -> None:
+    homeless = [name for name in modules() if name not in NAMESPACES and layer_of(name) is None]
+    assert homeless == [], "say in LAYERS where they belong"
+
+
+def test_imports_point_downwards() -> None:
+    wrong = [
+        f"{name}:{one.line} imports {target}: {LAYERS[theirs][0]} from {LAYERS[mine][0]}"
+        for name, module in modules().items()
+        if (mine := layer_of(name)) is not None
+        for one, target in imported_modules(module)
+        if not one.for_types and not is_excused(name, one.module)
+        if (theirs := layer_of(target)) is not None and theirs > mine
+    ]
+    assert wrong == []
+
+
+def test_nothing_below_the_edges_imports_the_package_of_public_names() -> None:
+    """It imports everything, so whoever imports it makes a circle."""
+    wrong = [
+        f"{name}:{one.line}"
+        for name, module in modules().items()
+        if not is_below(name, ("cli",))
+        for one, target in imported_modules(module)
+        if target == "horsies" and not one.for_types and not is_excused(name, one.module)
+    ]
+    assert wrong == []
+
+
+def test_modules_do_not_import_in_circles() -> None:
+    graph = {
+        name: {target for one, target in imported_modules(module) if not one.inside and not one.for_types}
+        for name, module in modules().items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " → ".join((*path[path.index(name) :], name))
+        if name not in done:
+            for target in sorted(graph.get(name, ())):
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_decisions_do_no_io_and_read_no_clock() -> None:
+    wrong = [
+        f"{name}:{one.line} {one.module}"
+        for name, module in modules().items()
+        if is_below(name, PURE)
+        for one in module.imports
+        if not one.for_types and one.module.partition(".")[0] in IMPURE
+    ]
+    assert wrong == []
+
+
+def test_imports_inside_functions_have_a_reason() -> None:
+    wrong = [
+        f"{name}:{one.line} {one.module}"
+        for name, module in modules().items()
+        for one in module.imports
+        if one.inside and not is_excused(name, one.module)
+    ]
+    assert wrong == [], "a circle means that a value wants to move down a layer; another reason goes into INSIDE"
+
+
+def test_every_excuse_is_still_needed() -> None:
+    used = {
+        (name.removeprefix("horsies."), one.module)
+        for name, module in modules().items()
+        for one in module.imports
+        if one.inside
+    }
+    assert set(INSIDE) - used == set()
+
+
+def test_no_module_is_too_long() -> None:
+    assert {name: module.lines for name, module in modules().items() if module.lines > MAX_LINES} == {}
+
+
+def test_every_module_says_what_it_answers_for() -> None:
+    assert [name for name, module in modules().items() if module.text and not module.text.startswith('"""')] == []

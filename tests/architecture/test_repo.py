@@ -1,0 +1,93 @@
+"""The repository stands on its own: pinned versions, no address of a machine or a mirror, no path of one either."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from tests.architecture.source import ROOT
+
+# Standards and documentation that a reader may want to follow, and names reserved for examples.
+KNOWN_HOSTS = {
+    "localhost",
+    "127.0.0.1",
+    "example.com",
+    "example.org",
+    "docs.python.org",
+    "json-schema.org",
+    "keepachangelog.com",
+    "packaging.python.org",
+    "peps.python.org",
+    "semver.org",
+    "spdx.org",
+    "www.postgresql.org",
+    "www.rfc-editor.org",
+}
+ADDRESS = re.compile(r"\b(?:https?|git|ssh|ftp)" + r"://(?:[^\s/@]*@)?([\w.-]+)")
+HOME_OF_SOMEONE = re.compile(r"(?<![\w.~:])/" + r"(?:work|root|home|Users|mnt|srv)/\w")
+INDEX_OPTION = re.compile(r"--(?:extra-)?index" + r"-url|--find" + r"-links|--trusted" + r"-host")
+IGNORED = {".git", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "__pycache__", ".horsies"}
+PLAIN_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every text file that belongs to the repository, also what is not committed yet."""
+    found = {}
+    for path in _files():
+        try:
+            found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # not a text
+    return found
+
+
+def _files() -> list[Path]:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+        return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+    except (OSError, subprocess.CalledProcessError):
+        return [path for path in ROOT.rglob("*") if path.is_file() and not IGNORED & set(path.parts)]
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[tuple[str, int, re.Match[str]]]:
+    return [
+        (name, number, match)
+        for name, text in texts().items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        for match in pattern.finditer(line)
+    ]
+
+
+def test_the_files_are_found() -> None:
+    assert {"pyproject.toml", "constraints.txt", "tests/architecture/test_repo.py"} <= set(texts())
+
+
+def test_constraints_are_plain_pins() -> None:
+    lines = [line for line in texts()["constraints.txt"].splitlines() if line and not line.startswith("#")]
+    assert lines
+    assert [line for line in lines if not PLAIN_PIN.fullmatch(line)] == []
+    names = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines]
+    assert len(names) == len(set(names)), "a name is pinned twice"
+
+
+def test_no_address_of_a_server() -> None:
+    wrong = [f"{name}:{line} {match[0]}" for name, line, match in lines_with(ADDRESS) if match[1] not in KNOWN_HOSTS]
+    assert wrong == []
+
+
+def test_no_option_for_another_index() -> None:
+    assert [f"{name}:{line}" for name, line, _ in lines_with(INDEX_OPTION)] == []
+
+
+def test_no_path_of_a_machine() -> None:
+    assert [f"{name}:{line} {match[0]}" for name, line, match in lines_with(HOME_OF_SOMEONE)] == []
+
+
+def test_text_files_end_with_a_newline_and_have_no_stray_characters() -> None:
+    assert [name for name, text in texts().items() if text and not text.endswith("\n")] == []
+    assert [name for name, text in texts().items() if "\r" in text] == []
+    assert [name for name, text in texts().items() if "\t" in text and name != "Makefile"] == []

@@ -1,0 +1,79 @@
+"""Every SQL file is a statement that PostgreSQL accepts on a fresh schema, is used, and keeps to its own business."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.architecture.source import modules, prepared, statements
+
+# The arrows of the state diagram: nothing else may change the status of a task.
+ARROWS = {
+    "tasks/cancel",
+    "tasks/claim",
+    "tasks/complete",
+    "tasks/expire",
+    "tasks/expire_waiting",
+    "tasks/fail",
+    "tasks/requeue",
+    "tasks/retry",
+    "tasks/start",
+}
+RUN_TIME = [name for name in statements() if not name.startswith("schema/")]
+SETS_STATUS = re.compile(
+    r"UPDATE\s+horsies_tasks\b(?:\s+(?:AS\s+)?\w+)?\s+SET\b(?:(?!\bWHERE\b|\bFROM\b).)*?\bstatus\s*=", re.S
+)
+STATEMENT_IN_PYTHON = re.compile(
+    r"""["'](?:\s|\\n)*(?:SELECT\s.+\sFROM\s|INSERT\s+INTO\s|UPDATE\s+\w+\s+SET\s|DELETE\s+FROM\s)""", re.S
+)
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"--[^\n]*", "", text)
+
+
+@pytest.mark.parametrize("name", RUN_TIME)
+async def test_the_server_accepts_it_on_a_fresh_schema(db: AsyncConnection, name: str) -> None:
+    text, _ = prepared(statements()[name])
+    await db.execute(text.encode())
+
+
+def test_each_begins_by_saying_what_it_does() -> None:
+    assert [name for name, text in statements().items() if not text.startswith("-- ")] == []
+
+
+def test_each_is_loaded_somewhere() -> None:
+    sources = "".join(module.text for module in modules().values())
+
+    def is_loaded(name: str) -> bool:
+        area, _, verb = name.partition("/")
+        return f'"{name}"' in sources or any(f'f"{area}/{verb[:cut]}{{' in sources for cut in range(len(verb)))
+
+    assert [name for name in statements() if not is_loaded(name)] == []
+
+
+def test_everything_that_is_loaded_exists() -> None:
+    loaded = {name for module in modules().values() for name in re.findall(r'\bload\("([^"{]+)"\)', module.text)}
+    assert loaded - set(statements()) == set()
+
+
+def test_only_the_arrows_change_the_status_of_a_task() -> None:
+    assert {name for name in RUN_TIME if SETS_STATUS.search(without_comments(statements()[name]))} == ARROWS
+
+
+def test_every_change_of_a_task_is_guarded_by_its_status() -> None:
+    guarded = re.compile(r"\bstatus\s*(?:=|IN)\s*[('].*\bFOR UPDATE\b.*UPDATE\s+horsies_tasks\b", re.S)
+    texts = {name: without_comments(statements()[name]) for name in RUN_TIME}
+    changes = {name: text for name, text in texts.items() if re.search(r"UPDATE\s+horsies_tasks\b", text)}
+    assert changes
+    assert [name for name, text in changes.items() if not guarded.search(text)] == [], "locks the status it expects"
+
+
+def test_no_statement_names_a_schema() -> None:
+    assert [name for name, text in statements().items() if re.search(r"\w\.horsies_|\bpublic\.", text)] == []
+
+
+def test_no_statement_hides_in_python() -> None:
+    assert [name for name, module in modules().items() if STATEMENT_IN_PYTHON.search(module.text)] == []

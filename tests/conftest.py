@@ -1,0 +1,140 @@
+"""The databases of the tests: one embedded server for the whole run (all xdist workers share it), one template
+database with the schema, a fresh copy of it for each test that asks. A test that leaves a connection, an advisory
+lock or a process behind fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, sql
+
+from tests.leaks import Watch
+
+SERVER_VARIABLE = "HORSIES_TEST_SERVER"
+PREFIX = "horsies-tests-"
+TEMPLATE = "horsies_template"
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "300",
+    "checkpoint_timeout": "30min",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The process that starts the run names the server's directory; xdist workers inherit the name."""
+    if SERVER_VARIABLE in os.environ:
+        return
+    _clear_away_killed_runs()
+    directory = tempfile.mkdtemp(prefix=PREFIX)
+    os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
+    os.environ[SERVER_VARIABLE] = directory
+    config.add_cleanup(lambda: _remove_server(Path(directory)))
+
+
+def _clear_away_killed_runs() -> None:
+    """A run that was killed leaves its directory; its server has stopped when nobody holds the users' lock."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/users.lock"):
+        with contextlib.suppress(OSError), lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _remove_server(directory: Path) -> None:
+    os.environ.pop(SERVER_VARIABLE, None)
+    try:
+        from horsies.core.embedded import stop  # not at the top: a broken import is a test's failure, not the run's
+
+        stop(directory)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server_url() -> str:
+    """The maintenance database of the run's server."""
+    from horsies.core.embedded import ensure_running
+
+    return with_database(ensure_running(os.environ[SERVER_VARIABLE], settings=SETTINGS), "postgres")
+
+
+@pytest.fixture(scope="session")
+def template(server_url: str) -> str:
+    """Name of a database with the schema installed, made once for each run."""
+    with _only_one_worker(), psycopg.connect(server_url, autocommit=True) as conn:
+        if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
+            _create(conn, "horsies_draft")
+            asyncio.run(_install(with_database(server_url, "horsies_draft")))
+            conn.execute("ALTER DATABASE horsies_draft ALLOW_CONNECTIONS false")  # so that copies never have to wait
+            conn.execute(f"ALTER DATABASE horsies_draft RENAME TO {TEMPLATE}")
+    return TEMPLATE
+
+
+@pytest.fixture
+def database_url(server_url: str, template: str) -> Iterator[str]:
+    """A database of the test's own with the schema installed."""
+    with _fresh_database(server_url, template) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_database_url(server_url: str) -> Iterator[str]:
+    """A database of the test's own with nothing in it."""
+    with _fresh_database(server_url, "template0") as url:
+        yield url
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[AsyncConnection]:
+    """An autocommit connection to the test's database."""
+    async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
+        yield conn
+
+
+def with_database(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+@contextlib.contextmanager
+def _fresh_database(server_url: str, template: str) -> Iterator[str]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server_url, autocommit=True) as conn:
+        _create(conn, name, template)
+        try:
+            with Watch(conn, name):
+                yield with_database(server_url, name)
+        finally:
+            conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _create(conn: psycopg.Connection, name: str, template: str = "template0") -> None:
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    conn.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+
+
+async def _install(url: str) -> None:
+    from horsies.core.schema.install import install
+
+    async with await AsyncConnection.connect(url) as conn:
+        await install(conn)
+
+
+@contextlib.contextmanager
+def _only_one_worker() -> Iterator[None]:
+    with Path(os.environ[SERVER_VARIABLE], "template.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

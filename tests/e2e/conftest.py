@@ -1,0 +1,50 @@
+"""Fixtures of the tests with real workers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.worker_support import ROOT, Rows
+
+
+@pytest.fixture
+def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the tasks of the test app leave their traces."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("TRACES", str(folder))
+    return folder
+
+
+@pytest.fixture
+def rows(database_url: str) -> Rows:
+    return Rows(database_url)
+
+
+@pytest.fixture
+async def basic(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """The module `tests/apps/basic.py`, loaded anew for this test's database."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    module = load(ROOT / "tests" / "apps" / "basic.py")
+    yield module
+    await module.app.get_broker().close_async()
+    del sys.modules[module.__name__]
+
+
+def load(path: Path) -> ModuleType:
+    name = f"test_app_{uuid.uuid4().hex}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

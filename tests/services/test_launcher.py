@@ -1,0 +1,173 @@
+"""The fork server: quick, precise about every end, and never survived by anything (W-41, W-54)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from horsies.core.worker.launcher import ChildSpec, Launcher, LauncherDied
+from tests.services.children import APP, ROOT, Child, descendants, is_alive, read_pid, start_child
+from tests.support import eventually
+
+
+async def test_many_children_at_once(launcher: Launcher) -> None:
+    children = await asyncio.gather(*(start_child(launcher, name=f"horsies-child-{n}") for n in range(8)))
+    assert len({child.pid for child in children}) == 8
+    for number, child in enumerate(children):
+        assert (await child.ready())["name"] == f"horsies-child-{number}"
+    for child in children:
+        child.bye()
+    assert [await child.code() for child in children] == [0] * 8
+
+
+async def test_w36_the_death_of_one_child_disturbs_no_other(launcher: Launcher) -> None:
+    doomed, other = [await start_child(launcher) for _ in range(2)]
+    await doomed.ready()
+    await other.ready()
+    doomed.process.signal(signal.SIGKILL)
+    assert await doomed.code() == -9
+    assert await other.answer("echo", 1) == 1
+    assert not other.process.exited.done()
+
+
+async def test_a_signal_after_the_end_goes_nowhere(child: Child) -> None:
+    child.process.signal(signal.SIGKILL)
+    assert await child.code() == -9
+    child.process.signal(signal.SIGKILL)
+    child.process.kill_group()
+
+
+async def test_signals_from_a_terminal_or_an_init_system_do_not_end_the_fork_server(
+    launcher: Launcher, child: Child
+) -> None:
+    assert launcher.pid is not None
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        os.kill(launcher.pid, sig)
+    assert os.getsid(launcher.pid) == launcher.pid
+    assert await child.answer("echo", 1) == 1
+    await (await start_child(launcher)).ready()
+
+
+async def test_the_fork_server_has_one_thread_and_few_descriptors(launcher: Launcher) -> None:
+    for number in range(3):
+        child = await start_child(launcher, name=f"horsies-child-{number}")
+        await child.ready()
+        child.bye()
+        await child.code()
+    assert launcher.pid is not None
+    server = psutil.Process(launcher.pid)
+    assert server.num_threads() == 1
+    assert server.num_fds() <= 3 + 4  # control socket, two ends of a pipe, the supervisor's pidfd
+    assert server.children() == []
+
+
+async def test_w54_children_die_with_the_fork_server_which_can_be_started_again(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    child = await start_child(launcher)
+    await child.ready()
+    child.run("start_a_program_and_wait", str(tmp_path / "pid"))
+    program = await eventually(lambda: read_pid(tmp_path / "pid"))
+    assert launcher.pid is not None
+    os.kill(launcher.pid, signal.SIGKILL)
+    assert await child.code() == -9
+    await eventually(lambda: not is_alive(child.pid) and not is_alive(program))
+    assert not launcher.is_running
+    with pytest.raises(LauncherDied):
+        await launcher.spawn(ChildSpec(APP), "horsies-child-2")
+    await launcher.start()
+    successor = await start_child(launcher)
+    await successor.ready()
+    assert await successor.answer("echo", 1) == 1
+
+
+async def test_a_spawn_under_way_fails_when_the_fork_server_dies(launcher: Launcher) -> None:
+    assert launcher.pid is not None
+    os.kill(launcher.pid, signal.SIGSTOP)
+    spawning = asyncio.create_task(start_child(launcher))
+    await asyncio.sleep(0)
+    os.kill(launcher.pid, signal.SIGKILL)
+    with pytest.raises(LauncherDied):
+        await spawning
+
+
+async def test_a_child_whose_spawn_was_given_up_ends_itself(launcher: Launcher) -> None:
+    assert launcher.pid is not None
+    os.kill(launcher.pid, signal.SIGSTOP)
+    spawning = asyncio.create_task(start_child(launcher))
+    await asyncio.sleep(0)
+    spawning.cancel()
+    await asyncio.gather(spawning, return_exceptions=True)
+    os.kill(launcher.pid, signal.SIGCONT)
+    await (await start_child(launcher)).ready()  # by now the other one was forked
+    await eventually(lambda: len(list(descendants(launcher.pid or 0))) == 1)
+
+
+async def test_w54_a_child_ends_when_its_supervisor_closes_the_socket(child: Child, tmp_path: Path) -> None:
+    child.run("touch_and_sleep", str(tmp_path / "it"), seconds=600)
+    await eventually((tmp_path / "it").exists)
+    child.process.sock.close()
+    assert await child.code() == 70
+
+
+async def test_stopping_twice_and_starting_twice_is_harmless(launcher: Launcher) -> None:
+    await launcher.start()
+    pid = launcher.pid
+    await launcher.stop()
+    await launcher.stop()
+    await launcher.start()
+    assert launcher.pid not in (None, pid)
+
+
+SUPERVISOR = f"""
+import asyncio, sys
+from tests.services.children import start_child
+from horsies.core.worker.launcher import Launcher
+
+async def main():
+    launcher = Launcher()
+    await launcher.start()
+    child = await start_child(launcher, concurrency=2)
+    await child.ready()
+    name, path, *rest = sys.argv[1:]
+    child.run(name, path, *(int(number) for number in rest))
+    print(launcher.pid, child.pid, flush=True)
+    await asyncio.sleep(600)
+
+sys.path.insert(0, {ROOT!r})
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ["touch_and_sleep"],
+        ["spin"],
+        ["hold_the_interpreter", "600"],
+        ["reset_signals"],
+        ["a_touch_and_sleep"],
+        ["start_a_program_and_wait"],
+    ],
+    ids=lambda task: task[0],
+)
+async def test_w54_nothing_survives_a_supervisor_that_was_killed(tmp_path: Path, task: list[str]) -> None:
+    path = tmp_path / "it"
+    command = [sys.executable, "-c", SUPERVISOR, task[0], str(path), *task[1:]]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        line = await asyncio.to_thread(supervisor.stdout.readline)
+        await eventually(path.exists)
+        family = [*map(int, line.split()), *(process.pid for process in descendants(supervisor.pid))]
+        assert len(family) >= 4
+        supervisor.kill()
+        await eventually(lambda: not [pid for pid in family if is_alive(pid)], timeout=5)
+
+

@@ -1,0 +1,412 @@
+"""Putting the schema in place: once, by whoever comes first, without disturbing anybody who works."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, sql
+from psycopg.rows import dict_row
+from sqlalchemy import create_engine
+
+from horsies.core.errors import ErrorCode, HorsiesError
+from horsies.core.models.task_pg import Base
+from horsies.core.schema.install import (
+    BREAKING_VERSION,
+    NOTIFY_MODES,
+    SCHEMA_VERSION,
+    InstallReport,
+    Release,
+    SchemaError,
+    SchemaTooNew,
+    Server,
+    install,
+    put_functions,
+    refuse_unusable,
+)
+from horsies.core.schema.locks import SCHEMA, lock_key
+from horsies.core.schema.migrate import MIGRATIONS, migrate, migrations
+from tests.store.catalog import columns_of, snapshot
+from tests.support import eventually
+
+UP_TO_DATE = InstallReport(SCHEMA_VERSION, "always")
+
+
+async def connect(url: str, **options: Any) -> AsyncConnection:
+    return await AsyncConnection.connect(url, autocommit=True, **options)
+
+
+async def meta(conn: AsyncConnection) -> dict[str, str]:
+    return dict(await (await conn.execute("SELECT key, value FROM horsies_meta")).fetchall())
+
+
+async def test_d70_an_empty_database_gets_the_schema(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        report = await install(conn)
+        assert report == InstallReport(SCHEMA_VERSION, "always", created=True)
+        assert await columns_of(conn, "horsies_tasks")
+
+
+async def test_d55_the_meta_table_says_what_is_in_place(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await install(conn, notify="off")
+        assert await meta(conn) == {
+            "schema_version": str(SCHEMA_VERSION),
+            "breaking_version": str(BREAKING_VERSION),
+            "notify": "off",
+        }
+
+
+async def test_d70_a_connection_without_autocommit_serves_as_well(empty_database_url: str) -> None:
+    async with await AsyncConnection.connect(empty_database_url, row_factory=dict_row) as conn:
+        assert (await install(conn)).created
+    async with await connect(empty_database_url) as other:
+        assert await install(other) == UP_TO_DATE
+
+
+async def test_d70_it_is_a_transaction_of_its_own(db: AsyncConnection) -> None:
+    async with db.transaction():
+        with pytest.raises(ValueError, match="not inside a transaction"):
+            await install(db)
+
+
+async def test_d70_a_second_time_changes_nothing(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await install(conn)
+        before = await snapshot(conn)
+        written = "SELECT oid, xmin::text FROM pg_class WHERE relname LIKE 'horsies%' ORDER BY 1"
+        rows = await (await conn.execute(written)).fetchall()
+        assert await install(conn) == UP_TO_DATE
+        assert await snapshot(conn) == before
+        assert await (await conn.execute(written)).fetchall() == rows
+
+
+async def test_d70_a_second_time_waits_for_nobody(database_url: str, db: AsyncConnection) -> None:
+    """Every lock that a table can have in normal use, and the schema lock itself, are held by someone else."""
+    async with await connect(database_url) as other, other.transaction():
+        tables = ", ".join(name for name in Base.metadata.tables if name != "horsies_meta")
+        await other.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
+        await other.execute("LOCK TABLE horsies_meta IN EXCLUSIVE MODE")
+        await other.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(SCHEMA)])
+        await db.execute("SET lock_timeout = '2s'")
+        assert await install(db, change_notify=True) == UP_TO_DATE
+
+
+async def test_d60_a_change_of_mode_does_not_wait_for_a_busy_table(database_url: str, db: AsyncConnection) -> None:
+    async with await connect(database_url) as other, other.transaction():
+        await other.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('x', 't')")
+        await other.execute("LOCK TABLE horsies_tasks IN SHARE UPDATE EXCLUSIVE MODE")
+        await db.execute("SET lock_timeout = '2s'")
+        assert (await install(db, notify="off", change_notify=True)).notify == "off"
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+async def test_d70_simultaneous_starters_do_not_collide(empty_database_url: str, isolation: str) -> None:
+    options = f"-c default_transaction_isolation={isolation.replace(' ', chr(92) + ' ')}"
+    connections = [await connect(empty_database_url, options=options) for _ in range(20)]
+    try:
+        modes = itertools.cycle(NOTIFY_MODES)
+        reports = await asyncio.gather(*(install(conn, notify=next(modes)) for conn in connections))
+        assert sorted(report.created for report in reports) == [False] * 19 + [True]
+        assert {report.version for report in reports} == {SCHEMA_VERSION}
+        [first] = [report for report in reports if report.created]
+        assert {report.notify for report in reports} == {first.notify}, "the one who creates it decides the mode"
+    finally:
+        for conn in connections:
+            await conn.close()
+
+
+async def test_d62_d70_it_waits_for_whoever_holds_the_schema_lock(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as holder, await connect(empty_database_url) as conn:
+        async with holder.transaction():
+            await holder.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(SCHEMA)])
+            waiting = asyncio.create_task(install(conn))
+
+            async def blocked() -> bool:
+                query = "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = %s"
+                return (await (await holder.execute(query, [conn.info.backend_pid])).fetchone()) == (True,)
+
+            await eventually(blocked)
+            assert not await columns_of(holder, "horsies_tasks")
+        assert (await waiting).created
+
+
+async def test_d70_an_installation_that_fails_leaves_nothing(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await conn.execute("CREATE VIEW horsies_workflows AS SELECT 1 AS one")
+        with pytest.raises(psycopg.Error):
+            await install(conn)
+        assert (await snapshot(conn))["columns"] == []
+        await conn.execute("DROP VIEW horsies_workflows")
+        assert (await install(conn)).created
+
+
+async def test_d70_tables_made_by_create_all_alone_are_completed(empty_database_url: str) -> None:
+    engine = create_engine(empty_database_url.replace("postgresql://", "postgresql+psycopg://", 1))
+    with engine.begin() as plain:
+        Base.metadata.create_all(plain)
+    engine.dispose()
+    async with await connect(empty_database_url) as conn:
+        before = await snapshot(conn)
+        assert (await install(conn)).created
+        after = await snapshot(conn)
+        assert after["columns"] == before["columns"]
+        assert len(after["triggers"]) > len(before["triggers"])
+
+
+async def test_d70_a_foreign_table_of_the_same_name_is_named(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await conn.execute("CREATE TABLE horsies_tasks (id text, result text)")
+        with pytest.raises(SchemaError, match="horsies_tasks") as caught:
+            await install(conn)
+        assert any("claim_seq" in note for note in caught.value.notes)
+        assert list(await columns_of(conn, "horsies_tasks")) == ["id", "result"]
+
+
+async def test_d01_everything_is_in_the_first_schema_of_the_search_path(empty_database_url: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await install(conn)
+    async with await connect(empty_database_url, options="-c search_path=tenant,public") as conn:
+        await conn.execute("CREATE SCHEMA tenant")
+        assert (await install(conn, notify="when_waiting")).created
+        cursor = await conn.execute(
+            "SELECT schemaname::text, count(*) FROM pg_tables WHERE tablename LIKE 'horsies%' GROUP BY 1 ORDER BY 1"
+        )
+        assert await cursor.fetchall() == [("public", len(Base.metadata.tables)), ("tenant", len(Base.metadata.tables))]
+        assert (await meta(conn))["notify"] == "when_waiting"
+
+
+@pytest.mark.parametrize("mode", ["always", "when_waiting", "off"])
+async def test_d10_a_plain_insert_needs_no_search_path_and_no_other_right(empty_database_url: str, mode: str) -> None:
+    async with await connect(empty_database_url, options="-c search_path=tenant") as conn:
+        await conn.execute("CREATE SCHEMA tenant")
+        await install(conn, notify=mode)
+    async with await connect(empty_database_url) as conn, conn.transaction(force_rollback=True):
+        await conn.execute("CREATE ROLE horsies_sender")
+        await conn.execute("GRANT USAGE ON SCHEMA tenant TO horsies_sender")
+        await conn.execute("GRANT INSERT ON tenant.horsies_tasks TO horsies_sender")
+        await conn.execute("SET LOCAL ROLE horsies_sender")
+        await conn.execute("INSERT INTO tenant.horsies_tasks (id, task_name, args) VALUES ('x', 't', '[]')")
+
+
+async def test_d70_fresh_and_migrated_schemas_agree(empty_database_url: str, db: AsyncConnection) -> None:
+    async with await connect(empty_database_url) as conn, conn.transaction():
+        await migrate(conn, 0)
+        await put_functions(conn, "public", "always")
+        migrated = await snapshot(conn)
+    fresh = await snapshot(db)
+    for kind in fresh:
+        assert migrated[kind] == fresh[kind], kind
+
+
+def test_d70_the_migrations_lead_to_this_version() -> None:
+    assert [step.version for step in migrations()] == list(range(1, SCHEMA_VERSION + 1))
+
+
+@pytest.mark.parametrize("names", [["0002_b"], ["0001_a", "0003_c"], ["0001_a", "0001_b"]])
+def test_d70_a_gap_between_migrations_is_noticed(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / f"{name}.sql").write_text("SELECT 1")
+    with pytest.raises(ValueError, match="numbered"):
+        migrations(tmp_path)
+
+
+@pytest.fixture
+def next_release(tmp_path: Path) -> Callable[[str], Release]:
+    """The release after this one, with a migration of its own."""
+
+    def make(change: str, *, breaking: int = BREAKING_VERSION) -> Release:
+        for path in MIGRATIONS.glob("*.sql"):
+            (tmp_path / path.name).write_text(path.read_text())
+        (tmp_path / f"{SCHEMA_VERSION + 1:04d}_next.sql").write_text(change)
+        return Release(SCHEMA_VERSION + 1, breaking, tmp_path)
+
+    return make
+
+
+ADD_COLUMN = "ALTER TABLE horsies_tasks ADD COLUMN note text;\nDROP FUNCTION horsies_ring(text, text);"
+
+
+async def test_d70_an_older_schema_is_brought_up(db: AsyncConnection, next_release: Callable[..., Release]) -> None:
+    await install(db, notify="when_waiting", change_notify=True)
+    newer = next_release(ADD_COLUMN)
+    report = await install(db, notify="off", release=newer)
+    assert report == InstallReport(SCHEMA_VERSION + 1, "when_waiting"), "an upgrade alone keeps the recorded mode"
+    assert "note" in await columns_of(db, "horsies_tasks")
+    assert (await meta(db))["schema_version"] == str(SCHEMA_VERSION + 1)
+    await db.execute("SELECT horsies_ring('default', 'x')")
+    assert await install(db, release=newer) == report
+
+
+async def test_d70_simultaneous_upgrades_run_each_step_once(
+    database_url: str, next_release: Callable[..., Release]
+) -> None:
+    newer = next_release(ADD_COLUMN)
+    connections = [await connect(database_url) for _ in range(8)]
+    try:
+        reports = await asyncio.gather(*(install(conn, release=newer) for conn in connections))
+        assert {report.version for report in reports} == {SCHEMA_VERSION + 1}
+    finally:
+        for conn in connections:
+            await conn.close()
+
+
+async def test_d70_a_migration_that_fails_changes_nothing(
+    db: AsyncConnection, next_release: Callable[..., Release]
+) -> None:
+    before = await snapshot(db)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await install(db, release=next_release(ADD_COLUMN + "\nDROP TABLE no_such_table;"))
+    assert await snapshot(db) == before
+    assert (await meta(db))["schema_version"] == str(SCHEMA_VERSION)
+
+
+async def test_d21_an_upgrade_invents_no_attempts(db: AsyncConnection, next_release: Callable[..., Release]) -> None:
+    await db.execute(
+        "INSERT INTO horsies_tasks (id, task_name, status, started_at, failed_at, retry_count) "
+        "VALUES ('old', 't', 'FAILED', now(), now(), 2)"
+    )
+    await install(db, release=next_release(ADD_COLUMN))
+    assert await (await db.execute("SELECT count(*) FROM horsies_task_attempts")).fetchone() == (0,)
+    assert await (await db.execute("SELECT error_code FROM horsies_tasks")).fetchone() == (None,)
+
+
+async def test_d55_older_code_goes_on_with_a_newer_schema_and_leaves_it_alone(
+    db: AsyncConnection, next_release: Callable[..., Release]
+) -> None:
+    await install(db, release=next_release("CREATE INDEX note_idx ON horsies_tasks (sent_at)"))
+    await db.execute(
+        "CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text) RETURNS void AS '' LANGUAGE sql"
+    )
+    before = await snapshot(db)
+    report = await install(db, notify="off", change_notify=True)
+    assert report == InstallReport(SCHEMA_VERSION + 1, "always")
+    assert await snapshot(db) == before
+
+
+async def test_d55_older_code_is_refused_by_a_schema_that_breaks_with_it(
+    db: AsyncConnection, next_release: Callable[..., Release]
+) -> None:
+    await install(db, release=next_release(ADD_COLUMN, breaking=SCHEMA_VERSION + 1))
+    with pytest.raises(SchemaTooNew) as caught:
+        await install(db)
+    assert isinstance(caught.value, HorsiesError)
+    assert caught.value.code is ErrorCode.BROKER_INIT_FAILED
+    assert f"version {SCHEMA_VERSION + 1}" in caught.value.message
+    assert "upgrade the horsies package" in (caught.value.help_text or "")
+
+
+async def test_d60_a_producer_does_not_change_the_recorded_mode(db: AsyncConnection) -> None:
+    assert await install(db, notify="off") == UP_TO_DATE
+    assert (await meta(db))["notify"] == "always"
+
+
+async def test_d60_a_worker_changes_the_mode_and_learns_what_it_was(db: AsyncConnection) -> None:
+    changed = await install(db, notify="when_waiting", change_notify=True)
+    assert changed == InstallReport(SCHEMA_VERSION, "when_waiting", notify_changed_from="always")
+    assert await install(db, notify="when_waiting", change_notify=True) == InstallReport(SCHEMA_VERSION, "when_waiting")
+
+
+async def test_d60_changing_back_and_forth_leaves_no_trace(db: AsyncConnection) -> None:
+    before = await snapshot(db)
+    for mode in ("when_waiting", "off", "always"):
+        await install(db, notify=mode, change_notify=True)
+    assert await snapshot(db) == before
+
+
+async def test_d60_an_unknown_mode_is_refused(db: AsyncConnection) -> None:
+    with pytest.raises(ValueError, match="notify must be one of always, when_waiting, off, not 'loud'"):
+        await install(db, notify="loud")
+
+
+def server(**facts: Any) -> Server:
+    usual: dict[str, Any] = {
+        "version": 180000,
+        "database": "app",
+        "user": "ann",
+        "schema": "public",
+        "in_recovery": False,
+        "read_only": False,
+        "has_meta": False,
+    }
+    return Server(**(usual | facts))
+
+
+def test_t04_server_versions_from_13_on_are_accepted() -> None:
+    refuse_unusable(server(version=130000))
+    with pytest.raises(SchemaError, match="PostgreSQL 12 is too old") as caught:
+        refuse_unusable(server(version=120022))
+    assert "13 or newer" in (caught.value.help_text or "")
+    assert caught.value.code is ErrorCode.BROKER_INIT_FAILED
+
+
+def test_a_standby_is_refused() -> None:
+    with pytest.raises(SchemaError, match="read-only") as caught:
+        refuse_unusable(server(in_recovery=True, read_only=True))
+    assert "it is a standby" in caught.value.notes
+    assert "primary" in (caught.value.help_text or "")
+
+
+@pytest.mark.parametrize("url", ["empty_database_url", "database_url"])
+async def test_a_read_only_server_is_refused(request: pytest.FixtureRequest, url: str) -> None:
+    address = request.getfixturevalue(url)
+    async with await connect(address, options="-c default_transaction_read_only=on") as conn:
+        with pytest.raises(SchemaError, match="read-only") as caught:
+            await install(conn)
+        assert "transactions there are read-only by default" in caught.value.notes
+        assert conn.info.dbname in str(caught.value)
+
+
+async def test_a_search_path_without_a_schema_is_refused(empty_database_url: str) -> None:
+    async with await connect(empty_database_url, options="-c search_path=nowhere") as conn:
+        with pytest.raises(SchemaError, match="no schema of the search path"):
+            await install(conn)
+
+
+@pytest.fixture
+async def stranger(empty_database_url: str) -> Any:
+    """A role that may connect and nothing else, with odd characters in its name."""
+    name = f'o"dd {psycopg.conninfo.conninfo_to_dict(empty_database_url)["dbname"]}'
+    async with await connect(empty_database_url) as conn:
+        await conn.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        await conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+        await conn.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(name)))
+        yield name
+        await conn.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        await conn.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+async def test_a_role_that_may_not_create_is_told_what_to_do(empty_database_url: str, stranger: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(stranger)))
+        with pytest.raises(SchemaError, match="not permitted") as caught:
+            await install(conn)
+        assert caught.value.code is ErrorCode.BROKER_INIT_FAILED
+        assert "permission denied for schema public" in str(caught.value)
+        assert sql.Identifier(stranger).as_string(conn) in (caught.value.help_text or "")
+        assert "horsies init-db" in (caught.value.help_text or "")
+
+
+async def test_a_role_that_may_not_read_the_tables_is_told_so(empty_database_url: str, stranger: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await install(conn)
+        await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(stranger)))
+        with pytest.raises(SchemaError, match="not permitted") as caught:
+            await install(conn)
+        assert "horsies_meta" in str(caught.value)
+
+
+async def test_a_role_that_may_only_use_the_tables_can_start(empty_database_url: str, stranger: str) -> None:
+    async with await connect(empty_database_url) as conn:
+        await install(conn)
+        grant = sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {}")
+        await conn.execute(grant.format(sql.Identifier(stranger)))
+        await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(stranger)))
+        assert await install(conn, change_notify=True) == UP_TO_DATE
+        with pytest.raises(SchemaError, match="not permitted"):
+            await install(conn, notify="off", change_notify=True)

@@ -1,0 +1,260 @@
+"""Which changes ring which bell, heard by a real LISTEN session, in each of the three modes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.schema.install import NOTIFY_MODES, install
+from tests.store.catalog import snapshot
+
+CHANNELS = (
+    "task_new",
+    "task_queue_default",
+    "task_queue_other",
+    "task_done",
+    "workflow_done",
+    "horsies_task_status",
+    "horsies_workflow_status",
+    "horsies_worker_state",
+)
+NEW_DEFAULT = [("task_new", "x"), ("task_queue_default", "x")]
+DONE = [("task_done", "x")]
+TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
+INSERT = "INSERT INTO horsies_tasks (id, task_name) VALUES ('x', 't')"
+
+Heard = list[tuple[str, str]]
+Ears = Callable[[], Awaitable[Heard]]
+
+
+@pytest.fixture
+async def ears(database_url: str, db: AsyncConnection) -> AsyncIterator[Ears]:
+    """What was heard since the last time; a bell of our own, rung last, tells that all others have arrived."""
+    async with await AsyncConnection.connect(database_url, autocommit=True) as listener:
+        for channel in (*CHANNELS, "fence"):
+            await listener.execute(f"LISTEN {channel}")
+
+        async def heard() -> Heard:
+            await db.execute("NOTIFY fence")
+            collected: Heard = []
+            async for bell in listener.notifies(timeout=10):
+                if bell.channel == "fence":
+                    return collected
+                collected.append((bell.channel, bell.payload))
+            raise AssertionError(f"the last bell never rang; heard {collected}")
+
+        yield heard
+
+
+async def waits(db: AsyncConnection, topic: str, seconds: int = 60) -> None:
+    await db.execute(
+        "INSERT INTO horsies_waiting VALUES (%s, 'me', clock_timestamp() + make_interval(secs => %s)) "
+        "ON CONFLICT (topic, holder) DO UPDATE SET until = EXCLUDED.until",
+        [topic, seconds],
+    )
+
+
+async def use(db: AsyncConnection, mode: str) -> None:
+    await install(db, notify=mode, change_notify=True)
+
+
+async def test_d60_always_is_the_documented_text(db: AsyncConnection) -> None:
+    functions = {str(row[0]): row for row in (await snapshot(db))["functions"]}
+    _, body, definer, settings = functions["horsies_notify_task_changes()"]
+    assert " ".join(str(body).split()) == (
+        "BEGIN "
+        "IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN "
+        "PERFORM pg_notify('task_new', NEW.id); "
+        "PERFORM pg_notify('task_queue_' || NEW.queue_name, NEW.id); "
+        "ELSIF TG_OP = 'UPDATE' AND OLD.status != NEW.status THEN "
+        "IF NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN "
+        "PERFORM pg_notify('task_done', NEW.id); "
+        "END IF; "
+        "END IF; "
+        "RETURN NEW; "
+        "END;"
+    )
+    assert (definer, settings) == (False, "")
+
+
+@pytest.mark.parametrize("mode", NOTIFY_MODES)
+async def test_d60_the_row_trigger_is_there_in_every_mode(db: AsyncConnection, mode: str) -> None:
+    await use(db, mode)
+    triggers = {str(row[1]): str(row[2]) for row in (await snapshot(db))["triggers"]}
+    assert triggers["horsies_task_notify_trigger"].endswith(
+        "AFTER INSERT OR UPDATE ON public.horsies_tasks FOR EACH ROW EXECUTE FUNCTION horsies_notify_task_changes()"
+    )
+
+
+async def test_d60_always_rings_for_a_new_task_on_both_channels(db: AsyncConnection, ears: Ears) -> None:
+    await db.execute(INSERT)
+    assert await ears() == NEW_DEFAULT
+    await db.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('y', 't', 'other')")
+    assert await ears() == [("task_new", "y"), ("task_queue_other", "y")]
+
+
+@pytest.mark.parametrize("status", TERMINAL)
+async def test_d60_always_rings_at_the_end_of_a_task(db: AsyncConnection, ears: Ears, status: str) -> None:
+    await db.execute(INSERT)
+    await ears()
+    await db.execute("UPDATE horsies_tasks SET status = %s", [status])
+    assert await ears() == DONE
+
+
+@pytest.mark.parametrize("mode", NOTIFY_MODES)
+async def test_d60_anything_else_is_silent(db: AsyncConnection, ears: Ears, mode: str) -> None:
+    await use(db, mode)
+    await waits(db, "queue:default")
+    await waits(db, "task:x")
+    await db.execute("INSERT INTO horsies_tasks (id, task_name, status) VALUES ('x', 't', 'CLAIMED')")
+    for status in ("RUNNING", "PENDING", "CLAIMED", "PENDING"):
+        await db.execute("UPDATE horsies_tasks SET status = %s", [status])
+    await db.execute("UPDATE horsies_tasks SET priority = 1")
+    assert await ears() == []
+    await db.execute("UPDATE horsies_tasks SET status = 'FAILED'")
+    assert await ears() == ([] if mode == "off" else DONE)
+    await db.execute("UPDATE horsies_tasks SET result = '{}'")
+    await db.execute("DELETE FROM horsies_tasks")
+    assert await ears() == []
+
+
+async def test_d60_a_transaction_that_rolls_back_is_silent(db: AsyncConnection, ears: Ears) -> None:
+    async with db.transaction(force_rollback=True):
+        await db.execute(INSERT)
+    assert await ears() == []
+
+
+async def test_d60_when_waiting_rings_for_a_queue_only_if_a_worker_sleeps_on_it(
+    db: AsyncConnection, ears: Ears
+) -> None:
+    await use(db, "when_waiting")
+    await waits(db, "queue:other")
+    await db.execute(INSERT)
+    assert await ears() == []
+    await waits(db, "queue:default")
+    await db.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('y', 't')")
+    assert await ears() == [("task_new", "y"), ("task_queue_default", "y")]
+
+
+async def test_d60_when_waiting_rings_for_a_task_only_if_a_client_waits_for_it(db: AsyncConnection, ears: Ears) -> None:
+    await use(db, "when_waiting")
+    await db.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('x', 't'), ('y', 't')")
+    await waits(db, "task:x")
+    await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED'")
+    assert await ears() == DONE
+
+
+async def test_d60_when_waiting_forgets_whoever_waited_too_long_ago(db: AsyncConnection, ears: Ears) -> None:
+    await use(db, "when_waiting")
+    await waits(db, "queue:default", seconds=-1)
+    await waits(db, "task:x", seconds=-1)
+    await db.execute(INSERT)
+    await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED'")
+    assert await ears() == []
+
+
+async def test_d60_when_waiting_judges_by_the_clock_and_not_by_the_transaction(db: AsyncConnection, ears: Ears) -> None:
+    """Someone whose word ends while a long transaction runs no longer waits when the row comes."""
+    await use(db, "when_waiting")
+    async with db.transaction():
+        await db.execute("INSERT INTO horsies_waiting VALUES ('queue:default', 'me', now() + interval '1 microsecond')")
+        await db.execute(INSERT)
+    assert await ears() == []
+
+
+async def test_d60_off_never_rings(db: AsyncConnection, ears: Ears) -> None:
+    await use(db, "off")
+    await waits(db, "queue:default")
+    await waits(db, "task:x")
+    await db.execute(INSERT)
+    await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED'")
+    await db.execute("SELECT horsies_ring('default', 'x')")
+    assert await ears() == []
+
+
+@pytest.mark.parametrize("mode", NOTIFY_MODES)
+@pytest.mark.parametrize("sleeps", [False, True])
+async def test_l21_ring_does_what_the_trigger_would(db: AsyncConnection, ears: Ears, mode: str, sleeps: bool) -> None:
+    await use(db, mode)
+    if sleeps:
+        await waits(db, "queue:default")
+    await db.execute(INSERT)
+    by_trigger = await ears()
+    await db.execute("SELECT horsies_ring(queue_name, id) FROM horsies_tasks")
+    assert await ears() == by_trigger
+    assert by_trigger == (NEW_DEFAULT if mode == "always" or (mode == "when_waiting" and sleeps) else [])
+
+
+async def test_d60_the_change_of_mode_takes_effect_in_open_sessions(
+    database_url: str, db: AsyncConnection, ears: Ears
+) -> None:
+    await db.execute(INSERT)
+    assert await ears() == NEW_DEFAULT
+    async with await AsyncConnection.connect(database_url, autocommit=True) as other:
+        await use(other, "off")
+    await db.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('y', 't')")
+    assert await ears() == []
+
+
+async def workflow(db: AsyncConnection) -> None:
+    await db.execute(
+        "INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes) "
+        "VALUES ('f', 'n', 'k', 'RUNNING', 1)"
+    )
+
+
+@pytest.mark.parametrize("mode", NOTIFY_MODES)
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED", "CANCELLED", "PAUSED"])
+async def test_d61_the_end_or_pause_of_a_workflow_rings(
+    db: AsyncConnection, ears: Ears, status: str, mode: str
+) -> None:
+    await use(db, mode)
+    await workflow(db)
+    await db.execute("UPDATE horsies_workflows SET open_nodes = 0")
+    assert await ears() == []
+    await db.execute("UPDATE horsies_workflows SET status = %s", [status])
+    assert await ears() == [("workflow_done", "f")]
+    await db.execute("UPDATE horsies_workflows SET status = %s, updated_at = now()", [status])
+    await db.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
+    assert await ears() == []
+
+
+async def everything_that_is_watched(db: AsyncConnection) -> None:
+    await db.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('x', 't'), ('y', 't')")
+    await db.execute("UPDATE horsies_tasks SET status = 'CLAIMED', claimed = TRUE")
+    await db.execute("UPDATE horsies_tasks SET claim_expires_at = now()")
+    await db.execute("UPDATE horsies_tasks SET status = 'RUNNING' WHERE id = 'x'")
+    await workflow(db)
+    await db.execute("UPDATE horsies_workflows SET open_nodes = 0")
+    await db.execute("UPDATE horsies_workflows SET status = 'PENDING'")
+    await db.execute("INSERT INTO horsies_worker_states (worker_id) VALUES ('w')")
+
+
+@pytest.mark.parametrize("mode", NOTIFY_MODES)
+async def test_d61_a_monitor_hears_every_change_of_status_whatever_the_mode(
+    db: AsyncConnection, ears: Ears, mode: str
+) -> None:
+    await use(db, mode)
+    await waits(db, "monitor")
+    await everything_that_is_watched(db)
+    seen = [bell for bell in await ears() if bell[0].startswith("horsies_")]
+    assert [sorted(seen[:2]), sorted(seen[2:4]), *seen[4:]] == [
+        [("horsies_task_status", "x"), ("horsies_task_status", "y")],
+        [("horsies_task_status", "x"), ("horsies_task_status", "y")],
+        ("horsies_task_status", "x"),
+        ("horsies_workflow_status", "f"),
+        ("horsies_workflow_status", "f"),
+        ("horsies_worker_state", "w"),
+    ]
+
+
+@pytest.mark.parametrize("left_word", [None, -1])
+async def test_d61_without_a_monitor_nothing_of_it_is_sent(
+    db: AsyncConnection, ears: Ears, left_word: int | None
+) -> None:
+    if left_word is not None:
+        await waits(db, "monitor", seconds=left_word)
+    await everything_that_is_watched(db)
+    assert [bell for bell in await ears() if bell[0].startswith("horsies_")] == []

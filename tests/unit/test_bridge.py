@@ -1,0 +1,219 @@
+"""The bridge between callers and the background loop (T-67), without a database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
+from tests.support import eventually, eventually_sync
+
+
+class Resource:
+    """Something that lives on the loop: remembers who made it, and whether it was closed."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.thread = threading.get_ident()
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Client:
+    def __init__(self) -> None:
+        self.bridge: Bridge[Resource] = Bridge(Resource, dispose=Resource.close)
+
+    async def _double(self, number: int) -> int:
+        await asyncio.sleep(0)
+        assert threading.get_ident() == self.bridge.here().thread
+        return 2 * number
+
+    async def _sleep_for_ever(self) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    double = run_sync(_double, failed=lambda error: -1)
+    double_async = on_bridge(_double, failed=lambda error: -1)
+    sleep_for_ever = run_sync(_sleep_for_ever, failed=lambda error: -1)
+    sleep_for_ever_async = on_bridge(_sleep_for_ever, failed=lambda error: -1)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    client = Client()
+    yield client
+    client.bridge.close()
+
+
+def test_t67_a_blocking_call_works_outside_a_loop(client: Client) -> None:
+    assert client.double(21) == 42
+
+
+async def test_t67_a_blocking_call_works_inside_a_running_loop(client: Client) -> None:
+    assert client.double(21) == 42
+
+
+async def test_t67_the_async_twin_works_on_any_loop(client: Client) -> None:
+    assert await client.double_async(21) == 42
+    assert await asyncio.to_thread(lambda: asyncio.run(client.double_async(4))) == 8
+
+
+def test_t67_many_threads_share_one_loop(client: Client) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(client.double, range(200))) == [2 * n for n in range(200)]
+    assert client.bridge.run(_loop_of) is client.bridge.run(_loop_of)
+
+
+def calls_under_way(client: Client) -> int:
+    return 0 if client.bridge._runner is None else len(client.bridge._runner._pending)
+
+
+async def _loop_of() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def test_t67_an_exception_of_the_call_reaches_the_caller(client: Client) -> None:
+    async def broken() -> None:
+        raise TimeoutError("of the call itself")
+
+    with pytest.raises(TimeoutError, match="of the call itself"):
+        client.bridge.run(broken)
+
+
+def test_t67_a_loop_that_dies_fails_its_callers_and_is_replaced(client: Client) -> None:
+    async def kill_the_loop() -> None:
+        raise SystemExit
+
+    waiting = ThreadPoolExecutor(1).submit(client.sleep_for_ever)
+    eventually_sync(lambda: calls_under_way(client) == 1)
+    with pytest.raises((BridgeError, SystemExit)):
+        client.bridge.run(kill_the_loop)
+    assert waiting.result(timeout=10) == -1
+    assert client.double(1) == 2
+
+
+def test_t67_a_thread_that_cannot_be_started_is_a_value(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_threads(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_threads)
+    assert client.double(1) == -1
+
+
+def test_t67_a_blocking_call_from_the_loop_itself_is_refused_instead_of_hanging(client: Client) -> None:
+    async def call_back() -> int:
+        return client.double(1)
+
+    assert client.bridge.run(call_back) == -1
+
+
+async def test_t67_closing_tells_those_who_wait(client: Client) -> None:
+    waiting = asyncio.create_task(client.sleep_for_ever_async())
+    await eventually(lambda: calls_under_way(client) == 1)
+    await client.bridge.close_async()
+    assert await waiting == -1
+    assert client.double(3) == 6
+
+
+async def test_t67_cancelling_the_caller_cancels_the_call(client: Client) -> None:
+    cancelled = threading.Event()
+
+    async def note_cancel() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    call = asyncio.create_task(client.bridge.call(note_cancel))
+    await eventually(lambda: calls_under_way(client) == 1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await eventually(cancelled.is_set)
+
+
+def test_t67_what_lives_on_the_loop_is_closed_with_it(client: Client) -> None:
+    client.double(1)
+    resource = client.bridge._runner.resource  # type: ignore[union-attr]
+    client.bridge.close()
+    assert resource.closed
+
+
+def test_t67_a_dropped_bridge_gives_up_its_thread() -> None:
+    client = Client()
+    client.double(1)
+    thread = client.bridge._runner.thread  # type: ignore[union-attr]
+    del client
+    eventually_sync(lambda: not thread.is_alive())
+
+
+def test_t67_a_forked_process_has_its_own_loop_and_leaves_the_parents_alone(client: Client) -> None:
+    client.double(1)
+    parents = client.bridge._runner
+    assert parents is not None
+
+    def child() -> bool:
+        doubled = client.double(21) == 42
+        runner = client.bridge._runner
+        assert runner is not None
+        mine = runner is not parents and runner.resource.pid == os.getpid()
+        client.bridge.close()
+        return doubled and mine and not parents.resource.closed
+
+    assert in_a_fork(child)
+    assert client.bridge._runner is parents
+    assert client.double(2) == 4
+
+
+def test_t67_a_fork_at_a_moment_when_the_lock_is_held_does_not_hang(client: Client) -> None:
+    with client.bridge._lock:
+        assert in_a_fork(lambda: client.double(21) == 42)
+
+
+def in_a_fork(check: object) -> bool:
+    """Whether `check()` is true in a forked process that ends like any other."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if check() else 1)  # type: ignore[operator]
+        finally:
+            os._exit(2)
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return False
+
+
+@pytest.mark.parametrize("ending", ["", "sys.exit(0)", "os.fork() or sys.exit(0)", "client.bridge.close()"])
+def test_t67_the_interpreter_ends_at_once_and_quietly(ending: str) -> None:
+    script = f"""
+        import asyncio, os, sys, threading, time, warnings
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+        from tests.unit.test_bridge import Client
+        client = Client()
+        client.double(1)
+        threading.Thread(target=client.sleep_for_ever, daemon=True).start()
+        client.double(2)
+        {ending}
+    """
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

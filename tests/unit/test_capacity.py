@@ -1,0 +1,99 @@
+"""How much is claimed, and how far ahead a worker runs: plain arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from horsies.core.worker.capacity import MAX_AHEAD, MAX_FED, Holding, Limits, ahead_limit, feed_limit, orders, pace
+
+
+def limits(**changes: Any) -> Limits:
+    base = Limits([("default", None)], None, 0, 0, 0, 20, 1)
+    return base._replace(**changes)
+
+
+def holding(**changes: Any) -> Holding:
+    return Holding(slots=4, held=0, claimed=0, idle_children=4, ahead=0)._replace(**changes)
+
+
+def budgets(of: Limits, now: Holding) -> list[int]:
+    return [order.budget for order in orders(of, now, [])]
+
+
+def test_w24_hard_cap_claims_what_the_free_slots_hold() -> None:
+    assert budgets(limits(), holding()) == [4]
+    assert budgets(limits(), holding(held=3)) == [1]
+    assert budgets(limits(), holding(held=4)) == []
+    assert budgets(limits(), holding(held=9)) == []
+
+
+def test_w24_soft_cap_adds_the_prefetch_buffer() -> None:
+    assert budgets(limits(prefetch=3), holding(held=4, claimed=0)) == [3]
+    assert budgets(limits(prefetch=3), holding(held=7, claimed=3)) == []
+
+
+def test_w25_max_claim_per_worker_bounds_what_is_only_claimed() -> None:
+    assert budgets(limits(max_claim_per_worker=2), holding()) == [2]
+    assert budgets(limits(max_claim_per_worker=2), holding(held=2, claimed=2)) == []
+    assert budgets(limits(max_claim_per_worker=2), holding(held=2, claimed=0)) == [2]
+
+
+def test_w24_the_batch_limit_is_per_queue() -> None:
+    (order,) = orders(limits(queues=[("a", None), ("b", None)], max_claim_batch=1), holding(), [])
+    assert (order.takes, order.budget) == ([1, 1], 4)
+
+
+def test_w29_a_queue_with_limit_zero_is_not_asked() -> None:
+    (order,) = orders(limits(queues=[("a", 0), ("b", 2)]), holding(), [])
+    assert (order.queues, order.caps) == (["b"], [2])
+    assert orders(limits(queues=[("a", 0)]), holding(), []) == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"run_ahead_ms": 0}, {"cluster_cap": 9}, {"max_claim_per_worker": 4}, {"queues": [("default", 9)]}]
+)
+def test_w25a_nothing_runs_ahead_where_a_cap_is_set(changes: dict[str, Any]) -> None:
+    assert budgets(limits(**changes), holding(ahead=100)) == [4]
+    assert budgets(limits(**changes), holding(ahead=100, held=4, claimed=0)) == []
+
+
+def test_w25a_run_ahead_adds_to_the_slots() -> None:
+    assert budgets(limits(), holding(ahead=100)) == [104]
+    assert budgets(limits(), holding(ahead=100, held=100)) == [4]
+
+
+def test_w25a_only_uncapped_queues_run_ahead_beside_capped_ones() -> None:
+    mixed = limits(queues=[("capped", 5), ("free", None)])
+    (order,) = orders(mixed, holding(ahead=100), [])
+    assert (order.queues, order.budget) == (["capped", "free"], 4)
+    (order,) = orders(mixed, holding(ahead=100, held=4), [])
+    assert (order.queues, order.budget) == (["free"], 100)
+
+
+def test_w30a_with_concurrency_sync_tasks_are_bounded_by_idle_children() -> None:
+    now = holding(slots=8, idle_children=1, held=2)
+    (order,) = orders(limits(concurrency=2), now, ["light"])
+    assert (order.budget, order.sync_budget, order.async_names) == (6, 1, ["light"])
+
+
+def test_w25a_the_pace_rises_at_once_and_falls_slowly() -> None:
+    assert pace(None, 3.0) == 3.0
+    assert pace(1.0, 100.0) == 100.0
+    assert 1.0 < pace(100.0, 1.0) < 100.0
+
+
+def test_w25a_long_tasks_have_nobody_behind_them() -> None:
+    assert ahead_limit(None, 20) == 0
+    assert ahead_limit(6.0, 20) == 0
+    assert ahead_limit(1.0, 0) == 0
+    assert ahead_limit(4.0, 20) == 5
+    assert ahead_limit(0.001, 20) == MAX_AHEAD
+
+
+def test_w25a_few_tasks_lie_inside_a_child() -> None:
+    assert feed_limit(None, 1) == 1
+    assert feed_limit(50.0, 3) == 3
+    assert feed_limit(1.0, 1) == 3
+    assert feed_limit(0.001, 1) == 1 + MAX_FED

@@ -1,0 +1,163 @@
+"""How log lines look, in both formats, and when they are coloured."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from horsies.core import logs
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name in ("asyncio", "psycopg"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def said(fmt: str, *, level: str = "INFO", stream: io.StringIO | None = None) -> tuple[logging.Logger, io.StringIO]:
+    stream = stream if stream is not None else io.StringIO()
+    logs.configure(level, fmt, stream)
+    return logging.getLogger("horsies.worker"), stream
+
+
+def test_a_text_line_has_clock_level_source_message_and_facts() -> None:
+    log, out = said("text")
+    log.warning(
+        "task failed", extra={"horsies": {"task_id": "1-2", "task": "mail.send", "attempt": 2, "error_code": None}}
+    )
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d WARNING worker  task failed  task_id=1-2 task=mail\.send attempt=2\n", out.getvalue()
+    )
+
+
+def test_info_is_padded_so_that_most_lines_align() -> None:
+    log, out = said("text")
+    log.info("ready")
+    assert out.getvalue().endswith(" INFO  worker  ready\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("two words", '"two words"'), ("", '""'), ('say "hi"', '"say \\"hi\\""'), ("a\nb", '"a\\nb"'), ("ü", "ü")],
+)
+def test_a_fact_that_would_not_be_one_word_is_quoted(value: str, shown: str) -> None:
+    log, out = said("text")
+    log.info("event", extra={"horsies": {"reason": value}})
+    assert out.getvalue().endswith(f"  reason={shown}\n")
+
+
+def test_a_json_line_is_one_object_with_the_facts_as_fields() -> None:
+    log, out = said("json")
+    log.error(
+        "task %s", "failed", extra={"horsies": {"task_id": "1", "attempt": 3, "message": "not this", "queue": None}}
+    )
+    [line] = out.getvalue().splitlines()
+    entry = json.loads(line)
+    assert entry["message"] == "task failed"
+    assert entry["level"] == "ERROR"
+    assert entry["logger"] == "horsies.worker"
+    assert (entry["task_id"], entry["attempt"]) == ("1", 3)
+    assert "queue" not in entry
+    assert entry["time"].endswith("+00:00")
+
+
+def test_a_json_line_stays_one_line_whatever_is_in_it() -> None:
+    log, out = said("json")
+    try:
+        raise ValueError("first\nsecond \ud800 \x00")
+    except ValueError:
+        log.exception("it\nfailed", extra={"horsies": {"what": object()}})
+    [line] = out.getvalue().splitlines()
+    assert "ValueError: first\nsecond" in json.loads(line)["exception"]
+
+
+def test_a_text_line_is_followed_by_the_traceback() -> None:
+    log, out = said("text")
+    try:
+        raise ValueError("because")
+    except ValueError:
+        log.exception("it failed")
+    assert "Traceback (most recent call last)" in out.getvalue()
+    assert "ValueError: because" in out.getvalue()
+
+
+def test_records_of_a_child_name_their_process() -> None:
+    log, out = said("text")
+    record = log.makeRecord("mine", logging.INFO, __file__, 1, "hello", (), None)
+    record.processName = "horsies-child-1"
+    log.handle(record)
+    assert out.getvalue().endswith(" INFO  mine  hello  process=horsies-child-1\n")
+
+
+def test_configuring_twice_writes_each_line_once_and_at_the_new_level() -> None:
+    logs.configure("INFO", "text", io.StringIO())
+    log, out = said("text", level="error")
+    log.warning("not wanted")
+    log.error("wanted")
+    assert len(out.getvalue().splitlines()) == 1
+
+
+def test_configuring_leaves_the_handlers_of_others_alone() -> None:
+    other = logging.NullHandler()
+    logging.getLogger().addHandler(other)
+    said("text")
+    assert other in logging.getLogger().handlers
+
+
+def test_debugging_a_worker_does_not_bring_the_chatter_of_the_event_loop() -> None:
+    log, out = said("text", level="DEBUG")
+    logging.getLogger("asyncio").debug("Using selector: EpollSelector")
+    log.debug("claimed")
+    assert out.getvalue().endswith(" DEBUG worker  claimed\n")
+    assert "selector" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_terminal", "colored"),
+    [
+        ({}, True, True),
+        ({}, False, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"HORSIES_FORCE_COLOR": "1"}, False, True),
+        ({"HORSIES_FORCE_COLOR": "1", "NO_COLOR": "1"}, False, True),
+        ({"HORSIES_FORCE_COLOR": "0"}, False, False),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_m12_when_colours_are_used(environment: dict[str, str], is_terminal: bool, colored: bool) -> None:
+    assert logs.wants_color(Terminal() if is_terminal else io.StringIO(), environment) is colored
+
+
+def test_m12_colours_reach_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("HORSIES_FORCE_COLOR", "1")
+    log, out = said("text")
+    log.error("failed", extra={"horsies": {"task": "t"}})
+    assert "\x1b[31mERROR\x1b[0m" in out.getvalue()
+    monkeypatch.setenv("HORSIES_FORCE_COLOR", "0")
+    log, plain = said("text")
+    log.error("failed")
+    assert "\x1b" not in plain.getvalue()
+
+
+def test_m12_json_lines_are_never_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HORSIES_FORCE_COLOR", "1")
+    log, out = said("json")
+    log.error("failed")
+    assert "\x1b" not in out.getvalue()

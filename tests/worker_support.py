@@ -1,0 +1,110 @@
+"""Real workers for tests: in this process (`running_worker`) or as a process of their own (`WorkerProcess`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from horsies import Horsies
+from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.service import Worker
+from tests.support import eventually
+
+ROOT = Path(__file__).resolve().parent.parent
+BASIC = f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"
+
+
+@contextlib.asynccontextmanager
+async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]:
+    """A worker in this event loop, with real children; stopped, and seen to end well, afterwards."""
+    worker = Worker(app, WorkerConfig(**{"app_locator": BASIC, "imports": (), **settings}))
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.request_stop()
+        try:
+            async with asyncio.timeout(20):
+                await running
+        except TimeoutError:
+            worker.request_stop()
+            await running
+            raise
+
+
+class WorkerProcess:
+    """`horsies worker` as an operator starts it."""
+
+    def __init__(self, database_url: str, *options: str, locator: str = BASIC, env: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "horsies.cli.main", "worker", locator, *options]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": database_url, "NO_COLOR": "1", **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def stop(self, sig: signal.Signals = signal.SIGTERM, timeout: float = 30) -> tuple[int, str]:
+        """Signal it and wait for its end; the exit code and all it said."""
+        self.process.send_signal(sig)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 30) -> tuple[int, str]:
+        output, _ = self.process.communicate(timeout=timeout)
+        return self.process.returncode, output
+
+
+class Rows:
+    """A view into the test's database, for assertions."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def all(self, query: str, *params: Any) -> list[dict[str, Any]]:
+        async with await psycopg.AsyncConnection.connect(self._url, autocommit=True, row_factory=dict_row) as conn:
+            return await (await conn.execute(query.encode(), params)).fetchall()
+
+    async def task(self, task_id: str) -> dict[str, Any]:
+        (row,) = await self.all("SELECT * FROM horsies_tasks WHERE id = %s", task_id)
+        return row
+
+    async def status(self, task_id: str) -> str:
+        return str((await self.task(task_id))["status"])
+
+    async def attempts(self, task_id: str) -> list[dict[str, Any]]:
+        return await self.all("SELECT * FROM horsies_task_attempts WHERE task_id = %s ORDER BY attempt", task_id)
+
+    async def until(self, task_id: str, *statuses: str, timeout: float = 20) -> dict[str, Any]:
+        """Wait until the task has one of these statuses."""
+
+        async def reached() -> dict[str, Any] | None:
+            row = await self.task(task_id)
+            return row if row["status"] in statuses else None
+
+        found = await eventually(reached, timeout, what=f"task {task_id} in {statuses}")
+        assert found is not None
+        return found
