@@ -26,7 +26,9 @@ async def given_attempt(db: AsyncConnection[Any], task_id: str, **columns: Any) 
     await _insert(
         db,
         "horsies_task_attempts",
-        {"task_id": task_id, "attempt": 1, "outcome": "FAILED", "will_retry": False} | columns,
+        {"task_id": task_id, "attempt": 1, "outcome": "FAILED", "will_retry": False}
+        | {"started_at": "now", "finished_at": "now"}
+        | columns,
     )
 
 

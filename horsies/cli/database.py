@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from horsies.core.app import Horsies
 from horsies.core.models.broker import PostgresConfig, driver_url
 
 VARIABLE = "DATABASE_URL"
@@ -49,6 +50,11 @@ def choose(
     if given:
         return Database(at(given), VARIABLE)
     return Database(PostgresConfig.embedded(EMBEDDED), f"{VARIABLE} is not set")
+
+
+def use(app: Horsies, chosen: Database) -> None:
+    """Let the app send to the chosen database. Before its first send: later its connections are open."""
+    app.config = app.config.model_copy(update={"broker": chosen.config})
 
 
 def at(url: str) -> PostgresConfig:

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
-from typer import rich_utils
 
 from horsies.cli import output
 from horsies.cli.check import check
@@ -17,11 +16,12 @@ from horsies.cli.init_db import init_db
 from horsies.cli.send import send
 from horsies.cli.worker import worker
 from horsies.core.errors import HorsiesError
-from horsies.core.logs import wants_color
 
 app = typer.Typer(
     name="horsies",
     pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,  # its boxes cut off the names of long options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(worker)
@@ -48,7 +48,6 @@ def horsies(
 
 def main() -> NoReturn:
     """The console script."""
-    _color_the_help()
     code = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -78,12 +77,6 @@ def run(args: list[str]) -> int:
 def _help_for(problem: Exception) -> str | None:
     context = getattr(problem, "ctx", None)
     return f"{context.command_path} --help" if context is not None else None
-
-
-def _color_the_help() -> None:
-    color = wants_color(sys.stdout)
-    rich_utils.FORCE_TERMINAL = color
-    rich_utils.COLOR_SYSTEM = "standard" if color else None
 
 
 if __name__ == "__main__":

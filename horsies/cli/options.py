@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh]?)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LONGEST = timedelta(days=365)
 

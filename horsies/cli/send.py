@@ -38,6 +38,7 @@ def send(
     values, names = _decode(found, args_json, kwargs_json)
     chosen = database.choose(database_url, app.config.broker)
     output.say(chosen.sentence())
+    database.use(app, chosen)
     try:
         sent = found.send(*values, **names)
         if isinstance(sent, Err):

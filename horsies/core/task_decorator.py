@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from horsies.core import execution
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.definition import TaskDefinition, codec_if_ready
-from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
+from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models.queues import DEFAULT_QUEUE
 from horsies.core.models.tasks import (
@@ -172,7 +172,8 @@ class TaskDecorator:
     def __call__(self, fn: Callable[..., Any], /) -> TaskFunction[Any, Any]:
         report = ValidationReport(phase="the definition of a task")
         for message, code in self._problems(fn):
-            report.add(TaskDefinitionError(message, code=code, location=SourceLocation.from_function(fn)))
+            kind = ConfigurationError if code is ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER else TaskDefinitionError
+            report.add(kind(message, code=code, location=SourceLocation.from_function(fn)))
         names = _names_around()
         codec = None
         if inspect.isfunction(fn):

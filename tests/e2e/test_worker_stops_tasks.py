@@ -45,7 +45,7 @@ async def begun(traces: Path, name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("how", "end"), [("kill", "SIGKILL"), ("exit", "exited with code 3"), ("close fds", "closed its socket")]
+    ("how", "end"), [("kill", "SIGKILL"), ("exit", "exited with code 3"), ("close fds", "exited with code 70")]
 )
 async def test_w35_a_task_whose_child_dies_fails_at_once(basic: Any, rows: Rows, how: str, end: str) -> None:
     async with running_worker(basic.app) as worker:

@@ -32,6 +32,19 @@ def ok(value: Any = None) -> Answer:
     return TaskResult(ok=value)
 
 
+def touch(path: str) -> None:
+    Path(path).touch()
+
+
+def exists(path: str) -> bool:
+    return Path(path).exists()
+
+
+def append(path: str, text: str) -> None:
+    with open(path, "a") as file:
+        file.write(text)
+
+
 def forever() -> NoReturn:
     while True:
         time.sleep(0.05)
@@ -254,21 +267,21 @@ async def a_echo(value: Any = None) -> TaskResult[Any, TaskError]:
 
 @app.task("a_touch_and_sleep")
 async def a_touch_and_sleep(path: str, seconds: float = 60) -> TaskResult[Any, TaskError]:
-    Path(path).touch()
+    touch(path)
     await asyncio.sleep(seconds)
     return ok("slept")
 
 
 @app.task("a_wait_for_file")
 async def a_wait_for_file(path: str) -> TaskResult[Any, TaskError]:
-    while not Path(path).exists():
+    while not exists(path):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return ok("seen")
 
 
 @app.task("a_refuse_to_stop")
 async def a_refuse_to_stop(path: str) -> TaskResult[Any, TaskError]:
-    Path(path).touch()
+    touch(path)
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
@@ -310,7 +323,7 @@ async def a_fork(path: str) -> TaskResult[Any, TaskError]:
     pid = os.fork()
     if pid == 0:
         await asyncio.sleep(0.2)
-        Path(path).touch()
+        touch(path)
         return ok("from the copy")
     _, status = await asyncio.to_thread(os.waitpid, pid, 0)
     return ok({"copy": os.waitstatus_to_exitcode(status)})
@@ -320,7 +333,6 @@ async def a_fork(path: str) -> TaskResult[Any, TaskError]:
 async def a_count_steps(path: str, steps: int) -> TaskResult[Any, TaskError]:
     """One line for each step: a copy of this task would write some as well."""
     for step in range(steps):
-        with open(path, "a") as file:
-            file.write(f"{step}\n")
+        append(path, f"{step}\n")
         await asyncio.sleep(0.01)
     return ok(steps)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psutil
 
@@ -99,9 +99,22 @@ class Child:
         return await asyncio.wait_for(asyncio.shield(self.process.exited), PATIENCE)
 
 
+_started: WeakKeyDictionary[Launcher, list[Child]] = WeakKeyDictionary()
+
+
 async def start_child(launcher: Launcher, locator: str = APP, *, name: str = "horsies-child-1", **spec: Any) -> Child:
     given = {"cwd": ROOT, "sys_path": (ROOT, *ChildSpec("").sys_path), **spec}
-    return Child(await launcher.spawn(ChildSpec(locator, **given), name))
+    child = Child(await launcher.spawn(ChildSpec(locator, **given), name))
+    _started.setdefault(launcher, []).append(child)
+    return child
+
+
+async def end_children(launcher: Launcher) -> None:
+    """Kill what a test has left running."""
+    for child in _started.pop(launcher, []):
+        child.process.kill_group()
+        await child.code()
+        child.process.sock.close()
 
 
 def value_of(done: Done) -> Any:
@@ -129,7 +142,3 @@ def read_pid(path: Path) -> int:
     """Written by a task; 0 as long as it is not there."""
     text = path.read_text() if path.exists() else ""
     return int(text or 0)
-
-
-def this_process_threads() -> int:
-    return psutil.Process(os.getpid()).num_threads()

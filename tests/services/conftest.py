@@ -5,27 +5,34 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import psutil
-import pytest
+import pytest_asyncio
 
 from horsies.core.worker.launcher import Launcher
-from tests.services.children import Child, descendants, is_alive, start_child
+from tests.services.children import Child, descendants, end_children, is_alive, start_child
 from tests.support import eventually
 
 
-@pytest.fixture
-async def launcher() -> AsyncIterator[Launcher]:
-    """A running fork server. Whatever a test does to it, no process may be left."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_launcher() -> AsyncIterator[Launcher]:
+    """A fork server for all tests of a module, because its start is most of what such a test takes."""
     launcher = Launcher()
     await launcher.start()
-    assert launcher.pid is not None
-    server = psutil.Process(launcher.pid)
     yield launcher
-    family = [process.pid for process in descendants(server.pid)] if server.is_running() else []
     await launcher.stop()
-    await eventually(lambda: not any(is_alive(pid) for pid in [server.pid, *family]), what="the end of all processes")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def launcher(shared_launcher: Launcher) -> AsyncIterator[Launcher]:
+    """The module's fork server. No child may be left, nor anything that it started."""
+    yield shared_launcher
+    assert shared_launcher.pid is not None
+    family = [process.pid for process in descendants(shared_launcher.pid)]
+    await end_children(shared_launcher)
+    await eventually(lambda: not any(is_alive(pid) for pid in family), what="the end of all children")
+    assert psutil.Process(shared_launcher.pid).children() == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def child(launcher: Launcher) -> Child:
     """A child that is ready."""
     child = await start_child(launcher, concurrency=4)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from horsies.core.worker import wire
 from horsies.core.worker.launcher import Launcher
+from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.wire import Kind
 from tests.services.children import Child, error_of, start_child, value_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_w40_a_ready_child_introduces_itself(launcher: Launcher) -> None:
@@ -115,12 +121,10 @@ async def test_a_result_larger_than_any_buffer_arrives_whole(child: Child) -> No
 
 
 async def test_large_frames_in_both_directions_do_not_block_each_other(child: Child) -> None:
-    import asyncio
-
     big = "y" * (8 << 20)
     orders = [child.order("echo", big) for _ in range(4)]
-    loop = asyncio.get_running_loop()
-    sending = asyncio.create_task(loop.sock_sendall(child.process.sock, b"".join(frame for _, frame in orders)))
+    everything = b"".join(frame for _, frame in orders)
+    sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(child.process.sock, everything))
     for token, _ in orders:
         assert value_of(await child.done(token)) == big
     await sending
@@ -165,8 +169,6 @@ async def test_garbage_from_the_supervisor_ends_the_child(child: Child) -> None:
 
 
 async def test_the_spec_travels_without_loss_and_hides_its_url() -> None:
-    from horsies.core.worker.spec import ChildSpec
-
     spec = ChildSpec("m:app", imports=("a", "b.py"), concurrency=3, database_url="postgresql://u:secret@h/d")
     assert ChildSpec.from_json(spec.to_json()) == spec
     assert "secret" not in repr(spec)

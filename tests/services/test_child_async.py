@@ -12,6 +12,8 @@ from horsies.core.worker.wire import Kind
 from tests.services.children import Child, start_child, value_of
 from tests.support import eventually
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def test_w30a_async_tasks_run_side_by_side_up_to_the_concurrency(launcher: Launcher, tmp_path: Path) -> None:
     child = await start_child(launcher, concurrency=2)

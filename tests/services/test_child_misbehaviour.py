@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.wire import Kind
-from tests.services.children import ROOT, Child, error_of, is_alive, read_pid, start_child
+from tests.services.children import Child, error_of, is_alive, read_pid, start_child
 from tests.support import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ async def test_a_child_notices_closed_descriptors_while_the_task_still_runs(laun
 async def test_reports_are_never_written_into_files_of_the_task(child: Child, tmp_path: Path) -> None:
     child.run("close_descriptors_and_open_files", str(tmp_path))
     assert await child.code() == 70
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b""] * 50
+    assert [(tmp_path / str(number)).read_bytes() for number in range(50)] == [b""] * 50
 
 
 async def test_threads_that_never_end_do_not_keep_a_child(child: Child) -> None:
@@ -136,44 +136,3 @@ async def test_subprocesses_work_and_inherit_nothing(child: Child) -> None:
 async def test_multiprocessing_works_inside_a_task(child: Child, method: str) -> None:
     assert await child.answer("use_multiprocessing", method) == [1, 2, 3]
     assert await child.answer("echo", 1) == 1
-
-
-PRINTING = """
-import asyncio
-from tests.services.children import start_child
-from horsies.core.worker.launcher import Launcher
-
-async def main():
-    launcher = Launcher()
-    await launcher.start()
-    child = await start_child(launcher, loglevel="INFO")
-    await child.ready()
-    {what}
-    await launcher.stop()
-
-asyncio.run(main())
-"""
-
-
-def run_script(what: str, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
-    """In a process of its own, whose output the child inherits."""
-    script = PRINTING.format(what=what)
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=True, **kwargs
-    )
-
-
-def test_a_task_that_prints_megabytes_is_heard_in_full() -> None:
-    ended = run_script("print(await child.answer('print_megabytes', 20))")
-    lines = ended.stdout.splitlines()
-    assert [len(line) for line in lines[:20]] == [1 << 20] * 20
-    assert lines[20:] == [b"20"]
-    assert len(ended.stderr.split()) == 20
-
-
-def test_prints_and_logs_go_to_the_worker_s_output_at_once() -> None:
-    """The child is killed right after: nothing may sit in a buffer of its."""
-    ended = run_script("await child.answer('print_and_log'); child.process.signal(9); await child.code()")
-    assert ended.stdout == b"printed by a task\n"
-    assert b"logged by a task" in ended.stderr
-    assert b"not to be seen" not in ended.stderr

@@ -10,6 +10,8 @@ from horsies.core.worker.launcher import Launcher
 from horsies.core.worker.wire import Kind
 from tests.services.children import ROOT, Child, start_child
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 APP = """
 import os, sys, time
 from horsies.core.app import Horsies
@@ -44,11 +46,11 @@ async def test_w40_order_of_a_start(launcher: Launcher, tmp_path: Path) -> None:
     (tmp_path / "found.py").write_text("""
 from horsies.core.app import Horsies
 from some_app import app, steps
-steps.append(("discovered", Horsies.current() is app, app.sends_suppressed))
+steps.append(["discovered", Horsies.current() is app, app.sends_suppressed])
 """)
     (tmp_path / "extra.py").write_text("""
 from some_app import app, steps
-steps.append(("import", True, app.sends_suppressed))
+steps.append(["import", True, app.sends_suppressed])
 """)
     body = """
 steps = []
@@ -56,11 +58,20 @@ app.discover_tasks(["found"])
 
 @app.on_child_process_start
 def hook():
-    steps.append(("hook", Horsies.current() is app, app.sends_suppressed))
+    steps.append(["hook", Horsies.current() is app, app.sends_suppressed])
 """
     child = await start(launcher, tmp_path, body + TASK.format(name="told", value="steps"), imports=("extra",))
     await child.ready()
     assert await child.answer("told") == [["discovered", True, True], ["import", True, True], ["hook", True, False]]
+
+
+async def test_w40_a_database_given_to_the_worker_replaces_the_app_s(launcher: Launcher, tmp_path: Path) -> None:
+    value = "app.get_broker().config.database_url.get_secret_value()"
+    child = await start(
+        launcher, tmp_path, TASK.format(name="told", value=value), database_url="postgresql://me:pw@elsewhere/db"
+    )
+    await child.ready()
+    assert await child.answer("told") == "postgresql+psycopg://me:pw@elsewhere/db"
 
 
 async def test_w45_a_hook_that_raises_is_named(launcher: Launcher, tmp_path: Path) -> None:
@@ -72,7 +83,7 @@ def connect():
     text = await complaint(await start(launcher, tmp_path, body))
     assert "some_app.connect" in text
     assert "RuntimeError: no such host" in text
-    assert "some_app.py:12" in text
+    assert "some_app.py:11" in text
 
 
 async def test_w45_a_hook_that_exits_is_named(launcher: Launcher, tmp_path: Path) -> None:
@@ -89,7 +100,9 @@ async def test_w45_a_hook_that_takes_too_long_is_named(launcher: Launcher, tmp_p
 
 async def test_w45_the_limit_is_for_each_hook_and_ends_with_it(launcher: Launcher, tmp_path: Path) -> None:
     hooks = "".join(f"@app.on_child_process_start\ndef h{n}():\n    time.sleep(0.5)\n" for n in range(3))
-    child = await start(launcher, tmp_path, hooks + TASK.format(name="told", value="time.sleep(1.2)"), hook_timeout_ms=1000)
+    child = await start(
+        launcher, tmp_path, hooks + TASK.format(name="told", value="time.sleep(1.2)"), hook_timeout_ms=1000
+    )
     await child.ready()
     assert await child.answer("told") is None
 
@@ -133,7 +146,7 @@ from pathlib import Path
 atexit.register(threading.Event().wait)
 atexit.register(Path("left").touch)
 """
-    child = await start(launcher, tmp_path, body)
+    child = await start(launcher, tmp_path, body, goodbye_timeout_ms=200)
     await child.ready()
     child.bye()
     assert await child.code() == 0

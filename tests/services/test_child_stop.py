@@ -14,6 +14,8 @@ from horsies.core.worker.wire import Done, Kind
 from tests.services.children import Child, error_of, is_alive, read_pid, start_child, value_of
 from tests.support import eventually
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 STOPPED = Done(ok=False, result="", error_code=None, error_message=None, stopped=True, run_ns=0, rss_kb=0)
 
 

@@ -7,14 +7,34 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from horsies.core.worker.launcher import ChildSpec, Launcher, LauncherDied
-from tests.services.children import APP, ROOT, Child, descendants, is_alive, read_pid, start_child
-from tests.support import eventually
+from tests.services.children import APP, ROOT, Child, descendants, end_children, is_alive, read_pid, start_child
+from tests.support import eventually, eventually_sync
+
+
+@pytest.fixture
+async def launcher() -> AsyncIterator[Launcher]:
+    """A fork server for one test, which may do to it what it likes."""
+    launcher = Launcher()
+    await launcher.start()
+    yield launcher
+    family = [process.pid for process in descendants(launcher.pid)] if launcher.pid else []
+    await launcher.stop()
+    await eventually(lambda: not any(is_alive(pid) for pid in family), what="the end of all processes")
+    await end_children(launcher)
+
+
+@pytest.fixture
+async def child(launcher: Launcher) -> Child:
+    child = await start_child(launcher)
+    await child.ready()
+    return child
 
 
 async def test_many_children_at_once(launcher: Launcher) -> None:
@@ -158,16 +178,14 @@ asyncio.run(main())
     ],
     ids=lambda task: task[0],
 )
-async def test_w54_nothing_survives_a_supervisor_that_was_killed(tmp_path: Path, task: list[str]) -> None:
+def test_w54_nothing_survives_a_supervisor_that_was_killed(tmp_path: Path, task: list[str]) -> None:
     path = tmp_path / "it"
     command = [sys.executable, "-c", SUPERVISOR, task[0], str(path), *task[1:]]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None
-        line = await asyncio.to_thread(supervisor.stdout.readline)
-        await eventually(path.exists)
+        line = supervisor.stdout.readline()
+        eventually_sync(path.exists)
         family = [*map(int, line.split()), *(process.pid for process in descendants(supervisor.pid))]
         assert len(family) >= 4
         supervisor.kill()
-        await eventually(lambda: not [pid for pid in family if is_alive(pid)], timeout=5)
-
-
+        eventually_sync(lambda: not [pid for pid in family if is_alive(pid)], timeout=5)

@@ -146,30 +146,29 @@ async def test_t44_a_wrong_clock_neither_delays_nor_hastens(
     assert abs(sent_at - datetime.now(UTC) - wrong_by) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("delay", [-1, 1.5, True, "3", None])
-async def test_t44_a_bad_delay_is_refused(add: Add, db: AsyncConnection, delay: Any) -> None:
-    assert add.schedule(delay, 1).unwrap_err().code is TaskSendErrorCode.VALIDATION_FAILED
+async def test_t44_a_bad_delay_is_refused(add: Add, db: AsyncConnection) -> None:
+    bad: list[Any] = [-1, 1.5, True, "3", None, 10**12]
+    for delay in bad:
+        assert add.schedule(delay, 1).unwrap_err().code is TaskSendErrorCode.VALIDATION_FAILED, repr(delay)
     assert await count_tasks(db) == 0
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs"),
-    [
-        ((), {}),
-        ((1, 2, 3), {}),
-        ((1,), {"a": 1}),
-        ((1,), {"c": 1}),
-        (("text",), {}),
-        ((1,), {"good_until": datetime(2030, 1, 1)}),
-    ],
-)
-async def test_t45_a_bad_call_writes_nothing(
-    add: Add, db: AsyncConnection, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    for sent in (add.send(*args, **kwargs), await add.send_async(*args, **kwargs)):
-        error = sent.unwrap_err()
-        assert (error.code, error.retryable) == (TaskSendErrorCode.VALIDATION_FAILED, False)
-        assert "'add'" in error.message
+BAD_CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    ((1, 2, 3), {}),
+    ((1,), {"a": 1}),
+    ((1,), {"c": 1}),
+    (("text",), {}),
+    ((1,), {"good_until": datetime(2030, 1, 1)}),
+]
+
+
+async def test_t45_a_bad_call_writes_nothing(add: Add, db: AsyncConnection) -> None:
+    for args, kwargs in BAD_CALLS:
+        for sent in (add.send(*args, **kwargs), await add.send_async(*args, **kwargs)):
+            error = sent.unwrap_err()
+            assert (error.code, error.retryable) == (TaskSendErrorCode.VALIDATION_FAILED, False), f"{args} {kwargs}"
+            assert "'add'" in error.message
     assert await count_tasks(db) == 0
 
 

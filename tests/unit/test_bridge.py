@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -217,3 +218,24 @@ def test_t67_the_interpreter_ends_at_once_and_quietly(ending: str) -> None:
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=30
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_t67_ctrl_c_interrupts_a_blocking_call() -> None:
+    script = """
+        import signal
+        from tests.unit.test_bridge import Client
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        client = Client()
+        client.double(1)
+        print("ready", flush=True)
+        try:
+            client.sleep_for_ever()
+        except KeyboardInterrupt:
+            print("interrupted", calls_under_way(client))
+    """
+    script = "from tests.unit.test_bridge import calls_under_way\n" + textwrap.dedent(script)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[0] == "interrupted 0\n"

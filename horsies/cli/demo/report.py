@@ -34,7 +34,7 @@ def render(rows: Sequence[Row], figures: Figures | None, verdicts: Sequence[Verd
     parts: list[RenderableType] = [_states(rows)]
     if figures is not None:
         parts.append(_measured(figures))
-    return Group(*parts, Text(), *(_line(verdict) for verdict in verdicts), Text())
+    return Group(*parts, Text(), _sentences(verdicts), Text())
 
 
 def print_report(console: Console, rows: Sequence[Row], figures: Figures | None, verdicts: Sequence[Verdict]) -> None:
@@ -69,7 +69,9 @@ def _measured(figures: Figures) -> Table:
     return table
 
 
-def _line(verdict: Verdict) -> Text:
-    if not verdict.problems:
-        return Text.assemble(("  ok  ", "bold green"), verdict.sentence)
-    return Text.assemble(("  NOT ", "bold red"), verdict.sentence, *(f"\n        {text}" for text in verdict.problems))
+def _sentences(verdicts: Sequence[Verdict]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for verdict in verdicts:
+        mark = Text("NOT", "bold red") if verdict.problems else Text("ok", "bold green")
+        table.add_row(mark, Text("\n".join([verdict.sentence, *(f"- {text}" for text in verdict.problems)])))
+    return table

@@ -29,14 +29,16 @@ WORKER_SENTENCE = f"One worker with {PROCESSES} processes did all this, and ende
 
 async def play(console: Console) -> bool:
     """The whole demo; True if everything came out as it must."""
-    with tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory:
-        stage = Stage(Path(directory))
-        with WorkerProcess(Path(directory, "worker.log")) as worker:
-            try:
-                failures = await _all_scenes(console, stage, worker)
-            finally:
-                await tasks.app.get_broker().close_async()
-            end = await asyncio.to_thread(worker.stop)
+    with (
+        tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
+        WorkerProcess(Path(directory, "worker.log")) as worker,
+    ):
+        stage = Stage(Path(directory), worker.start)
+        try:
+            failures = await _all_scenes(console, stage, worker)
+        finally:
+            await tasks.app.get_broker().close_async()
+        end = await asyncio.to_thread(worker.stop)
     rows, tasks_per_second = await _look()
     verdicts = [
         Verdict(scene.sentence, failure + problems(scene.expected, rows))
@@ -76,7 +78,7 @@ async def _unless_worker_ends(scene: Awaitable[list[str]], worker: WorkerProcess
     playing = asyncio.ensure_future(scene)
     while not playing.done():
         await asyncio.wait({playing}, timeout=WATCH_SECONDS)
-        if not worker.is_running:
+        if worker.has_ended:
             playing.cancel()
             await asyncio.gather(playing, return_exceptions=True)
             raise HorsiesError("the worker of the demo has ended", notes=[worker.last_words()])

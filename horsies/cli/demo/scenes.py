@@ -23,7 +23,7 @@ from horsies.cli.demo.checks import Ends, NotAsExpected, must_be
 T = TypeVar("T")
 Sending: TypeAlias = Awaitable[TaskSendResult[TaskHandle[T]]]
 
-ADDITIONS, WITHDRAWALS, FLAKY, FETCHES, ECHOES = 3_000, 300, 40, 400, 200
+ADDITIONS, WITHDRAWALS, FLAKY, FETCHES, ECHOES = 2_000, 300, 40, 400, 200
 SENDERS = 32  # sends under way at a time
 PATIENCE_MS = 60_000
 
@@ -39,10 +39,12 @@ SURVIVED = ("COMPLETED", None, "WORKER_FAILURE+ COMPLETED")
 
 @dataclass
 class Stage:
-    """Where scenes play: a directory for notes, the progress of the scene, and what was measured."""
+    """Where scenes play: a directory for notes, the way to start the worker, the progress, and what was measured."""
 
     notes: Path
+    start_worker: Callable[[], None]
     advance: Callable[[], None] = lambda: None
+    waiting: list[TaskHandle[int]] = field(default_factory=list)
     sends_per_second: float = 0.0
     round_trips_ms: list[float] = field(default_factory=list)
 
@@ -52,7 +54,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scene:
-    """`tasks` is how many steps its progress bar has; `sentence` is what it has shown if it came out as expected."""
+    """`sentence` is what it has shown if it came out as expected; `steps` is the length of its progress bar."""
 
     title: str
     sentence: str
@@ -61,11 +63,16 @@ class Scene:
     steps: int = 1
 
 
-async def additions(stage: Stage) -> None:
+async def sends(stage: Stage) -> None:
     began = time.perf_counter()
-    handles = await _send_all(tasks.add.send_async(n, b=1) for n in range(ADDITIONS))
+    additions = (tasks.add.send_async(n, b=1) for n in range(ADDITIONS))
+    stage.waiting = await _send_all(additions, then=stage.advance)
     stage.sends_per_second = ADDITIONS / (time.perf_counter() - began)
-    results = await _results(handles, stage)
+
+
+async def results_of_sends(stage: Stage) -> None:
+    stage.start_worker()
+    results = await _results(stage.waiting, stage)
     must_be(sum(result.ok_value for result in results), sum(range(1, ADDITIONS + 1)), "the sum of all results")
 
 
@@ -135,9 +142,16 @@ async def fan_out(stage: Stage) -> None:
 
 SCENES = [
     Scene(
-        "many small tasks",
-        f"{ADDITIONS:,} additions were sent by {SENDERS} senders at a time, and each came back with its sum.",
-        additions,
+        "sending, no worker yet",
+        f"{ADDITIONS:,} additions were sent while no worker was running: each is a row that waits.",
+        sends,
+        {},
+        ADDITIONS,
+    ),
+    Scene(
+        "a worker starts",
+        f"Then a worker started, and each of the {ADDITIONS:,} came back with its sum.",
+        results_of_sends,
         {"demo.add": {DONE: ADDITIONS}},
         ADDITIONS,
     ),
@@ -203,13 +217,15 @@ SCENES = [
 ]
 
 
-async def _send_all(sendings: Iterable[Sending[T]]) -> list[TaskHandle[T]]:
-    """All of them, some at a time, in order."""
+async def _send_all(sendings: Iterable[Sending[T]], then: Callable[[], None] = lambda: None) -> list[TaskHandle[T]]:
+    """All of them, some at a time; the handles in the same order."""
     turn = asyncio.Semaphore(SENDERS)
 
     async def one(sending: Sending[T]) -> TaskHandle[T]:
         async with turn:
-            return _sent(await sending)
+            handle = _sent(await sending)
+        then()
+        return handle
 
     return await asyncio.gather(*(one(sending) for sending in sendings))
 

@@ -20,12 +20,13 @@ TAIL_LINES = 30
 
 
 class WorkerProcess:
-    """Started on entering, ended on leaving. What it says goes to a file."""
+    """Started when asked to, gone on leaving. What it says goes to a file."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -36,21 +37,25 @@ class WorkerProcess:
                 start_new_session=True,  # Ctrl-C is for the demo, which stops the worker itself
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()  # its children end with it
             self._process.wait()
 
     @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> int | None:
         """Ask it to end, as an operator would; its exit code, or None if it does not end."""
+        if self._process is None:
+            return None
         self._process.send_signal(signal.SIGTERM)
         try:
             return self._process.wait(STOP_SECONDS)

@@ -65,12 +65,14 @@ def is_final(ending: Ending) -> bool:
 
 
 def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
-    """A stored result. Validators of the user's own types run here, so anything may be raised."""
-    try:
-        return task_result_from_json(text, codec)
-    except Exception as problem:
-        message = f"{type(problem).__name__} while the value was rebuilt"
-        return Err(SerializationError(message, ContractCode.PYDANTIC_HYDRATION_ERROR))
+    """A stored result. A text that is a fine result but for the type of its value is told from one that is none."""
+    read = task_result_from_json(text, codec)
+    if isinstance(read, Ok) or codec is None:
+        return read
+    plain = task_result_from_json(text)
+    if isinstance(plain, Ok) and plain.value.is_ok():
+        return Err(SerializationError(read.err_value.message, ContractCode.PYDANTIC_HYDRATION_ERROR))
+    return read
 
 
 def _without_text(ended: Ended) -> AnyResult:

@@ -22,6 +22,9 @@ from horsies.core.brokers.results import SchemaInitFailed
 from horsies.core.brokers.waiter import FIRST_LOOK_SECONDS, Ending, TimedOut, Unreachable, Waiter
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import InstallReport, install
+from horsies.core.store.results import Ended
+
+LONGEST_ID = 36
 
 
 class Hub:
@@ -57,6 +60,9 @@ class Hub:
 
     async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
         """How the task ended, or why that is not known; never raises."""
+        if not _can_exist(task_id):
+            # Not worth a look, and the others that are looked up with it must not suffer from it.
+            return Ended(task_id, None, None, None, None)
         begun = monotonic()
         try:
             async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK_SECONDS)):
@@ -64,7 +70,7 @@ class Hub:
         except TimeoutError:
             return TimedOut()
         except SchemaInitFailed as problem:
-            return Unreachable(problem.__cause__ or problem)
+            return Unreachable(problem)
         return await waiter.wait(task_id, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
 
     async def listen(self) -> None:
@@ -96,3 +102,7 @@ class Hub:
 
     async def _session(self) -> AsyncConnection[Any]:
         return await connect(self._config, session=True, name="horsies listener")
+
+
+def _can_exist(task_id: str) -> bool:
+    return isinstance(task_id, str) and 0 < len(task_id) <= LONGEST_ID and task_id.isprintable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from time import perf_counter
@@ -12,6 +13,7 @@ from horsies.core.models.broker import DatabasePing, WorkerPong
 from horsies.core.sql import load
 
 PONG = "horsies_worker_pong"
+LISTEN_SECONDS = 5.0  # for a connection that is there to take one more channel
 
 
 async def ping_database(hub: Hub) -> DatabasePing:
@@ -40,17 +42,16 @@ async def ping_workers(
     await hub.listen()
     hub.listener.subscribe(PONG, on_pong)
     try:
-        await hub.listener.in_step()
+        async with asyncio.timeout(LISTEN_SECONDS):
+            await hub.listener.in_step()
         begun = perf_counter()
         async with hub.connection() as conn:
             await conn.execute(
                 load("workers/ping"), {"question": json.dumps({"id": nonce, "target": target_worker_id})}
             )
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await complete.wait()
-        except TimeoutError:
-            pass
     finally:
         hub.listener.unsubscribe(PONG, on_pong)
     return sorted(pongs.values(), key=lambda pong: pong.worker_id)

@@ -45,8 +45,18 @@ _REFUSED_FOR_GOOD = (
 )
 
 
+class SchemaInitFailed(Exception):
+    """The tables could not be created or checked; the cause says why."""
+
+
+def reason(exc: BaseException) -> BaseException:
+    """What is behind it."""
+    return exc.__cause__ or exc if isinstance(exc, SchemaInitFailed) else exc
+
+
 def is_transient(exc: BaseException) -> bool:
     """Whether the same statement may well succeed in a moment."""
+    exc = reason(exc)
     if isinstance(exc, _TRANSIENT):
         return True
     if not isinstance(exc, psycopg.OperationalError):
@@ -58,6 +68,7 @@ def is_transient(exc: BaseException) -> bool:
 
 def describe(exc: BaseException) -> str:
     """One line for a person: what failed, in the words of whoever refused it."""
+    exc = reason(exc)
     if isinstance(exc, HorsiesError):
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
     text = " ".join(str(exc).split())
@@ -65,11 +76,7 @@ def describe(exc: BaseException) -> str:
 
 
 def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
-    return BrokerOperationError(code=code, message=describe(exc), retryable=is_transient(exc), exception=exc)
-
-
-class SchemaInitFailed(Exception):
-    """The tables could not be created or checked; the cause says why."""
+    return BrokerOperationError(code, describe(exc), is_transient(exc), reason(exc))
 
 
 def as_broker_result(
@@ -93,7 +100,7 @@ def as_broker_result(
 def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
     """The error value for what was raised; a schema that could not be created has its own code whatever was asked."""
     if isinstance(exc, SchemaInitFailed):
-        return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc.__cause__ or exc)
+        return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
     if not isinstance(exc, (psycopg.Error, OSError, HorsiesError)):
         return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
     return broker_error(code, exc)

@@ -94,7 +94,7 @@ class ArgumentsCodec:
 
 
 def _length(text: str) -> int:
-    values = from_json(text)
+    values = from_json(text)  # it is JSON: a shape has already read it, and only did not like its members
     if not isinstance(values, list):
         raise CodecError("the arguments are not a JSON list")
     return len(values)

@@ -98,7 +98,7 @@ def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:
     for attempt in (_as_it_is, _presentable, _last_resort):
         try:
             return _PLAIN_RESULT.encode(attempt(tr))
-        except (CodecError, ValueError, TypeError, RecursionError):
+        except Exception:  # whatever __str__ and properties of the user's objects raise
             continue
     return _CONSTANT
 

@@ -22,6 +22,11 @@ from horsies.core.codec.walk import find_unsendable
 _CONFIG = ConfigDict(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
+_CORE_CONFIG = core_schema.CoreConfig(
+    ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
+)
+# What NaN and secrets look like once they are written.
+_SUSPICIOUS = (b"null", b"NaN", b"Infinity", b"**********")
 _MAX_SHOWN = 5
 
 
@@ -68,7 +73,7 @@ class Shape:
         """The value as JSON. `MismatchError` if it is of another type, `CodecError` if it cannot be written."""
         checked = self.check(value)
         data = self._dump(checked)
-        if b"null" in data or b"NaN" in data or b"Infinity" in data:
+        if any(sign in data for sign in _SUSPICIOUS):
             self._refuse_unsendable(checked)
         try:
             # What is sent can be received: found out here rather than in the worker.
@@ -85,7 +90,7 @@ class Shape:
             return self._validate_json(text, by_alias=True, by_name=True)
         except ValidationError as problem:
             details = problem.errors(include_url=False, include_input=False, include_context=False)
-            if any(detail["type"] == "json_invalid" for detail in details):
+            if not details[0]["loc"] and details[0]["type"] in ("json_invalid", "json_type", "string_unicode"):
                 raise UnreadableError(details[0]["msg"]) from None
             raise self._mismatch(problem) from None
         except UnicodeEncodeError:
@@ -142,6 +147,7 @@ def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
             },
             extra_behavior="forbid" if others is None else "allow",
             extras_schema=None if others is None else handler.generate_schema(json_safe(others)),
+            config=_CORE_CONFIG,  # an object does not take over the configuration around it
         )
 
     return Shape(build)
@@ -214,13 +220,19 @@ def _adapter(build: Callable[[GetCoreSchemaHandler], CoreSchema]) -> TypeAdapter
         def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
             return build(handler)
 
-    return TypeAdapter(Members, config=_CONFIG)
+    adapter: TypeAdapter[Any] = TypeAdapter(Members, config=_CONFIG)
+    if not adapter.pydantic_complete:
+        raise NameError("a model refers to a type that is not defined")
+    return adapter
 
 
 def _why_not_written(problem: PydanticSerializationError) -> str:
     text = str(problem)
-    # Other texts come from serializers of the user's and may hold anything.
-    return text if text.startswith("Unable to serialize unknown type") else "it cannot be written as JSON"
+    if text.startswith("Unable to serialize unknown type"):
+        return text
+    if "invalid utf-8 sequence" in text:
+        return "bytes in a model of its own configuration need ser_json_bytes='base64' and val_json_bytes='base64' there"
+    return "it cannot be written as JSON"  # other texts come from serializers of the user's and may hold anything
 
 
 def _foreign(problem: Exception) -> CodecError:

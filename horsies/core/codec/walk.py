@@ -1,4 +1,4 @@
-"""Looks through a value for what JSON in PostgreSQL cannot hold: NaN, Infinity, text that is not Unicode."""
+"""Looks through a value for what would not survive as JSON: NaN, Infinity, text that is not Unicode, masked secrets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 Path = tuple[Any, ...]
 
 _NOT_FINITE = "NaN and Infinity cannot be sent"
+_SECRET = "a secret is masked when it is written; send a reference to it instead"
 _NOT_TEXT = "the text holds lone surrogates, which are not Unicode"
 
 
@@ -41,6 +42,8 @@ def _problem(item: Any) -> str | None:
         return _NOT_FINITE
     if isinstance(item, str) and not _is_text(item):
         return _NOT_TEXT
+    if isinstance(item, Secret | SecretStr | SecretBytes):
+        return _SECRET
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.results import describe, is_transient
+from horsies.core.brokers.results import describe, is_transient, reason
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.sql import load
@@ -62,7 +62,9 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
 
 def action_failed(task_id: str, problem: BaseException) -> Err[TaskActionError]:
     code = TaskActionErrorCode.DB_OPERATION_FAILED
-    return Err(TaskActionError(code, describe(problem), task_id, retryable=is_transient(problem), exception=problem))
+    return Err(
+        TaskActionError(code, describe(problem), task_id, retryable=is_transient(problem), exception=reason(problem))
+    )
 
 
 def _why_not(task_id: str, found: Any) -> TaskActionError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
 
-from horsies.core.brokers.results import SchemaInitFailed, describe
+from horsies.core.brokers.results import describe, reason
 from horsies.core.definition import TaskDefinition
 from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult
 from horsies.core.producer.enqueue import Mismatch
@@ -93,8 +93,7 @@ async def _write_once(broker: PostgresBroker, send: Send) -> Written:
 
 
 def _failed(send: Send, problem: BaseException) -> TaskSendError:
-    cause = problem.__cause__ or problem if isinstance(problem, SchemaInitFailed) else problem
-    return _error(send, TaskSendErrorCode.ENQUEUE_FAILED, describe(cause), cause)
+    return _error(send, TaskSendErrorCode.ENQUEUE_FAILED, describe(problem), reason(problem))
 
 
 def _error(send: Send, code: TaskSendErrorCode, why: str, problem: BaseException | None = None) -> TaskSendError:

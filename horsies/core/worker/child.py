@@ -23,10 +23,13 @@ import traceback
 import types
 from typing import NoReturn
 
+from pydantic import SecretStr
+
 from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.discovery import import_entry
 from horsies.core.errors import HorsiesError, SourceLocation
+from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.worker import wire
 from horsies.core.worker.child_io import ChildIO
 from horsies.core.worker.inbox import Inbox
@@ -38,7 +41,6 @@ from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.uplink import EXIT_BROKEN, Uplink, leave
 from horsies.core.worker.wire import Kind
 
-GOODBYE_LIMIT_S = 5.0
 TRACEBACK_LINES = 40
 
 
@@ -59,12 +61,13 @@ def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
     io.serve(runner)
     uplink.send(wire.pack(Kind.READY, 0, _introduction(app, name)))
     runner.serve()
-    _say_goodbye(runner)
+    _say_goodbye(runner, spec.goodbye_timeout_ms / 1000)
 
 
 def _settle_in(spec: ChildSpec, name: str) -> None:
     """Make the copy of the fork server a process of its own: names, paths, signals, streams, randomness."""
-    faulthandler.enable()
+    with contextlib.suppress(Exception):  # there may be no standard error
+        faulthandler.enable()
     signal.signal(signal.SIGINT, _ignored)  # not SIG_IGN, which programs started by tasks would inherit
     multiprocessing.current_process().name = name
     name_process(name)
@@ -80,6 +83,8 @@ def _settle_in(spec: ChildSpec, name: str) -> None:
 
 def _load(spec: ChildSpec) -> Horsies:
     app = load_app(spec.app_locator)
+    if spec.database_url is not None:
+        _connect_elsewhere(app, spec.database_url)
     app.make_current()
     app.suppress_sends(True)
     try:
@@ -89,6 +94,14 @@ def _load(spec: ChildSpec) -> Horsies:
     finally:
         app.suppress_sends(False)
     return app
+
+
+def _connect_elsewhere(app: Horsies, url: str) -> None:
+    """The worker was given another database than the app names; tasks that send must use it too. A session URL and a
+    pooler belong to the old one."""
+    fields = {**dict(app.config.broker), "session_database_url": None, "pgbouncer_transaction_mode": False}
+    broker = PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
+    app.config = app.config.model_copy(update={"broker": broker})
 
 
 def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:
@@ -119,10 +132,10 @@ def _introduction(app: Horsies, name: str) -> bytes:
     return json.dumps(info).encode()
 
 
-def _say_goodbye(runner: Runner) -> NoReturn:
+def _say_goodbye(runner: Runner, limit_s: float) -> NoReturn:
     """Give user code a chance to clean up, for a limited time. Threads that never end are not waited for."""
     with contextlib.suppress(RuntimeError):
-        limit = threading.Timer(GOODBYE_LIMIT_S, leave, (0,))
+        limit = threading.Timer(limit_s, leave, (0,))
         limit.daemon = True
         limit.start()
         runner.close()

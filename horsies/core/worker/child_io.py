@@ -119,6 +119,7 @@ class ChildIO(threading.Thread):
             self._uplink.send(wire.pack_tokens(Kind.BEAT, tokens))
 
     def _watch(self) -> None:
-        if self._limit is not None and monotonic() > self._limit[0]:
-            self._uplink.send(wire.pack(Kind.BROKEN, 0, self._limit[1].encode("utf-8", "replace")))
+        limit = self._limit
+        if limit is not None and monotonic() > limit[0]:
+            self._uplink.send(wire.pack(Kind.BROKEN, 0, limit[1].encode("utf-8", "replace")))
             os._exit(EXIT_BROKEN)

@@ -22,6 +22,8 @@ if __name__ == "__main__":  # started by file name: make sure that `horsies` is 
     if _root not in sys.path:
         sys.path.insert(0, _root)
 
+import psutil
+
 from horsies.core.worker import wire
 from horsies.core.worker.parent_death import die_with_parent
 from horsies.core.worker.wire import Decoder, Frame, Kind, WireError
@@ -134,8 +136,7 @@ class ForkServer:
             while os.read(self._bell, 4096):
                 pass
         for number, pid in list(self._pids.items()):
-            # Look before reaping: until then the pid, and with it the group, cannot be anyone else's.
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if not _has_ended(pid):
                 continue
             _kill_group(pid)
             _, status, usage = os.wait4(pid, 0)
@@ -156,6 +157,13 @@ def _kill_group(pid: int) -> None:
     """A child's process group ends with the child: what a task has started must not go on when the task has not."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _has_ended(pid: int) -> bool:
+    """Look without reaping: until that is done the pid, and with it the group, cannot be anyone else's."""
+    if not hasattr(os, "waitid"):
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _noted(_signal: int, _frame: object) -> None:

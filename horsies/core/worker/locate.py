@@ -62,7 +62,7 @@ def _named_app(module: ModuleType, variable: str) -> Horsies:
     app = getattr(module, variable, None)
     if isinstance(app, Horsies):
         return app
-    what = f"is a {type(app).__name__}, not a Horsies app" if hasattr(module, variable) else "does not exist"
+    what = f"is of type {type(app).__name__}, not a Horsies app" if hasattr(module, variable) else "does not exist"
     error = _bad_locator(f"{variable!r} in {module.__name__} {what}")
     names = sorted(_apps_in(module))
     raise error.with_help(f"apps in that module: {', '.join(names)}") if names else error

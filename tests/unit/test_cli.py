@@ -1,0 +1,183 @@
+"""What the command line does without a process: texts to values, choosing the database, the checks of the demo."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import typer
+
+from horsies import ErrorCode, HorsiesError, PostgresConfig, WorkerRecoveryConfig
+from horsies.cli import database
+from horsies.cli.demo.checks import NotAsExpected, Row, must_be, problems
+from horsies.cli.main import run
+from horsies.cli.options import parse_duration, parse_json, parse_names
+from horsies.cli.worker import recovery_settings
+from horsies.core.worker.config import WorkerConfig
+
+OWN = PostgresConfig(database_url="postgresql://me:secret@db.example.com/own", pool_size=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("300", 300), ("30s", 30), ("5m", 300), ("2h", 7200), ("0", 0), ("1.5", 1.5), (" 10s ", 10)]
+)
+def test_m02_durations_are_seconds_or_have_a_unit(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5x", "-5", "m", "1h30m", "5 m", "1e3", "inf", "nan", "1d", "99999999h", "٣"])
+def test_m02_what_is_not_a_duration_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_duration(text)
+
+
+def test_names_are_separated_by_commas_or_given_again() -> None:
+    assert parse_names(["mail, reports", "billing"]) == ("mail", "reports", "billing")
+    assert parse_names(None) is None
+    assert parse_names([]) is None
+    with pytest.raises(typer.BadParameter):
+        parse_names([","])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("{", dict), ("[1]", dict), ("{}", list), ("1", list), ("[" * 100_000, list)]
+)
+def test_json_of_the_wrong_kind_is_refused(text: str, kind: type) -> None:
+    with pytest.raises(typer.BadParameter):
+        parse_json(text, kind, "--x")
+
+
+def test_r07_a_duration_turns_worker_recovery_on() -> None:
+    settings = recovery_settings(WorkerRecoveryConfig(), None, sweep_interval=timedelta(seconds=7), recovery_delay=None)
+    effective = WorkerConfig(**settings).recovery_for(WorkerRecoveryConfig())
+    assert effective.enabled
+    assert effective.sweep_interval == timedelta(seconds=7)
+
+
+def test_r06_recovery_that_is_turned_off_by_name_stays_off() -> None:
+    of_app = WorkerRecoveryConfig(recovery_delay=timedelta(seconds=9))
+    settings = recovery_settings(of_app, False, sweep_interval=timedelta(seconds=7))
+    effective = WorkerConfig(**settings).recovery_for(of_app)
+    assert not effective.enabled
+    assert effective.recovery_delay == timedelta(seconds=9)
+
+
+def test_r06_recovery_that_is_turned_on_by_name_keeps_the_settings_of_the_app() -> None:
+    of_app = WorkerRecoveryConfig(enabled=False, recovery_delay=timedelta(seconds=9))
+    effective = WorkerConfig(**recovery_settings(of_app, True)).recovery_for(of_app)
+    assert effective.enabled
+    assert effective.recovery_delay == timedelta(seconds=9)
+
+
+def test_r06_nothing_said_leaves_it_to_the_app() -> None:
+    of_app = WorkerRecoveryConfig(recovery_delay=timedelta(seconds=9))
+    settings = recovery_settings(of_app, None, sweep_interval=None)
+    assert WorkerConfig(**settings).recovery_for(of_app) == of_app
+
+
+def test_the_option_names_the_database_before_anything_else() -> None:
+    chosen = database.choose("postgres://a:pw@h/x", OWN, {"DATABASE_URL": "postgresql://h/y"})
+    assert chosen.url == "postgresql+psycopg://a:pw@h/x"
+    assert chosen.config.pool_size == 7
+    assert chosen.sentence() == "database: postgresql+psycopg://a:***@h/x (--database-url)"
+
+
+def test_an_app_keeps_its_own_database_whatever_the_environment_says() -> None:
+    chosen = database.choose(None, OWN, {"DATABASE_URL": "postgresql://h/y"})
+    assert chosen.config is OWN
+    assert "secret" not in chosen.sentence()
+    assert "DATABASE_URL is set but not asked" in chosen.sentence()
+
+
+def test_m13_without_an_app_the_environment_names_it() -> None:
+    chosen = database.choose(None, None, {"DATABASE_URL": "postgresql://u:pw@h/y"})
+    assert chosen.sentence() == "database: postgresql+psycopg://u:***@h/y (DATABASE_URL)"
+
+
+def test_the_embedded_server_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = database.choose(None, None, {"DATABASE_URL": " "})
+    assert chosen.config.is_embedded
+    assert chosen.sentence() == (
+        f"database: embedded PostgreSQL in {tmp_path.resolve()}/.horsies/postgres (DATABASE_URL is not set)"
+    )
+
+
+def test_another_database_does_not_keep_the_pooler_of_the_first() -> None:
+    own = PostgresConfig(
+        database_url="postgresql://pooler/x",
+        session_database_url="postgresql://direct/x",
+        pgbouncer_transaction_mode=True,
+    )
+    config = database.choose("postgresql://other/x", own, {}).config
+    assert config.session_database_url is None
+    assert not config.pgbouncer_transaction_mode
+
+
+def test_a_url_nobody_speaks_is_a_configuration_error_without_the_url() -> None:
+    with pytest.raises(HorsiesError) as caught:
+        database.choose("mysql://u:topsecret@h/x", None, {})
+    assert caught.value.code is ErrorCode.BROKER_INVALID_URL
+    assert "topsecret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["worker", "check", "init-db", "send", "demo"])
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert run([command, "--help"]) == 0
+    assert f"Usage: horsies {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["walk"],
+        ["worker"],
+        ["worker", "shop", "--processes", "0"],
+        ["worker", "shop", "--concurrency", "0"],
+        ["worker", "shop", "--max-claim-batch", "-1"],
+        ["worker", "shop", "--max-memory-per-child-mb", "0"],
+        ["worker", "shop", "--loglevel", "LOUD"],
+        ["worker", "shop", "--log-format", "xml"],
+        ["worker", "shop", "--sweep-interval", "5x"],
+        ["worker", "shop", "--shutdown-grace", "-1s"],
+        ["worker", "shop", "--no-such-option"],
+        ["send", "shop"],
+        ["send", "shop", "shop.price", "--kwargs", "{broken"],
+        ["send", "shop", "shop.price", "--kwargs", "[1]"],
+        ["send", "shop", "shop.price", "--args", "{}"],
+    ],
+)
+def test_m11_usage_errors_end_with_1_and_name_the_option(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+    assert run(args) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error[HRS-206]: ")
+    assert all(option in said.err for option in args if option.startswith("--"))
+
+
+EXPECTED = {"demo.add": {("COMPLETED", None, "COMPLETED"): 2}}
+
+
+def test_the_demo_accepts_exactly_the_rows_it_expects() -> None:
+    assert problems(EXPECTED, [Row("demo.add", "COMPLETED", None, "COMPLETED", 2, 2)]) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [Row("demo.add", "COMPLETED", None, "COMPLETED", 1, 1)],
+        [Row("demo.add", "COMPLETED", None, "FAILED+ COMPLETED", 2, 4)],
+        [Row("demo.add", "COMPLETED", None, "COMPLETED", 2, 2), Row("demo.add", "RUNNING", None, "", 1, 0)],
+    ],
+)
+def test_the_demo_finds_every_difference(rows: list[Row]) -> None:
+    [problem] = problems(EXPECTED, rows)
+    assert problem.startswith("demo.add: expected 2 x COMPLETED")
+
+
+def test_the_demo_says_what_differs() -> None:
+    must_be(1, 1, "the sum")
+    with pytest.raises(NotAsExpected, match="the sum is 1, not 2"):
+        must_be(1, 2, "the sum")

@@ -1,0 +1,106 @@
+"""Ok and Err (T-03a, T-65)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from horsies import Err, Ok, Result, is_err, is_ok
+
+
+def half(number: int) -> Result[int, str]:
+    return Ok(number // 2) if number % 2 == 0 else Err("odd")
+
+
+def test_t65_match_positionally() -> None:
+    seen = []
+    for result in (half(4), half(3)):
+        match result:
+            case Ok(value):
+                seen.append(value)
+            case Err(error):
+                seen.append(error)
+    assert seen == [2, "odd"]
+
+
+def test_t65_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Ok(1).value = 2  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Err(1).error = 2  # type: ignore[misc]
+
+
+def test_t65_values_of_the_right_side() -> None:
+    assert (Ok(1).ok_value, Ok(1).unwrap(), Err("e").err_value, Err("e").unwrap_err()) == (1, 1, "e", "e")
+    assert Ok(1).is_ok() and not Ok(1).is_err() and Err(1).is_err() and not Err(1).is_ok()
+    assert is_ok(Ok(1)) and is_err(Err(1)) and not is_ok(Err(1)) and not is_err(Ok(1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Err("e").ok_value,
+        lambda: Err("e").unwrap(),
+        lambda: Err("e").expect("said"),
+        lambda: Ok(1).err_value,
+        lambda: Ok(1).unwrap_err(),
+        lambda: Ok(1).expect_err("said"),
+    ],
+)
+def test_t65_values_of_the_wrong_side_raise_value_error(wrong) -> None:
+    with pytest.raises(ValueError):
+        wrong()
+
+
+def test_t65_unwrapping_an_exception_keeps_it_as_the_cause() -> None:
+    cause = OSError("gone")
+    with pytest.raises(ValueError) as raised:
+        Err(cause).unwrap()
+    assert raised.value.__cause__ is cause
+
+
+def test_t03a_expect_says_what_was_expected() -> None:
+    with pytest.raises(ValueError, match="a number: 'odd'"):
+        half(3).expect("a number")
+
+
+def test_t03a_defaults() -> None:
+    assert (Ok(1).unwrap_or(9), Err("e").unwrap_or(9)) == (1, 9)
+    assert (Ok(1).unwrap_or_else(len), Err("abc").unwrap_or_else(len)) == (1, 3)
+    assert Ok(1).unwrap_or_raise(KeyError("k")) == 1
+    with pytest.raises(KeyError):
+        Err("e").unwrap_or_raise(KeyError("k"))
+
+
+def test_t03a_maps() -> None:
+    assert (Ok(2).map(str), Err("e").map(str)) == (Ok("2"), Err("e"))
+    assert (Ok(2).map_err(str), Err(2).map_err(str)) == (Ok(2), Err("2"))
+    assert (Ok(2).map_or(0, str), Err("e").map_or(0, str)) == ("2", 0)
+    assert (Ok(2).map_or_else(len, str), Err("abc").map_or_else(len, str)) == ("2", 3)
+
+
+def test_t03a_chains() -> None:
+    assert (Ok(8).and_then(half), Ok(3).and_then(half), Err("e").and_then(half)) == (Ok(4), Err("odd"), Err("e"))
+    assert (Ok(8).or_else(half), Err(6).or_else(half), Err(5).or_else(half)) == (Ok(8), Ok(3), Err("odd"))
+
+
+def test_t03a_inspections_see_only_their_side() -> None:
+    seen: list[object] = []
+    assert Ok(1).inspect(seen.append).inspect_err(seen.append) == Ok(1)
+    assert Err(2).inspect(seen.append).inspect_err(seen.append) == Err(2)
+    assert seen == [1, 2]
+
+
+async def test_t03a_async() -> None:
+    async def half_async(number: int) -> Result[int, str]:
+        return half(number)
+
+    async def text(number: int) -> str:
+        return str(number)
+
+    assert (await Ok(2).map_async(text), await Err("e").map_async(text)) == (Ok("2"), Err("e"))
+    assert (await Ok(3).and_then_async(half_async), await Err("e").and_then_async(half_async)) == (
+        Err("odd"),
+        Err("e"),
+    )
