@@ -9,7 +9,7 @@ import asyncio
 from datetime import timedelta
 from time import perf_counter
 
-from horsies.core.brokers.connections import connect
+from horsies.core.brokers.connections import BY_INDEX, connect
 from horsies.core.lifecycle.moves import Claim, Complete
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.store import tasks
@@ -32,7 +32,7 @@ async def drain(config: PostgresConfig) -> float:
 async def _claim(config: PostgresConfig, out: Queue) -> int:
     who = Claimant("bench", timedelta(minutes=1), enrolled=False)
     order = ClaimOrder(["default"], [BATCH], [None], BATCH, BATCH, None, True, [])
-    async with await connect(config, name="ceiling claim") as conn:
+    async with await connect(config, name="ceiling claim", options=BY_INDEX) as conn:
         while rows := await tasks.claim(conn, who, order):
             await out.put([Claim(row.id, row.claim_seq) for row in rows])
     await out.put(None)
@@ -40,7 +40,7 @@ async def _claim(config: PostgresConfig, out: Queue) -> int:
 
 
 async def _start(config: PostgresConfig, source: Queue, out: Queue) -> int:
-    async with await connect(config, name="ceiling start") as conn:
+    async with await connect(config, name="ceiling start", options=BY_INDEX) as conn:
         while (batch := await source.get()) is not None:
             await tasks.start(conn, "bench", "host", batch, [1] * len(batch), ["child"] * len(batch))
             await out.put(batch)
@@ -50,7 +50,7 @@ async def _start(config: PostgresConfig, source: Queue, out: Queue) -> int:
 
 async def _complete(config: PostgresConfig, source: Queue) -> int:
     done = 0
-    async with await connect(config, name="ceiling finalize") as conn:
+    async with await connect(config, name="ceiling finalize", options=BY_INDEX) as conn:
         while (batch := await source.get()) is not None:
             done += len(await tasks.apply(conn, "bench", [Complete(claim, '{"ok":null}') for claim in batch]))
     return done

@@ -69,6 +69,7 @@ def whoami() -> TaskResult[Any, TaskError]:
             "fds": sorted(int(name) for name in os.listdir("/dev/fd")),
             "sigint": signal.getsignal(signal.SIGINT) not in (signal.SIG_DFL, signal.default_int_handler),
             "sigterm": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+            "main": [name for name in vars(sys.modules["__main__"]) if not name.startswith("__")],
             "main_thread": threading.current_thread() is threading.main_thread(),
         }
     )
@@ -101,7 +102,8 @@ def clean_up_slowly(path: str) -> TaskResult[Any, TaskError]:
     try:
         forever()
     finally:
-        time.sleep(0.2)
+        Path(path).write_text("cleaning")
+        time.sleep(0.3)
         Path(path).write_text("clean")
 
 
@@ -330,9 +332,11 @@ async def a_fork(path: str) -> TaskResult[Any, TaskError]:
 
 
 @app.task("a_count_steps")
-async def a_count_steps(path: str, steps: int) -> TaskResult[Any, TaskError]:
-    """One line for each step: a copy of this task would write some as well."""
-    for step in range(steps):
-        append(path, f"{step}\n")
-        await asyncio.sleep(0.01)
+async def a_count_steps(path: str, until: str) -> TaskResult[Any, TaskError]:
+    """One line for each step, and a step in every round of the loop: a copy of this task would write some as well."""
+    steps = 0
+    while not exists(until):
+        append(path, f"{steps}\n")
+        steps += 1
+        await asyncio.sleep(0)
     return ok(steps)

@@ -141,6 +141,7 @@ async def test_w41_a_child_is_a_process_of_its_own(launcher: Launcher, child: Ch
     assert me["ppid"] == me["session"] == launcher.pid
     assert me["name"] == "horsies-child-1"
     assert me["stdin"] == "/dev/null"
+    assert me["main"] == []
     assert me["sigint"] and me["sigterm"] and me["main_thread"]
     # 0, 1, 2, the listing itself, and one socket
     assert [fd for fd in me["fds"] if fd > 2][1:] == [me["fds"][-1]] and len(me["fds"]) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -24,11 +25,12 @@ asyncio.run(main())
 """
 
 
-def run_script(what: str, **kwargs: object) -> subprocess.CompletedProcess[bytes]:
+def run_script(what: str) -> subprocess.CompletedProcess[bytes]:
     """In a process of its own, whose output the child inherits."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     script = SUPERVISOR.format(what=what)
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=True, **kwargs
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, timeout=60, check=True, env=environment
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from horsies.core.worker import wire
 from horsies.core.worker.launcher import Launcher
+from horsies.core.worker.runner import STOP_SIGNAL
 from horsies.core.worker.wire import Done, Kind
-from tests.services.children import Child, error_of, is_alive, read_pid, start_child, value_of
+from tests.services.children import ROOT, Child, error_of, is_alive, read_pid, start_child, value_of
 from tests.support import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,7 +44,9 @@ async def test_t30_a_stop_interrupts_the_code_and_the_child_stays_usable(
 
 async def test_t30_stopped_code_can_clean_up(child: Child, tmp_path: Path) -> None:
     token = await begun(child, "clean_up_slowly", tmp_path / "it")
-    child.tell(*(wire.pack(Kind.STOP, token, b"test") for _ in range(3)))  # asking again does not disturb the cleaning
+    child.stop(token)
+    await eventually(lambda: (tmp_path / "it").read_text() == "cleaning")
+    child.stop(token)  # asking again does not disturb it
     assert (await child.done(token)).stopped
     assert (tmp_path / "it").read_text() == "clean"
 
@@ -53,6 +57,55 @@ async def test_a_stop_that_was_caught_is_told_with_the_result(child: Child, tmp_
     done = await child.done(token)
     assert done.stopped
     assert value_of(done) == "StopTask"
+
+
+async def test_the_signal_alone_stops_nothing(child: Child, tmp_path: Path) -> None:
+    child.process.signal(STOP_SIGNAL)  # nothing runs
+    assert await child.answer("echo", 1) == 1
+    token = child.run("touch_and_sleep", str(tmp_path / "it"), seconds=0.5)
+    await eventually((tmp_path / "it").exists)
+    child.process.signal(STOP_SIGNAL)  # something runs that nobody wants stopped
+    assert value_of(await child.done(token)) == "slept"
+    assert await child.answer("a_echo", 1) == 1
+
+
+LOOKED_UP = """
+import time
+from pathlib import Path
+from horsies.core.app import Horsies
+from tests.services.child_app import app as other
+
+class Slowly(dict):
+    def get(self, name, default=None):
+        Path("asked").touch()
+        while not Path("go").exists():
+            time.sleep(0.01)
+        return super().get(name, default)
+
+class Slow(Horsies):
+    tasks = property(lambda self: Slowly(other.tasks))
+
+app = Slow(other.config)
+"""
+
+
+@pytest.mark.parametrize("name", ["touch_and_sleep", "a_touch_and_sleep"])
+async def test_a_stop_between_taking_a_task_and_calling_it_is_not_lost(
+    launcher: Launcher, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "slow_app.py").write_text(LOOKED_UP)
+    child = await start_child(launcher, "slow_app:app", cwd=str(tmp_path), sys_path=(str(tmp_path), ROOT, *sys.path))
+    await child.ready()
+    token = child.run(name, str(tmp_path / "it"))
+    await eventually((tmp_path / "asked").exists)  # from here on it is not in the inbox, and nothing of it runs
+    child.stop(token)
+    other = child.run("echo")
+    child.tell(wire.pack_tokens(Kind.TAKE_BACK, [other]))
+    kind, _, parts = await child.hear()  # the child has heard all of it
+    assert (kind, wire.tokens_of(parts)) == (Kind.GAVE_UP, [other])
+    (tmp_path / "go").touch()
+    assert without_measurements(await child.done(token)) == STOPPED
+    assert not (tmp_path / "it").exists()
 
 
 async def test_a_stop_names_one_task(child: Child, tmp_path: Path) -> None:

@@ -189,3 +189,18 @@ def test_w54_nothing_survives_a_supervisor_that_was_killed(tmp_path: Path, task:
         assert len(family) >= 4
         supervisor.kill()
         eventually_sync(lambda: not [pid for pid in family if is_alive(pid)], timeout=5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal")
+def test_w54_a_child_dies_even_if_fork_server_and_supervisor_are_killed_together(tmp_path: Path) -> None:
+    """Nobody is left to kill it, and its code keeps it from noticing anything itself."""
+    path = tmp_path / "it"
+    command = [sys.executable, "-c", SUPERVISOR, "hold_the_interpreter", str(path), "600"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        server, child = map(int, supervisor.stdout.readline().split())
+        eventually_sync(path.exists)
+        supervisor.send_signal(signal.SIGSTOP)
+        os.kill(server, signal.SIGKILL)
+        supervisor.kill()
+        eventually_sync(lambda: not is_alive(child), timeout=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.sql import load
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
 from horsies.core.types.status import TaskAttemptOutcome
@@ -27,7 +29,7 @@ async def given_task(db: Db, **columns: Any) -> str:
     """A row as plain SQL inserts it, with these columns."""
     row = {"id": str(uuid.uuid4()), "task_name": "t", "queue_name": "default", "args": "[]", **columns}
     names, marks = ", ".join(row), ", ".join(f"%({name})s" for name in row)
-    await db.execute(f"INSERT INTO horsies_tasks ({names}) VALUES ({marks})", row)
+    await db.execute(f"INSERT INTO horsies_tasks ({names}) VALUES ({marks})".encode(), row)  # noqa: S608
     return str(row["id"])
 
 
@@ -343,6 +345,19 @@ async def test_l31_a_batch_of_several_kinds_is_one_transaction(db: Db) -> None:
     assert await attempts_of(db, good.task_id) == []
 
 
+async def test_d63_a_batch_of_several_kinds_and_a_cancel_never_deadlock(db: Db, database_url: str) -> None:
+    """The batch completes the later id and fails the earlier one; the cancel takes them the other way round."""
+    for _ in range(20):
+        claims = sorted([await running(db), await running(db)], key=lambda c: c.task_id)
+        moves = [Complete(claims[1], OK), Fail(claims[0], ERR, "X", "m")]
+        async with await AsyncConnection.connect(database_url, autocommit=True) as other:
+            params = {"ids": [c.task_id for c in claims], "include_running": True, "result": ERR}
+            moved, cancelled = await asyncio.gather(
+                tasks.apply(db, "me", moves), other.execute(load("tasks/cancel"), params)
+            )
+            assert len(moved) + len(await cancelled.fetchall()) == 2
+
+
 # Expiry, heartbeats, leases
 
 
@@ -354,7 +369,8 @@ async def test_l07_waiting_tasks_past_their_deadline_expire_in_bounded_steps(db:
     assert (await row_of(db, alive))["status"] == "PENDING"
     cursor = await db.execute("SELECT DISTINCT status, error_code, result FROM horsies_tasks WHERE id <> %s", [alive])
     ((status, code, result),) = await cursor.fetchall()
-    assert (status, code) == ("EXPIRED", "TASK_EXPIRED") and '"__builtin_task_code__":"TASK_EXPIRED"' in result.replace(" ", "")
+    assert (status, code) == ("EXPIRED", "TASK_EXPIRED")
+    assert '"__builtin_task_code__":"TASK_EXPIRED"' in result.replace(" ", "")
 
 
 async def test_r11_heartbeats_are_written_only_for_claims_that_are_held(db: Db) -> None:

@@ -175,9 +175,6 @@ def rows_touched(node: dict[str, Any]) -> int:
     return int(own * node["Actual Loops"]) + sum(rows_touched(below) for below in node.get("Plans", []))
 
 
-@pytest.mark.xfail(
-    reason="the arrows join their batch to the table, which may be planned from either side", strict=True
-)
 @pytest.mark.parametrize("analysed", [False, True], ids=["fresh", "analysed when small"])
 @pytest.mark.parametrize("name", IN_FLIGHT)
 async def test_d12_the_cost_of_a_batch_does_not_grow_with_the_table(

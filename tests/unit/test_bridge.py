@@ -222,20 +222,25 @@ def test_t67_the_interpreter_ends_at_once_and_quietly(ending: str) -> None:
 
 def test_t67_ctrl_c_interrupts_a_blocking_call() -> None:
     script = """
-        import signal
-        from tests.unit.test_bridge import Client
+        import signal, threading
+        from tests.support import eventually_sync
+        from tests.unit.test_bridge import Client, calls_under_way
+
+        def tell():
+            eventually_sync(lambda: calls_under_way(client) == 1)
+            print("waiting", flush=True)
+
         signal.signal(signal.SIGINT, signal.default_int_handler)
         client = Client()
-        client.double(1)
-        print("ready", flush=True)
+        threading.Thread(target=tell).start()
         try:
             client.sleep_for_ever()
         except KeyboardInterrupt:
             print("interrupted", calls_under_way(client))
     """
-    script = "from tests.unit.test_bridge import calls_under_way\n" + textwrap.dedent(script)
+    script = textwrap.dedent(script)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=30)[0] == "interrupted 0\n"

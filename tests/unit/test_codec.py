@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypeVar
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_serializer, field_validator
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from horsies import Err, Ok, OutcomeCode, SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult, WorkflowStatus
 from horsies.core.codec.serde import (
@@ -200,7 +200,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (tuple[int, int], [1, 2], "valid tuple"),
     (Color, 1, "instance of Color"),
     (Point, {"x": 1}, "instance of Point"),
-    (User, {"userName": "u"}, "instance of User"),
+    (User, {"userName": 5}, "value.userName: Input should be a valid string"),
     (Annotated[int, Field(gt=3)], 3, "greater than 3"),
     (list[int], [1, "x"], r"value\[1\]: Input should be a valid integer"),
     (Box, {"size": "x"}, "value.size: "),
@@ -232,7 +232,9 @@ REFUSED: list[tuple[Any, Any, str]] = [
 def test_t104_what_does_not_fit_is_refused_and_located(kind: Any, value: Any, why: str) -> None:
     with pytest.raises(CodecError, match=why):
         codec_of(kind).arguments.encode((value,), {})
-    with pytest.raises(CodecError, match=re.sub("^value|: value", lambda found: found[0].replace("value", "named"), why)):
+    with pytest.raises(
+        CodecError, match=re.sub("^value|: value", lambda found: found[0].replace("value", "named"), why)
+    ):
         codec_of_named(kind).arguments.encode((), {"named": value})
 
 
@@ -493,7 +495,9 @@ json_values = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
     max_leaves=15,
 )
 

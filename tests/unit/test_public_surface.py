@@ -10,16 +10,60 @@ import horsies
 from horsies import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 # T-02, without what belongs to workflows, schedules and the sweeper.
-NAMES = """
-Horsies AppConfig PostgresConfig QueueMode CustomQueueConfig PayloadPolicy ChildProcessStartHook
-TaskResult TaskError SubWorkflowError TaskInfo TaskAttemptInfo Result Ok Err is_ok is_err
-OperationalErrorCode ContractCode RetrievalCode OutcomeCode BuiltInTaskCode ErrorCode
-TaskStatus TaskAttemptOutcome TASK_TERMINAL_STATES WorkflowStatus WorkflowTaskStatus WORKFLOW_TERMINAL_STATES
-WORKFLOW_TASK_TERMINAL_STATES TaskHandle TaskSendOptions TaskSendResult TaskSendError TaskSendErrorCode TaskSendPayload
-RetryPolicy ExceptionMapper BrokerResult BrokerOperationError BrokerErrorCode DatabasePing WorkerPong
-WorkerStateSnapshot ValidationReport MultipleValidationErrors WorkflowValidationError WorkflowContextMissingIdError
-RecoveryConfig WorkerResilienceConfig WorkerRecoveryConfig INFRASTRUCTURE_RESILIENT_FLAG
-""".split()
+NAMES = [
+    "Horsies",
+    "AppConfig",
+    "PostgresConfig",
+    "QueueMode",
+    "CustomQueueConfig",
+    "PayloadPolicy",
+    "ChildProcessStartHook",
+    "TaskResult",
+    "TaskError",
+    "SubWorkflowError",
+    "TaskInfo",
+    "TaskAttemptInfo",
+    "Result",
+    "Ok",
+    "Err",
+    "is_ok",
+    "is_err",
+    "OperationalErrorCode",
+    "ContractCode",
+    "RetrievalCode",
+    "OutcomeCode",
+    "BuiltInTaskCode",
+    "ErrorCode",
+    "TaskStatus",
+    "TaskAttemptOutcome",
+    "TASK_TERMINAL_STATES",
+    "WorkflowStatus",
+    "WorkflowTaskStatus",
+    "WORKFLOW_TERMINAL_STATES",
+    "WORKFLOW_TASK_TERMINAL_STATES",
+    "TaskHandle",
+    "TaskSendOptions",
+    "TaskSendResult",
+    "TaskSendError",
+    "TaskSendErrorCode",
+    "TaskSendPayload",
+    "RetryPolicy",
+    "ExceptionMapper",
+    "BrokerResult",
+    "BrokerOperationError",
+    "BrokerErrorCode",
+    "DatabasePing",
+    "WorkerPong",
+    "WorkerStateSnapshot",
+    "ValidationReport",
+    "MultipleValidationErrors",
+    "WorkflowValidationError",
+    "WorkflowContextMissingIdError",
+    "RecoveryConfig",
+    "WorkerResilienceConfig",
+    "WorkerRecoveryConfig",
+    "INFRASTRUCTURE_RESILIENT_FLAG",
+]
 
 PATHS = [
     ("horsies.core.models.queues", "CustomQueueConfig"),

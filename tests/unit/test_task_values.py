@@ -254,11 +254,15 @@ def test_t31_options_travel_as_compact_json() -> None:
 
 
 def test_t31_no_options_are_null() -> None:
-    assert TaskOptions().to_json() is None and TaskOptions.from_json(None) == TaskOptions() == TaskOptions.from_json("{}")
+    assert TaskOptions().to_json() is None and TaskOptions.from_json(None) == TaskOptions() == TaskOptions.from_json(
+        "{}"
+    )
     assert TaskOptions().max_retries == 0
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"timeout_ms":"x"}', '{"timeout_ms":true}', '{"retry_policy":{}}', "5"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"timeout_ms":"x"}', '{"timeout_ms":true}', '{"retry_policy":{}}', "5"]
+)
 def test_t31_broken_options_raise_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         TaskOptions.from_json(text)

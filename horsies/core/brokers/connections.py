@@ -24,18 +24,35 @@ log = logging.getLogger("horsies.sql")
 SHORTEST_CONNECT_TIMEOUT = 2
 
 
+# A worker keeps the plan of a prepared statement until the next ANALYZE. One made while the table was small would read
+# all of it once it has filled; every statement of a worker has an index to go by, so it may rule that out (D-12).
+BY_INDEX = "-c enable_seqscan=off"
+
+
 async def open_pool(
-    config: PostgresConfig, *, min_size: int = 1, max_size: int | None = None, name: str = "horsies"
+    config: PostgresConfig,
+    *,
+    min_size: int = 1,
+    max_size: int | None = None,
+    name: str = "horsies",
+    options: str | None = None,
 ) -> Pool:
     """`make_pool` on the running loop."""
-    return make_pool(config, min_size=min_size, max_size=max_size, name=name)
+    return make_pool(config, min_size=min_size, max_size=max_size, name=name, options=options)
 
 
-def make_pool(config: PostgresConfig, *, min_size: int = 1, max_size: int | None = None, name: str = "horsies") -> Pool:
+def make_pool(
+    config: PostgresConfig,
+    *,
+    min_size: int = 1,
+    max_size: int | None = None,
+    name: str = "horsies",
+    options: str | None = None,
+) -> Pool:
     """A pool that connects on demand: up to `max_size` connections, `min_size` of which stay open when idle."""
 
     async def opened() -> AsyncConnection[Any]:
-        return await connect(config, name=name)
+        return await connect(config, name=name, options=options)
 
     return Pool(
         opened,
@@ -48,11 +65,18 @@ def make_pool(config: PostgresConfig, *, min_size: int = 1, max_size: int | None
     )
 
 
-async def connect(config: PostgresConfig, *, session: bool = False, name: str = "horsies") -> AsyncConnection[Any]:
-    """One connection; `session=True` for LISTEN and the schema, which a transaction-pooling proxy cannot carry."""
+async def connect(
+    config: PostgresConfig, *, session: bool = False, name: str = "horsies", options: str | None = None
+) -> AsyncConnection[Any]:
+    """One connection; `session=True` for LISTEN and the schema, which a transaction-pooling proxy cannot carry.
+
+    `options` are server settings of the session; a proxy would refuse them, and plans every statement anew anyway."""
     dsn = await _dsn(config, session=session)
     parameters = _parameters(config, dsn, name)
     pooled_by_proxy = config.pgbouncer_transaction_mode and not session
+    if options is not None and not pooled_by_proxy:
+        given = conninfo.conninfo_to_dict(dsn).get("options") or parameters.get("options")
+        parameters["options"] = f"{given} {options}" if given else options
     return await AsyncConnection.connect(
         dsn,
         autocommit=True,

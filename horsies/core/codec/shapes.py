@@ -25,8 +25,8 @@ _CONFIG = ConfigDict(
 _CORE_CONFIG = core_schema.CoreConfig(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
-# What NaN and secrets look like once they are written.
-_SUSPICIOUS = (b"null", b"NaN", b"Infinity", b"**********")
+# What NaN, secrets and keys with lone surrogates look like once they are written.
+_SUSPICIOUS = (b"null", b"NaN", b"Infinity", b"**********", "\ufffd".encode())
 _MAX_SHOWN = 5
 
 
@@ -231,7 +231,9 @@ def _why_not_written(problem: PydanticSerializationError) -> str:
     if text.startswith("Unable to serialize unknown type"):
         return text
     if "invalid utf-8 sequence" in text:
-        return "bytes in a model of its own configuration need ser_json_bytes='base64' and val_json_bytes='base64' there"
+        return (
+            "bytes in a model of its own configuration need ser_json_bytes='base64' and val_json_bytes='base64' there"
+        )
     return "it cannot be written as JSON"  # other texts come from serializers of the user's and may hold anything
 
 

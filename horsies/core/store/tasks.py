@@ -105,13 +105,12 @@ async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[
     if len(kinds) == 1 and Retry not in kinds:
         return await _apply_kinds(conn, worker_id, kinds)
     async with conn.transaction():
+        await conn.execute(load("tasks/lock"), {"ids": [move.claim.task_id for move in moves]}, prepare=True)
         return await _apply_kinds(conn, worker_id, kinds)
 
 
 async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[Any]]) -> set[str]:
     moved: set[str] = set()
-    # A transaction of several statements locks rows in one fixed order of kinds and, inside each, by id; a task is in
-    # one claim, so two workers never want the same rows in different orders.
     for kind in (Complete, Retry, Fail, Requeue, Expire):
         batch = kinds.get(kind, [])
         if batch:

@@ -1,6 +1,6 @@
 """A child process of a worker, from the moment it is forked: load the app, then run tasks until told to go (W-40).
 
-    load the app → make it current → suppress sends → import modules → lift → start hooks → READY → tasks → BYE
+    load the app → make it current → suppress sends → import modules, check → lift → start hooks → READY → tasks → BYE
 
 Its only tie to the outside is one socket to the supervisor; it opens no database connection of its own, except when a
 task sends other tasks. Threads: the main one, which runs user code, and the io thread (`child_io.py`).
@@ -14,7 +14,6 @@ import faulthandler
 import json
 import multiprocessing
 import os
-import random
 import signal
 import socket
 import sys
@@ -28,7 +27,7 @@ from pydantic import SecretStr
 from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.discovery import import_entry
-from horsies.core.errors import HorsiesError, SourceLocation
+from horsies.core.errors import HorsiesError, SourceLocation, ValidationReport
 from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.worker import wire
 from horsies.core.worker.child_io import ChildIO
@@ -65,14 +64,13 @@ def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
 
 
 def _settle_in(spec: ChildSpec, name: str) -> None:
-    """Make the copy of the fork server a process of its own: names, paths, signals, streams, randomness."""
+    """Make the copy of the fork server a process of its own: names, paths, signals, streams."""
     with contextlib.suppress(Exception):  # there may be no standard error
         faulthandler.enable()
     signal.signal(signal.SIGINT, _ignored)  # not SIG_IGN, which programs started by tasks would inherit
     multiprocessing.current_process().name = name
     name_process(name)
     sys.modules["__main__"] = types.ModuleType("__main__")  # else multiprocessing would run the fork server's again
-    random.seed()
     os.chdir(spec.cwd)
     sys.path[:] = spec.sys_path
     for stream in (sys.stdout, sys.stderr):
@@ -88,9 +86,13 @@ def _load(spec: ChildSpec) -> Horsies:
     app.make_current()
     app.suppress_sends(True)
     try:
-        app.import_modules()
         for entry in spec.imports:
             import_entry(entry)
+        # The check imports every discovered module. It is the worker's own (W-03): the supervisor imports no tasks.
+        report = ValidationReport(phase="check")
+        for error in app.check(live=False):
+            report.add(error)
+        report.raise_if_any()
     finally:
         app.suppress_sends(False)
     return app

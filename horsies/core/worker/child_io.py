@@ -28,17 +28,19 @@ class Running(Protocol):
     def stop(self, token: int) -> None: ...
 
 
-class ChildIO(threading.Thread):
+class ChildIO:
     """Started before the app is loaded; knows what runs from `serve` on."""
 
     def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
-        super().__init__(name="horsies-io", daemon=True)
         self._uplink = uplink
         self._inbox = inbox
         self._interval = beat_interval_ms / 1000
         self._next_beat = 0.0
         self._running: Running | None = None
         self._limit: tuple[float, str] | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="horsies-io", daemon=True).start()
 
     def limit(self, seconds: float, what: str) -> None:
         """End the child with this text if `unlimit` is not called in time."""
@@ -51,7 +53,7 @@ class ChildIO(threading.Thread):
         """The child is ready: from now on there can be something to beat for and to stop."""
         self._running = running
 
-    def run(self) -> None:
+    def _run(self) -> None:
         try:
             poll = select.poll()
             poll.register(self._uplink.sock, select.POLLIN)

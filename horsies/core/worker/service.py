@@ -19,7 +19,7 @@ from typing import Any
 
 from horsies.core.app import Horsies
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.connections import connect, open_pool
+from horsies.core.brokers.connections import BY_INDEX, connect, open_pool
 from horsies.core.brokers.listener import Listener
 from horsies.core.errors import HorsiesError
 from horsies.core.lifecycle.moves import Move, Retry
@@ -29,7 +29,6 @@ from horsies.core.store.tasks import Claimant, Connection
 from horsies.core.worker import outcome
 from horsies.core.worker.alarm import Alarm
 from horsies.core.worker.capacity import Limits
-from horsies.core.worker.check import check_in_own_process
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.diary import Diary
@@ -110,7 +109,11 @@ class Worker:
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
         self._database = await open_pool(
-            plan.postgres, min_size=plan.pool_size, max_size=plan.pool_size + plan.pool_overflow, name="horsies worker"
+            plan.postgres,
+            min_size=plan.pool_size,
+            max_size=plan.pool_size + plan.pool_overflow,
+            name="horsies worker",
+            options=BY_INDEX,
         )
         self._hand = Hand()
         self._tally = Tally(me.worker_id)
@@ -145,7 +148,7 @@ class Worker:
         self._listener = self._build_listener()
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
-        return partial(connect, self.plan.postgres, session=session, name=name)
+        return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
 
     def _build_listener(self) -> Listener:
         resilience = self.plan.app.config.resilience
@@ -162,9 +165,9 @@ class Worker:
     # Starting (W-03)
 
     async def _startup(self) -> None:
-        await check_in_own_process(self.plan.child_spec)
-        await self._install_schema()
+        # Children first: they check the app, and an app with errors shall not touch the database.
         await self._children.start()
+        await self._install_schema()
         warmed_mb = max(child.first_rss_mb for child in self._children.children)
         if (warning := self.plan.refuse_too_small_memory_limit(warmed_mb)) is not None:
             log.warning(warning)

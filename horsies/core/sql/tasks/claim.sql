@@ -33,7 +33,7 @@ WITH queues AS (
 )
 UPDATE horsies_tasks t
 SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
-    claim_expires_at = statement_timestamp() + %(lease)s, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
+    claim_expires_at = statement_timestamp() + %(lease)s::interval, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
     next_retry_at = NULL, updated_at = statement_timestamp()
 FROM chosen c WHERE t.id = c.id
 RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,

@@ -10,7 +10,7 @@ WITH lapsed AS (
 )
 UPDATE horsies_tasks t
 SET claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
-    claim_expires_at = statement_timestamp() + %(lease)s, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
+    claim_expires_at = statement_timestamp() + %(lease)s::interval, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
     finalizing_at = NULL, next_retry_at = NULL, updated_at = statement_timestamp()
 FROM lapsed l WHERE t.id = l.id
 RETURNING 0::bigint, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,

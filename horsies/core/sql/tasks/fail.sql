@@ -4,15 +4,19 @@ WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(results)s::text[], %(codes)s::text[], %(messages)s::text[],
                          %(outcomes)s::text[], %(reasons)s::text[])
              AS w(id, claim_seq, result, error_code, error_message, outcome, reason)
+    ORDER BY id
 ), locked AS (
     SELECT t.id, w.result, w.error_code, w.error_message, w.outcome, w.reason
-    FROM horsies_tasks t JOIN wanted w ON w.id = t.id AND w.claim_seq = t.claim_seq
-    WHERE t.status = 'RUNNING' AND t.claimed_by_worker_id = %(worker_id)s ORDER BY t.id FOR UPDATE OF t
+    FROM wanted w CROSS JOIN LATERAL (
+        SELECT id FROM horsies_tasks
+        WHERE id = w.id AND claim_seq = w.claim_seq AND status = 'RUNNING' AND claimed_by_worker_id = %(worker_id)s
+        FOR UPDATE
+    ) t
 ), moved AS (
     UPDATE horsies_tasks t
     SET status = 'FAILED', claimed = FALSE, claim_expires_at = NULL, failed_at = now(), result = l.result,
         error_code = l.error_code, failed_reason = l.reason, updated_at = now()
-    FROM locked l WHERE t.id = l.id
+    FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
     RETURNING t.id, t.claim_seq, t.retry_count, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name,
               l.error_code, l.error_message, l.outcome, l.reason
 )

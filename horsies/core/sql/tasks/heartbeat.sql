@@ -4,8 +4,13 @@ WITH held AS (
     SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(vouched)s::bool[], %(senders)s::text[], %(pids)s::int[])
              AS h(id, claim_seq, vouched, sender, pid)
 ), owned AS (
-    SELECT t.id, t.status, h.vouched, h.sender, h.pid FROM horsies_tasks t JOIN held h ON h.id = t.id AND h.claim_seq = t.claim_seq
-    WHERE t.claimed AND t.status IN ('CLAIMED', 'RUNNING') AND t.claimed_by_worker_id = %(worker_id)s
+    -- One by one by their ids: a join could be planned as a walk through the whole table.
+    SELECT t.id, t.status, h.vouched, h.sender, h.pid FROM held h CROSS JOIN LATERAL (
+        SELECT id, status FROM horsies_tasks
+        WHERE id = h.id AND claim_seq = h.claim_seq AND status IN ('CLAIMED', 'RUNNING')
+          AND claimed_by_worker_id = %(worker_id)s
+        OFFSET 0
+    ) t
 ), beat AS (
     INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at, hostname, pid)
     SELECT id, sender, CASE status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END, now(), %(hostname)s, pid

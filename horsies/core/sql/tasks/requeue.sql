@@ -1,16 +1,20 @@
 -- CLAIMED → PENDING (L-13), and RUNNING → PENDING for a task whose code was never called (L-13a): the claim ends, nothing
 -- else changes. The bell is rung for what is due, as the trigger rings only for inserts (L-21).
 WITH wanted AS (
-    SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[]) AS w(id, claim_seq)
+    SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[]) AS w(id, claim_seq) ORDER BY id
 ), locked AS (
-    SELECT t.id FROM horsies_tasks t JOIN wanted w ON w.id = t.id AND w.claim_seq = t.claim_seq
-    WHERE t.status IN ('CLAIMED', 'RUNNING') AND t.claimed_by_worker_id = %(worker_id)s ORDER BY t.id FOR UPDATE OF t
+    SELECT t.id FROM wanted w CROSS JOIN LATERAL (
+        SELECT id FROM horsies_tasks
+        WHERE id = w.id AND claim_seq = w.claim_seq AND status IN ('CLAIMED', 'RUNNING')
+          AND claimed_by_worker_id = %(worker_id)s
+        FOR UPDATE
+    ) t
 ), moved AS (
     UPDATE horsies_tasks t
     SET status = 'PENDING', claimed = FALSE, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
         finalizing_at = NULL, recovery_enrolled = FALSE,
         started_at = NULL, worker_pid = NULL, worker_hostname = NULL, worker_process_name = NULL, updated_at = now()
-    FROM locked l WHERE t.id = l.id
+    FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
     RETURNING t.id, t.queue_name, t.enqueued_at
 )
 SELECT id, CASE WHEN enqueued_at <= now() THEN horsies_ring(queue_name, id) END FROM moved

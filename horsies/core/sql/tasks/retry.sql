@@ -5,13 +5,16 @@ WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(charges)s::int[], %(codes)s::text[], %(messages)s::text[],
                          %(outcomes)s::text[], %(reasons)s::text[])
              AS w(id, claim_seq, delay, charge, error_code, error_message, outcome, reason)
+    ORDER BY id
 ), locked AS (
     SELECT t.id, now() + make_interval(secs => w.delay) AS due, w.charge, w.error_code, w.error_message, w.outcome,
            w.reason, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name, t.retry_count + 1 AS attempt
-    FROM horsies_tasks t JOIN wanted w ON w.id = t.id AND w.claim_seq = t.claim_seq
-    WHERE t.status = 'RUNNING' AND t.claimed_by_worker_id = %(worker_id)s
-      AND (t.good_until IS NULL OR now() + make_interval(secs => w.delay) < t.good_until)
-    ORDER BY t.id FOR UPDATE OF t
+    FROM wanted w CROSS JOIN LATERAL (
+        SELECT id, started_at, worker_hostname, worker_pid, worker_process_name, retry_count FROM horsies_tasks
+        WHERE id = w.id AND claim_seq = w.claim_seq AND status = 'RUNNING' AND claimed_by_worker_id = %(worker_id)s
+          AND (good_until IS NULL OR now() + make_interval(secs => w.delay) < good_until)
+        FOR UPDATE
+    ) t
 ), moved AS (
     UPDATE horsies_tasks t
     SET status = 'PENDING', retry_count = t.retry_count + l.charge, enqueued_at = l.due,
@@ -20,7 +23,7 @@ WITH wanted AS (
         claimed = FALSE, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL, finalizing_at = NULL,
         recovery_enrolled = FALSE,
         started_at = NULL, worker_pid = NULL, worker_hostname = NULL, worker_process_name = NULL, updated_at = now()
-    FROM locked l WHERE t.id = l.id
+    FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
     RETURNING t.id
 )
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,

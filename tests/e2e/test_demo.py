@@ -1,0 +1,80 @@
+"""`horsies demo` shows what it promises, says no when it is disturbed, and leaves nothing running behind it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from horsies.cli.demo.scenes import SCENES
+from tests.e2e.cli_support import environment, run
+from tests.support import eventually_sync
+
+pytestmark = pytest.mark.e2e
+
+
+def test_the_demo_comes_out_as_it_must(database_url: str, tmp_path: Path) -> None:
+    shown = run("demo", cwd=tmp_path, timeout=100, DATABASE_URL=database_url)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "(DATABASE_URL)" in shown.stdout.splitlines()[0]
+    told = " ".join(shown.stdout.split())
+    for scene in SCENES:
+        assert f"ok {scene.sentence}" in told
+    for word in ("COMPLETED", "FAILED", "EXPIRED", "CANCELLED", "WORKER_CRASHED", "TASK_TIMEOUT", "per second", "p99"):
+        assert word in told
+    assert "\x1b" not in shown.stdout
+
+
+def test_a_demo_whose_worker_dies_says_so_and_fails(database_url: str, tmp_path: Path) -> None:
+    with _demo(database_url, tmp_path) as demo:
+        _worker_of(demo).kill()
+        said, errors = demo.communicate(timeout=60)
+    assert demo.returncode == 1
+    assert "the worker of the demo has ended" in errors
+    assert "per second" not in said
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_demo_that_is_ended_takes_its_worker_along(database_url: str, tmp_path: Path, sig: signal.Signals) -> None:
+    with _demo(database_url, tmp_path) as demo:
+        worker = _worker_of(demo)
+        demo.send_signal(sig)
+        demo.communicate(timeout=60)
+        eventually_sync(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    assert demo.returncode == (1 if sig is not signal.SIGKILL else -sig)
+
+
+@contextmanager
+def _demo(database_url: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "horsies", "demo"],
+        cwd=cwd,
+        env=environment(DATABASE_URL=database_url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _worker_of(demo: subprocess.Popen[str]) -> psutil.Process:
+    def worker() -> psutil.Process | None:
+        assert demo.poll() is None or demo.communicate() == ("", ""), "the demo ended before it had a worker"
+        for child in psutil.Process(demo.pid).children():
+            if "worker" in child.cmdline():
+                return child
+        return None
+
+    found = eventually_sync(worker, 60)
+    assert found is not None
+    return found

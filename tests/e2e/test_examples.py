@@ -1,0 +1,75 @@
+"""The examples do what they say, each run as its reader would run it; the first one is the README's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli_support import environment
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def output_of(example: str, database_url: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / example)],
+        cwd=cwd,
+        env=environment(DATABASE_URL=database_url),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_quickstart(database_url: str, tmp_path: Path) -> None:
+    assert output_of("quickstart.py", database_url, tmp_path) == "Hello, world!\n"
+
+
+def test_async_tasks_run_side_by_side(database_url: str, tmp_path: Path) -> None:
+    said = output_of("async_tasks.py", database_url, tmp_path)
+    assert said.startswith(f"sum of squares: {sum(n * n for n in range(100))}\n")
+    took = re.search(r"took ([\d.]+) s instead of 20 s", said)
+    assert took is not None and float(took[1]) < 20
+
+
+def test_queues_and_limits_hold(database_url: str, tmp_path: Path) -> None:
+    assert output_of("queues_and_limits.py", database_url, tmp_path) == (
+        "mails: 8 sent, at most 2 at a time\nreports: 3 written, at most 1 at a time\n"
+    )
+
+
+def test_errors_as_values(database_url: str, tmp_path: Path) -> None:
+    assert output_of("errors_as_values.py", database_url, tmp_path).splitlines() == [
+        "withdraw 30 of 100: ok, 70",
+        "withdraw 130 of 100: INSUFFICIENT_FUNDS, not enough money, {'short': 30}",
+        "divide 1 by 0: DIVIDED_BY_ZERO, task 'errors.divide' raised ZeroDivisionError: division by zero",
+        "explode: an exception nobody expected: task 'errors.explode' raised RuntimeError: boom",
+        "unlucky: TRY_AGAIN, still not",
+        "unlucky was tried 2 times",
+        "not sent: VALIDATION_FAILED",
+    ]
+
+
+def test_every_example_is_tested() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "async_tasks.py",
+        "errors_as_values.py",
+        "queues_and_limits.py",
+        "quickstart.py",
+    ]
+
+
+def test_the_readme_shows_the_quickstart_as_it_is() -> None:
+    [shown] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown == (EXAMPLES / "quickstart.py").read_text()
+    assert len(shown.splitlines()) <= 20

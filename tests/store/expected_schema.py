@@ -1,0 +1,294 @@
+"""What the contract says about each table: columns with types and defaults, indexes, foreign keys."""
+
+from __future__ import annotations
+
+from tests.store.catalog import Column
+
+STAMP = "timestamp with time zone"
+NOW = Column(STAMP, True, "now()")
+INSTANT = Column(STAMP, False, None)
+TEXT = Column("text", False, None)
+INT = Column("integer", False, None)
+COUNTER = Column("integer", True, "0")
+FLAG = Column("boolean", True, "false")
+JSON = Column("jsonb", False, None)
+OBJECT = Column("jsonb", True, "'{}'::jsonb")
+FLOAT = Column("double precision", False, None)
+
+
+def chars(length: int, *, required: bool = False, default: str | None = None) -> Column:
+    text = None if default is None else f"'{default}'::character varying"
+    return Column(f"character varying({length})", required or default is not None, text)
+
+
+TASKS = {
+    "id": chars(36, required=True),
+    "task_name": chars(255, required=True),
+    "queue_name": chars(100, default="default"),
+    "priority": Column("integer", True, "100"),
+    "args": TEXT,
+    "kwargs": TEXT,
+    "status": chars(20, default="PENDING"),
+    "sent_at": NOW,
+    "enqueued_at": NOW,
+    "claimed_at": INSTANT,
+    "started_at": INSTANT,
+    "completed_at": INSTANT,
+    "failed_at": INSTANT,
+    "result": TEXT,
+    "failed_reason": TEXT,
+    "error_code": TEXT,
+    "claimed": FLAG,
+    "claimed_by_worker_id": chars(255),
+    "good_until": INSTANT,
+    "retry_count": COUNTER,
+    "max_retries": COUNTER,
+    "next_retry_at": INSTANT,
+    "task_options": TEXT,
+    "worker_pid": INT,
+    "worker_hostname": chars(255),
+    "worker_process_name": chars(255),
+    "claim_expires_at": INSTANT,
+    "enqueue_sha": chars(64),
+    "created_at": NOW,
+    "updated_at": NOW,
+}
+TASKS_ADDED = {
+    "finalizing_at": INSTANT,
+    "claim_seq": COUNTER,
+    "flags": OBJECT,
+    "recovery_enrolled": FLAG,
+    "start_failures": COUNTER,
+    "workflow_id": chars(36),
+    "idempotency_key": chars(255),
+}
+ATTEMPTS = {
+    "id": Column("bigint", True, "nextval('horsies_task_attempts_id_seq'::regclass)"),
+    "task_id": chars(36, required=True),
+    "attempt": Column("integer", True, None),
+    "outcome": chars(32, required=True),
+    "will_retry": Column("boolean", True, None),
+    "started_at": INSTANT,
+    "finished_at": Column(STAMP, True, None),
+    "error_code": TEXT,
+    "error_message": TEXT,
+    "failed_reason": TEXT,
+    "worker_id": chars(255),
+    "worker_hostname": chars(255),
+    "worker_process_name": chars(255),
+    "worker_pid": INT,
+    "created_at": NOW,
+}
+HEARTBEATS = {
+    "id": Column("integer", True, "identity"),
+    "task_id": chars(36, required=True),
+    "sender_id": chars(255, required=True),
+    "role": chars(20, required=True),
+    "sent_at": NOW,
+    "hostname": chars(255),
+    "pid": INT,
+}
+WORKER_STATES = {
+    "id": Column("integer", True, "identity"),
+    "worker_id": chars(255, required=True),
+    "snapshot_at": NOW,
+    "hostname": chars(255),
+    "pid": INT,
+    "processes": INT,
+    "queues": Column("character varying[]", False, None),
+    "tasks_running": INT,
+    "tasks_claimed": INT,
+    "memory_usage_mb": FLOAT,
+    "cpu_percent": FLOAT,
+    "memory_percent": FLOAT,
+    "max_claim_batch": INT,
+    "max_claim_per_worker": INT,
+    "cluster_wide_cap": INT,
+    "queue_priorities": JSON,
+    "queue_max_concurrency": JSON,
+    "recovery_config": JSON,
+    "worker_started_at": INSTANT,
+    "children_memory_mb": FLOAT,
+}
+SCHEDULE_STATE = {
+    "schedule_name": chars(255, required=True),
+    "last_run_at": INSTANT,
+    "next_run_at": INSTANT,
+    "last_task_id": chars(36),
+    "run_count": COUNTER,
+    "config_hash": chars(64),
+    "updated_at": NOW,
+}
+SCHEDULES = {
+    "name": chars(255, required=True),
+    "definition": Column("jsonb", True, None),
+    "paused": FLAG,
+    "created_at": NOW,
+    "updated_at": NOW,
+}
+WORKERS = {
+    "worker_id": chars(255, required=True),
+    "started_at": NOW,
+    "last_heartbeat_at": NOW,
+    "hostname": chars(255),
+    "pid": INT,
+    "boot_id": chars(64),
+    "pid_namespace": chars(64),
+    "process_start": Column("bigint", False, None),
+    "liveness_key": Column("bigint", False, None),
+    "sweeping": FLAG,
+    "queues": Column("character varying[]", False, None),
+    "recovery": JSON,
+    "metadata": OBJECT,
+}
+WORKFLOWS = {
+    "id": chars(36, required=True),
+    "name": chars(255, required=True),
+    "definition_key": chars(255, required=True),
+    "status": chars(20, default="PENDING"),
+    "on_error": chars(10, default="FAIL"),
+    "output_index": INT,
+    "success_policy": JSON,
+    "result": TEXT,
+    "error": TEXT,
+    "error_code": TEXT,
+    "parent_workflow_id": chars(36),
+    "parent_task_index": INT,
+    "root_workflow_id": chars(36),
+    "depth": COUNTER,
+    "good_until": INSTANT,
+    "open_nodes": Column("integer", True, None),
+    "sent_at": NOW,
+    "created_at": NOW,
+    "updated_at": NOW,
+    "started_at": INSTANT,
+    "paused_at": INSTANT,
+    "completed_at": INSTANT,
+}
+INT_LIST = Column("integer[]", True, "'{}'::integer[]")
+WORKFLOW_TASKS = {
+    "id": Column("bigint", True, "nextval('horsies_workflow_tasks_id_seq'::regclass)"),
+    "workflow_id": chars(36, required=True),
+    "task_index": Column("integer", True, None),
+    "node_id": chars(140, required=True),
+    "node_type": chars(16, required=True),
+    "task_name": chars(255, required=True),
+    "task_kwargs": TEXT,
+    "queue_name": chars(100),
+    "priority": INT,
+    "task_options": TEXT,
+    "flags": JSON,
+    "good_until": INSTANT,
+    "dependencies": INT_LIST,
+    "dependents": INT_LIST,
+    "deps_total": COUNTER,
+    "deps_completed": COUNTER,
+    "deps_failed": COUNTER,
+    "deps_skipped": COUNTER,
+    "args_from": OBJECT,
+    "workflow_ctx_from": Column("integer[]", False, None),
+    "join_type": chars(10, default="all"),
+    "min_success": INT,
+    "allow_failed_deps": FLAG,
+    "status": chars(20, default="PENDING"),
+    "task_id": chars(36),
+    "previous_task_ids": Column("character varying(36)[]", True, "'{}'::character varying[]"),
+    "map_index": INT,
+    "map_position": INT,
+    "map_options": JSON,
+    "sub_workflow_key": chars(255),
+    "sub_workflow_id": chars(36),
+    "sub_workflow_summary": TEXT,
+    "result": TEXT,
+    "error_code": TEXT,
+    "created_at": NOW,
+    "updated_at": NOW,
+    "ready_at": INSTANT,
+    "enqueued_at": INSTANT,
+    "started_at": INSTANT,
+    "completed_at": INSTANT,
+}
+META = {"key": chars(64, required=True), "value": Column("text", True, None)}
+WAITING = {
+    "topic": chars(120, required=True),
+    "holder": chars(255, required=True),
+    "until": Column(STAMP, True, None),
+}
+TABLES = {
+    "horsies_tasks": TASKS | TASKS_ADDED,
+    "horsies_task_attempts": ATTEMPTS,
+    "horsies_heartbeats": HEARTBEATS,
+    "horsies_worker_states": WORKER_STATES,
+    "horsies_schedule_state": SCHEDULE_STATE,
+    "horsies_schedules": SCHEDULES,
+    "horsies_workers": WORKERS,
+    "horsies_workflows": WORKFLOWS,
+    "horsies_workflow_tasks": WORKFLOW_TASKS,
+    "horsies_meta": META,
+    "horsies_waiting": WAITING,
+}
+RULE_OF_TABLE = {
+    "horsies_tasks": "d10_d11",
+    "horsies_task_attempts": "d20",
+    "horsies_heartbeats": "d25",
+    "horsies_worker_states": "d30",
+    "horsies_schedule_state": "d35",
+    "horsies_schedules": "d36",
+    "horsies_workers": "d40",
+    "horsies_workflows": "d45",
+    "horsies_workflow_tasks": "d50",
+    "horsies_meta": "d55",
+    "horsies_waiting": "d60",
+}
+INDEXES = {
+    "horsies_tasks": {
+        "UNIQUE (id)",
+        "(queue_name, priority, enqueued_at, id) WHERE ((status)::text = 'PENDING'::text)",
+        "(claimed_by_worker_id) WHERE claimed",
+        "(good_until) WHERE (((status)::text = 'PENDING'::text) AND (good_until IS NOT NULL))",
+        "(next_retry_at) WHERE (((status)::text = 'PENDING'::text) AND (next_retry_at IS NOT NULL))",
+        "(error_code) WHERE (error_code IS NOT NULL)",
+        "(COALESCE(completed_at, failed_at, updated_at)) WHERE ((status)::text = ANY ((ARRAY["
+        "'COMPLETED'::character varying, 'FAILED'::character varying, 'CANCELLED'::character varying, "
+        "'EXPIRED'::character varying])::text[]))",
+        "UNIQUE (task_name, idempotency_key) WHERE (idempotency_key IS NOT NULL)",
+    },
+    "horsies_task_attempts": {
+        "UNIQUE (id)",
+        "UNIQUE (task_id, attempt)",
+        "(error_code) WHERE (error_code IS NOT NULL)",
+        "(finished_at DESC)",
+    },
+    "horsies_heartbeats": {"UNIQUE (id)", "(task_id, role, sent_at DESC)", "(sent_at)"},
+    "horsies_worker_states": {"UNIQUE (id)", "(worker_id, snapshot_at DESC)", "(snapshot_at)"},
+    "horsies_schedule_state": {"UNIQUE (schedule_name)"},
+    "horsies_schedules": {"UNIQUE (name)"},
+    "horsies_workers": {"UNIQUE (worker_id)", "(last_heartbeat_at)"},
+    "horsies_workflows": {
+        "UNIQUE (id)",
+        "(status)",
+        "(name)",
+        "(definition_key)",
+        "(parent_workflow_id)",
+        "(completed_at)",
+    },
+    "horsies_workflow_tasks": {
+        "UNIQUE (id)",
+        "UNIQUE (workflow_id, task_index)",
+        "UNIQUE (workflow_id, node_id)",
+        "UNIQUE (task_id) WHERE (task_id IS NOT NULL)",
+        "(workflow_id, status)",
+        "(sub_workflow_id)",
+    },
+    "horsies_meta": {"UNIQUE (key)"},
+    "horsies_waiting": {"UNIQUE (topic, holder)"},
+}
+FOREIGN_KEYS = {
+    "horsies_task_attempts": {"FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE"},
+    "horsies_workflows": {"FOREIGN KEY (parent_workflow_id) REFERENCES horsies_workflows(id) ON DELETE CASCADE"},
+    "horsies_workflow_tasks": {
+        "FOREIGN KEY (workflow_id) REFERENCES horsies_workflows(id) ON DELETE CASCADE",
+        "FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE SET NULL",
+        "FOREIGN KEY (sub_workflow_id) REFERENCES horsies_workflows(id) ON DELETE SET NULL",
+    },
+}

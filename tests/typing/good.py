@@ -1,0 +1,132 @@
+"""What a type checker must accept, and what it must infer."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from horsies import (
+    AppConfig,
+    BrokerResult,
+    CustomQueueConfig,
+    Err,
+    Horsies,
+    Ok,
+    OperationalErrorCode,
+    PostgresConfig,
+    QueueMode,
+    Result,
+    RetryPolicy,
+    TaskError,
+    TaskHandle,
+    TaskInfo,
+    TaskResult,
+    TaskSendError,
+    TaskSendOptions,
+    WorkerRecoveryConfig,
+    is_ok,
+)
+
+config = AppConfig(
+    broker=PostgresConfig(
+        database_url="postgresql+psycopg://h/d",
+        session_database_url=None,
+        pgbouncer_transaction_mode=False,
+        pool_size=5,
+        max_overflow=10,
+        worker_pool_size=None,
+        worker_max_overflow=None,
+        notify="when_waiting",
+        pool_timeout=30,
+        pool_recycle=1800,
+        pool_pre_ping=True,
+        echo=False,
+        tcp_keepalives=True,
+        tcp_keepalives_idle=30,
+        tcp_keepalives_interval=10,
+        tcp_keepalives_count=3,
+        tcp_user_timeout_ms=30_000,
+    ),
+    queue_mode=QueueMode.CUSTOM,
+    custom_queues=[CustomQueueConfig(name="fast", priority=1)],
+    worker_recovery=WorkerRecoveryConfig(sweep_interval=timedelta(seconds=5)),
+    exception_mapper={KeyError: "NO_KEY"},
+)
+app = Horsies(config)
+
+
+@app.task(
+    "resize",
+    queue_name="fast",
+    retry_policy=RetryPolicy.fixed([1, 2], auto_retry_for=[OperationalErrorCode.WORKER_CRASHED, "BUSY"]),
+    flags=["big"],
+)
+def resize(name: str, width: int = 640, *, crop: bool = False) -> TaskResult[bytes, TaskError]:
+    if not name:
+        return TaskResult(err=TaskError(error_code="NO_NAME"))
+    return TaskResult(ok=b"")
+
+
+@app.task("fetch")
+async def fetch(url: str) -> TaskResult[dict[str, int] | None, TaskError]:
+    return TaskResult(ok=None)
+
+
+assert_type(resize("a", crop=True), TaskResult[bytes, TaskError])
+unawaited = assert_type(fetch("u"), Coroutine[Any, Any, TaskResult[dict[str, int] | None, TaskError]])
+
+sent = resize.send("img-7", width=640)
+assert_type(sent, Ok[TaskHandle[bytes]] | Err[TaskSendError])
+assert_type(resize.schedule(5, "img-7"), Ok[TaskHandle[bytes]] | Err[TaskSendError])
+assert_type(
+    resize.with_options(good_until=datetime.now(UTC), flags={"big": False}).send("a", 3),
+    Ok[TaskHandle[bytes]] | Err[TaskSendError],
+)
+options: TaskSendOptions[[str], dict[str, int] | None] = fetch.with_options(idempotency_key="k")
+
+match sent:
+    case Ok(handle):
+        assert_type(handle, TaskHandle[bytes])
+        outcome = handle.get(timeout_ms=10_000)
+        assert_type(outcome, TaskResult[bytes, TaskError])
+        assert_type(outcome.ok, bytes | None)
+        assert_type(outcome.ok_value, bytes)
+        assert_type(outcome.unwrap(), bytes)
+        assert_type(outcome.err, TaskError | None)
+        assert_type(outcome.err_value.message, str | None)
+        assert_type(handle.info(), BrokerResult[TaskInfo | None])
+    case Err(problem):
+        assert_type(problem, TaskSendError)
+        if problem.retryable:
+            resize.retry_send(problem)
+
+if is_ok(sent):
+    assert_type(sent.value, TaskHandle[bytes])
+else:
+    assert_type(sent.error, TaskSendError)
+assert_type(sent.unwrap(), TaskHandle[bytes])
+assert_type(sent.err_value, TaskSendError)
+
+
+async def awaiting() -> None:
+    async_sent = await fetch.send_async("u")
+    result = await async_sent.unwrap().get_async()
+    assert_type(result, TaskResult[dict[str, int] | None, TaskError])
+    assert_type(await fetch("u"), TaskResult[dict[str, int] | None, TaskError])
+
+
+plain = TaskResult(ok=3)
+assert_type(plain.ok_value, int)
+wider: TaskResult[float, TaskError] = plain
+
+
+def parse(text: str) -> Result[int, ValueError]:
+    try:
+        return Ok(int(text))
+    except ValueError as error:
+        return Err(error)
+
+
+assert_type(parse("1").map(str).unwrap_or(None), str | None)
+assert_type(parse("1").map_err(str).unwrap_err(), str)
