@@ -161,7 +161,10 @@ def latency(dsn: str, task: object) -> list[tuple[str, str, str]]:
             )
         ]
     stop_worker(worker)
-    return [("latency: send() to start", percentiles(starts), ""), ("latency: send() to get()", percentiles(round_trips), "")]
+    return [
+        ("latency: send() to start", percentiles(starts), ""),
+        ("latency: send() to get()", percentiles(round_trips), ""),
+    ]
 
 
 def percentiles(values: list[float]) -> str:

@@ -46,16 +46,19 @@ def most_at_once(spans: list[Span]) -> int:
     return max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)
 
 
-def main() -> None:
-    reports = [write_report.send(month).unwrap() for month in range(1, 4)]
-    mails = [send_mail.send(f"user{number}@example.com").unwrap() for number in range(8)]
-    asyncio.run(Worker(app, WorkerConfig(processes=4)).run_once())
-    mail_spans = [handle.get().unwrap() for handle in mails]
-    report_spans = [handle.get().unwrap() for handle in reports]
+async def main() -> None:
+    reports = [(await write_report.send_async(month)).unwrap() for month in range(1, 4)]
+    mails = [(await send_mail.send_async(f"user{number}@example.com")).unwrap() for number in range(8)]
+    worker = Worker(app, WorkerConfig(processes=4))
+    serving = asyncio.create_task(worker.run())
+    mail_spans = [(await handle.get_async()).unwrap() for handle in mails]
+    report_spans = [(await handle.get_async()).unwrap() for handle in reports]
+    worker.request_stop()
+    await serving
     print(f"mails: {len(mail_spans)} sent, at most {most_at_once(mail_spans)} at a time")
     print(f"reports: {len(report_spans)} written, at most {most_at_once(report_spans)} at a time")
-    app.get_broker().close()
+    await app.get_broker().close_async()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

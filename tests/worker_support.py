@@ -46,7 +46,9 @@ async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]
 class WorkerProcess:
     """`horsies worker` as an operator starts it."""
 
-    def __init__(self, database_url: str, *options: str, locator: str = BASIC, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, database_url: str, *options: str, locator: str = BASIC, env: dict[str, str] | None = None
+    ) -> None:
         command = [sys.executable, "-m", "horsies.cli.main", "worker", locator, *options]
         self.process = subprocess.Popen(
             command,
@@ -61,7 +63,9 @@ class WorkerProcess:
     def __enter__(self) -> WorkerProcess:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

@@ -23,9 +23,7 @@ app = Horsies(
             claimer_heartbeat_interval_ms=1_000,
             worker_state_snapshot_interval_ms=1_000,
         ),
-        resilience=WorkerResilienceConfig(
-            db_retry_initial_ms=100, db_retry_max_ms=500, notify_poll_interval_ms=1_000
-        ),
+        resilience=WorkerResilienceConfig(db_retry_initial_ms=100, db_retry_max_ms=500, notify_poll_interval_ms=1_000),
     )
 )
 

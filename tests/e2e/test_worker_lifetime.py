@@ -45,7 +45,12 @@ async def test_w03_a_worker_registers_before_it_claims_and_leaves_no_row(basic: 
             row["liveness_key"],
         )
     assert row["worker_id"] == worker.worker_id == claimed["claimed_by_worker_id"]
-    assert (row["pid"], row["hostname"], row["queues"], row["sweeping"]) == (os.getpid(), worker.me.hostname, ["default"], False)
+    assert (row["pid"], row["hostname"], row["queues"], row["sweeping"]) == (
+        os.getpid(),
+        worker.me.hostname,
+        ["default"],
+        False,
+    )
     assert row["started_at"] <= claimed["claimed_at"]
     assert row["recovery"]["running_stale_threshold_ms"] == 300_000
     assert len(held) == 1
@@ -157,7 +162,9 @@ async def test_w50_sigterm_finishes_what_runs_and_hands_back_the_rest(
     assert "worker ready" in output and "processes=1" in output  # W-07
 
 
-async def test_w52_a_second_signal_cuts_off_and_says_so(basic: Any, database_url: str, rows: Rows, traces: Path) -> None:
+async def test_w52_a_second_signal_cuts_off_and_says_so(
+    basic: Any, database_url: str, rows: Rows, traces: Path
+) -> None:
     handle = await send(basic.nap, 60, "cut")
     with WorkerProcess(database_url) as worker:
         pid = await begun(traces, "cut")
@@ -194,7 +201,7 @@ async def test_w54_children_of_a_killed_worker_are_gone_within_moments(
         family = psutil.Process(worker.process.pid).children(recursive=True)
         assert pid in {process.pid for process in family}
         worker.process.kill()
-        gone, alive = psutil.wait_procs(family, timeout=5)
+        _, alive = psutil.wait_procs(family, timeout=5)
         assert not alive
     assert await rows.status(handle.task_id) == "RUNNING"  # the reaper's business
 

@@ -39,7 +39,7 @@ async def highest(rows: Rows, done: asyncio.Event, where: str) -> int:
     """The largest number of rows in flight that was ever seen while the test ran."""
     most = 0
     while not done.is_set():
-        (row,) = await rows.all(f"SELECT count(*) AS n FROM horsies_tasks WHERE {where}")
+        (row,) = await rows.all(f"SELECT count(*) AS n FROM horsies_tasks WHERE {where}")  # noqa: S608
         most = max(most, row["n"])
         await asyncio.sleep(0.01)
     return most

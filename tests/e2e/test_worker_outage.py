@@ -16,7 +16,7 @@ from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
 from tests.support import eventually
-from tests.worker_support import BASIC, ROOT, Rows, running_worker
+from tests.worker_support import ROOT, Rows, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -64,19 +64,25 @@ async def _at_most(count: Any, most: int) -> bool:
     return await count() <= most
 
 
+LISTENING = (
+    "SELECT pid FROM pg_stat_activity WHERE application_name = 'horsies listener' AND datname = current_database()"
+)
+LIVENESS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND ((classid::bigint << 32) | objid::bigint) = %s"
+
+
 async def test_t11_after_a_lost_listen_session_the_worker_hears_again(basic: Any, rows: Rows) -> None:
     async with running_worker(basic.app) as worker:
         await (await send(basic.noop)).get_async(timeout_ms=30_000)
+        (before,) = await rows.all(LISTENING)
         await cut_all(rows)
-        listening = "SELECT pid FROM pg_stat_activity WHERE application_name = 'horsies listener' AND datname = current_database()"
-        await eventually(lambda: rows.all(listening))
-        (lock,) = await eventually(
-            lambda: rows.all(
-                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND ((classid::bigint << 32) | objid::bigint) = %s",
-                worker.me.liveness_key,
-            )
-        )
-        assert lock["pid"] == (await rows.all(listening))[0]["pid"]  # the liveness lock lives in the LISTEN session
+
+        async def again() -> int | None:
+            found = await rows.all(LISTENING)
+            return found[0]["pid"] if found and found[0]["pid"] != before["pid"] else None
+
+        listener = await eventually(again, what="it listens again")
+        (lock,) = await eventually(lambda: rows.all(LIVENESS, worker.me.liveness_key))
+        assert lock["pid"] == listener  # the liveness lock lives in the LISTEN session
 
 
 @pytest.fixture

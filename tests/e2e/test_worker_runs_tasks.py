@@ -51,7 +51,11 @@ async def test_l20_errors_and_exceptions_are_failures(basic: Any, rows: Rows) ->
     assert error.exception["type"] == "RuntimeError" and "boom" in error.exception["traceback"]
     row, (attempt,) = await rows.task(domain.task_id), await rows.attempts(domain.task_id)
     assert (row["status"], row["error_code"], row["failed_reason"]) == ("FAILED", "CARD_DECLINED", None)
-    assert (attempt["outcome"], attempt["error_code"], attempt["error_message"]) == ("FAILED", "CARD_DECLINED", "as told")
+    assert (attempt["outcome"], attempt["error_code"], attempt["error_message"]) == (
+        "FAILED",
+        "CARD_DECLINED",
+        "as told",
+    )
 
 
 @pytest.mark.parametrize("how", ["sys.exit", "interrupt", "base"])
@@ -119,7 +123,8 @@ async def test_l28_a_task_name_nobody_knows_fails_with_its_attempt(basic: Any, r
 @pytest.mark.parametrize("args", ["[1", '["one", 2]', "[1]", "[1, 2, 3]", "{}", '[1, 2]" OR 1=1', "null"])
 async def test_t105_a_row_edited_by_hand_fails_alone(basic: Any, rows: Rows, args: str) -> None:
     await rows.all(
-        "INSERT INTO horsies_tasks (id, task_name, args) VALUES ('bad', 'add', %s), ('good', 'add', '[1, 2]') RETURNING id",
+        "INSERT INTO horsies_tasks (id, task_name, args)"
+        " VALUES ('bad', 'add', %s), ('good', 'add', '[1, 2]') RETURNING id",
         args,
     )
     async with running_worker(basic.app):

@@ -59,7 +59,7 @@ def make_pool(
         keep=min_size,
         max_size=min_size if max_size is None else max_size,
         timeout=config.pool_timeout,
-        max_lifetime=config.pool_recycle if config.pool_recycle > 0 else float("inf"),
+        max_lifetime=config.pool_recycle,
         check=config.pool_pre_ping,
         name=name,
     )

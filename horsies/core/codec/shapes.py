@@ -26,7 +26,7 @@ _CORE_CONFIG = core_schema.CoreConfig(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
 # What NaN, secrets and keys with lone surrogates look like once they are written.
-_SUSPICIOUS = (b"null", b"NaN", b"Infinity", b"**********", "\ufffd".encode())
+_SUSPICIOUS = (b"NaN", b"Infinity", b"**********", "\ufffd".encode())
 _MAX_SHOWN = 5
 
 
@@ -49,7 +49,7 @@ class UnreadableError(CodecError):
 class Shape:
     """The members of one JSON object or list, each with its type. Built once, used for every value."""
 
-    __slots__ = ("_named", "_serialize", "_validate_json", "_validate_python")
+    __slots__ = ("_named", "_serialize", "_suspicious", "_validate_json", "_validate_python")
 
     def __init__(
         self, build: Callable[[GetCoreSchemaHandler], CoreSchema], name_of: Callable[[Any], str] = str
@@ -59,6 +59,7 @@ class Shape:
         self._validate_json = adapter.validator.validate_json
         self._serialize = adapter.serializer.to_json
         self._named = name_of
+        self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
         """The value as its type has it, if it fits strictly; else `MismatchError`."""
@@ -73,7 +74,7 @@ class Shape:
         """The value as JSON. `MismatchError` if it is of another type, `CodecError` if it cannot be written."""
         checked = self.check(value)
         data = self._dump(checked)
-        if any(sign in data for sign in _SUSPICIOUS):
+        if any(sign in data for sign in self._suspicious):
             self._refuse_unsendable(checked)
         try:
             # What is sent can be received: found out here rather than in the worker.
@@ -224,6 +225,13 @@ def _adapter(build: Callable[[GetCoreSchemaHandler], CoreSchema]) -> TypeAdapter
     if not adapter.pydantic_complete:
         raise NameError("a model refers to a type that is not defined")
     return adapter
+
+
+def _holds_models(schema: Any) -> bool:
+    """Whether something in the schema has a configuration of its own."""
+    if isinstance(schema, dict):
+        return schema.get("type") in ("model", "dataclass") or any(map(_holds_models, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_holds_models, schema))
 
 
 def _why_not_written(problem: PydanticSerializationError) -> str:

@@ -43,7 +43,7 @@ class Fail:
 class Retry:
     """RUNNING → PENDING, to run again after `delay_s` (L-12; with outcome WORKER_FAILURE L-14; not charged L-16).
 
-    Whether the deadline leaves room for the retry only the database's clock can say; if not, `otherwise` is made (L-22).
+    Only the database's clock can say whether the deadline leaves room for it; if not, `otherwise` is made (L-22).
     """
 
     claim: Claim

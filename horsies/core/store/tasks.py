@@ -40,7 +40,7 @@ class Claimed(NamedTuple):
 
 
 class ClaimOrder(NamedTuple):
-    """What one claim pass may take: per queue (in claiming order) at most `takes` and up to its cap, in all `budget`."""
+    """What one pass may take: per queue (in claiming order) at most `takes` and up to its cap, in all `budget`."""
 
     queues: list[str]
     takes: list[int]
@@ -223,7 +223,9 @@ async def ring(conn: Connection, due: Sequence[tuple[str, str]]) -> None:
 
 
 def _expired_result() -> str:
-    error = TaskError(error_code=OutcomeCode.TASK_EXPIRED, message="The deadline passed before a worker claimed the task.")
+    error = TaskError(
+        error_code=OutcomeCode.TASK_EXPIRED, message="The deadline passed before a worker claimed the task."
+    )
     return serialize_error_payload(TaskResult(err=error))
 
 

@@ -63,7 +63,12 @@ def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[ClaimOr
 
 
 def _order(
-    limits: Limits, now: Holding, queues: Sequence[tuple[str, int | None]], budget: int, ahead: int, async_names: list[str]
+    limits: Limits,
+    now: Holding,
+    queues: Sequence[tuple[str, int | None]],
+    budget: int,
+    ahead: int,
+    async_names: list[str],
 ) -> ClaimOrder:
     budget = min(budget, MAX_BATCH)
     sync_budget = budget
@@ -82,12 +87,12 @@ def _order(
 
 
 def pace(previous: float | None, sample_ms: float) -> float:
-    """How long a child's recent tasks take: jumps up at once, comes down slowly, so that one long task ends run-ahead."""
+    """How long a child's recent tasks take: up at once, down slowly, so that one long task ends run-ahead."""
     return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
 
 
 def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
-    """How many tasks may lie before a child beyond the one it runs: about `run_ahead_ms` of work, none if they are long."""
+    """How many tasks may lie before a child beyond the one it runs: about `run_ahead_ms` of short work."""
     if run_ahead_ms <= 0 or pace_ms is None or pace_ms > SHORT_MS:
         return 0
     return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))

@@ -116,7 +116,7 @@ class Claimer:
             await self._doze()
 
     async def _doze(self) -> None:
-        """Leave word that inserts shall ring, for somewhat longer than until the next look; the next look closes the gap."""
+        """Leave word that inserts shall ring, until somewhat after the next look, which closes the gap."""
         async with self._pool.connection() as conn:
             await workers.doze(conn, self._who.worker_id, self._queues, timedelta(seconds=2 * self._poll_s + 5))
         self._is_dozing = True
@@ -145,7 +145,9 @@ class Claimer:
         return Holding(
             slots=len(usable) * self._limits.concurrency,
             held=len(hand),
-            claimed=hand.count(Phase.CLAIMED, Phase.STARTING) if self._limits.max_claim_per_worker else len(hand.waiting),
+            claimed=hand.count(Phase.CLAIMED, Phase.STARTING)
+            if self._limits.max_claim_per_worker
+            else len(hand.waiting),
             idle_children=sum(1 for child in usable if child.load == 0),
             ahead=self._dispatcher.ahead(),
             waiting_sync=sum(1 for held in hand.waiting if not held.is_async) if self._limits.concurrency > 1 else 0,

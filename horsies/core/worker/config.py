@@ -43,7 +43,7 @@ class WorkerConfig(ConfigModel):
             yield Violation(("max_tasks_per_child",), "must be 0 (off) or at least 2")
 
     def recovery_for(self, of_app: WorkerRecoveryConfig) -> WorkerRecoveryConfig:
-        """The worker recovery in force here: this worker's object instead of the app's, then the shortcuts (R-07, R-09)."""
+        """The worker recovery in force: this worker's object instead of the app's, then the shortcuts (R-07, R-09)."""
         base = self.worker_recovery or of_app
         names = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}

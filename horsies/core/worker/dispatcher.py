@@ -67,9 +67,9 @@ class Dispatcher:
         may_wait = not self._limits.is_capped(held.row.queue_name)
         best: Child | None = None
         for child in self.pool.usable:
-            if self._has_slot(child, held) or (may_wait and child.load <= self._ahead_of(child)):
-                if best is None or child.load < best.load:
-                    best = child
+            has_room = self._has_slot(child, held) or (may_wait and child.load <= self._ahead_of(child))
+            if has_room and (best is None or child.load < best.load):
+                best = child
         if best is not None:
             best.starting += 1
             best.assigned += 1

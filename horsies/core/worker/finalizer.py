@@ -1,4 +1,4 @@
-"""Writes the ends: results, retries, crashes, hand-backs. Whatever has piled up goes into one batch (DESIGN, section 3).
+"""Writes the ends: results, retries, crashes, hand-backs. Whatever has piled up goes into one batch.
 
 Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is found
 gone. A row that the database refuses for its content is found by halving the batch and does not hold up the others.

@@ -89,7 +89,7 @@ class Hand:
         return iter(list(self.held.values()))
 
     def take(self, row: Claimed, *, is_async: bool) -> Held:
-        """A claim has come in. One that is held already under an older number is replaced: that claim is over (L-03)."""
+        """A claim has come in. One held already under an older number is replaced: that claim is over (L-03)."""
         older = self.held.get(row.id)
         if older is not None and older in self.waiting:
             self.waiting.remove(older)

@@ -1,7 +1,7 @@
 """Signs of life: of each task in hand that lasts (both roles), of claims (lease renewal), of the worker itself.
 
-All of it goes over one connection that nothing else occupies, each kind as one statement. A round also asks which claims
-are still ours; the code of a lost one is stopped (R-11).
+All of it goes over one connection that nothing else occupies, each kind as one statement. A round also asks which
+claims are still ours; the code of a lost one is stopped (R-11).
 """
 
 from __future__ import annotations
@@ -113,12 +113,15 @@ class Heart:
 
     async def _beat(self, asked: Sequence[Held], *, vouch: bool) -> None:
         beats = [
-            Beat(held.claim, vouch and self._vouches_for(held), self._sender(held), self._pid_of(held)) for held in asked
+            Beat(held.claim, vouch and self._vouches_for(held), self._sender(held), self._pid_of(held))
+            for held in asked
         ]
         owned = await tasks.heartbeat(await self._connection(), self._who.worker_id, self._hostname, beats)
         for held in asked:
             if held.id not in owned and self._hand.holds(held) and held.phase is not Phase.SETTLING:
-                log.warning("the task was taken from this worker, its code is stopped", extra={"horsies": log_fields(held)})
+                log.warning(
+                    "the task was taken from this worker, its code is stopped", extra={"horsies": log_fields(held)}
+                )
                 self._dispatcher.stop(held, StopReason.LOST)
 
     def _sender(self, held: Held) -> str:

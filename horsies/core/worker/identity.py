@@ -1,4 +1,4 @@
-"""Who this worker is, for others: its id, and the facts by which a process on the same host can tell that it is gone."""
+"""Who this worker is, for others: its id, and the facts by which a process on its host can tell that it is gone."""
 
 from __future__ import annotations
 

@@ -68,7 +68,9 @@ class Service:
                 self._patience.succeeded()
 
 
-def every(interval_s: float, step: Callable[[], Awaitable[None]], *, at_once: bool = False) -> Callable[[], Awaitable[None]]:
+def every(
+    interval_s: float, step: Callable[[], Awaitable[None]], *, at_once: bool = False
+) -> Callable[[], Awaitable[None]]:
     """A step that waits, then acts; with `at_once` the first time without waiting."""
     first = at_once
 

@@ -83,7 +83,9 @@ class Plan:
     @property
     def max_claim_per_worker(self) -> int:
         """The limit in force: automatic is what the slots and the prefetch buffer hold (W-25)."""
-        return self.config.max_claim_per_worker or self.config.processes * self.config.concurrency + self.limits.prefetch
+        return (
+            self.config.max_claim_per_worker or self.config.processes * self.config.concurrency + self.limits.prefetch
+        )
 
     def refuse_too_small_memory_limit(self, warmed_mb: float) -> str | None:
         """A limit that a warmed child already reaches would recycle it after every task (W-41). Returns a warning."""

@@ -113,7 +113,7 @@ class Pool:
         await asyncio.gather(*(self._add() for _ in range(self._processes)))
 
     async def keep_up(self) -> None:
-        """Replace dead and retiring children, one by one, for ever. The replacement is warm before the old one leaves."""
+        """Replace dead and retiring children, one by one, for ever. The new one is warm before the old one leaves."""
         while True:
             await self._vacancies.wait()
             self._vacancies.clear()

@@ -51,7 +51,7 @@ LAST_WORD_S = 5.0
 
 
 class Worker:
-    """One worker process. The exit code of `run` is 0 after a clean end, 1 when tasks had to be cut off or it gave up."""
+    """One worker process. `run` returns its exit code: 0 after a clean end, 1 if it cut tasks off or gave up."""
 
     def __init__(self, app: Horsies, config: WorkerConfig | None = None) -> None:
         self.plan = Plan.of(app, config or WorkerConfig())
@@ -183,7 +183,9 @@ class Worker:
             finally:
                 await conn.close()
             if report.notify_changed_from is not None:
-                log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
+                log.warning(
+                    "notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify
+                )
             self._claimer.notify = report.notify
 
         await self._persistently("schema", create)
@@ -193,7 +195,8 @@ class Worker:
         patience = Patience(name, self.plan.app.config.resilience)
         while not self._stop.is_set():
             try:
-                return await step()
+                await step()
+                return
             except AWAY as problem:
                 pause = patience.failed(problem)
                 with contextlib.suppress(TimeoutError):
@@ -210,7 +213,9 @@ class Worker:
         self._serve_step("heartbeats", every(1.0, self._heart.step))
         self._serve_step("alarm", self._alarm.step)
         self._serve_step("expiry", every(recovery.check_interval_ms / 1000, self._diary.expire_waiting, at_once=True))
-        self._serve_step("snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True))
+        self._serve_step(
+            "snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True)
+        )
         self._serve_step("tally", every(PERIOD_S, self._summarize))
         self._serve_step("ticks", every(TICK_S, self._tick))
         waiting = asyncio.create_task(_run_to_end(until))

@@ -1,4 +1,4 @@
-"""How a worker ends: nothing new, hand back what has not begun, let what runs finish, write it, leave (W-50 to W-53)."""
+"""How a worker ends: nothing new, hand back what has not begun, let what runs finish, write it, leave (W-50)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Shutdown:
             await self._cut_running_tasks()
 
     async def _finished(self, grace_s: float | None) -> bool:
-        """All in hand has ended and is written. False when told to hurry, or after the grace with code still running."""
+        """All in hand has ended and is written. False when told to hurry, or when code still runs after the grace."""
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
         while self._hand:
