@@ -22,7 +22,9 @@ from horsies.core.worker.service import Worker
 
 log = logging.getLogger("horsies.cli")
 
-Duration = Annotated[timedelta | None, typer.Option(parser=parse_duration, metavar="D", show_default="from config")]
+
+def _recovery(meaning: str) -> Any:
+    return typer.Option(parser=parse_duration, metavar="D", show_default="from config", help=meaning)
 
 
 def worker(
@@ -49,12 +51,16 @@ def worker(
     ] = None,
     worker_recovery: Annotated[
         bool | None,
-        typer.Option("--worker-recovery/--no-worker-recovery", help="Take part in the sweep of dead workers."),
+        typer.Option(
+            "--worker-recovery/--no-worker-recovery",
+            show_default="from config",
+            help="Take part in the sweep of dead workers. Each of the next four turns it on.",
+        ),
     ] = None,
-    heartbeat_interval: Duration = None,
-    sweep_interval: Duration = None,
-    sweep_threshold: Duration = None,
-    recovery_delay: Duration = None,
+    heartbeat_interval: Annotated[timedelta | None, _recovery("Time between signs of life of this worker.")] = None,
+    sweep_interval: Annotated[timedelta | None, _recovery("Time between sweeps.")] = None,
+    sweep_threshold: Annotated[timedelta | None, _recovery("Silence after which a worker counts as gone.")] = None,
+    recovery_delay: Annotated[timedelta | None, _recovery("Pause before a recovered task may run again.")] = None,
     shutdown_grace: Annotated[
         timedelta | None,
         typer.Option(
@@ -64,8 +70,12 @@ def worker(
             help="When stopping, cut off tasks that still run after this long.",
         ),
     ] = None,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
-    log_format: Annotated[LogFormat, typer.Option(case_sensitive=False)] = LogFormat.TEXT,
+    loglevel: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="Of the worker and its children.")
+    ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(case_sensitive=False, help="Lines for people or for machines.")
+    ] = LogFormat.TEXT,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Run a worker that serves an app's tasks.

@@ -203,6 +203,16 @@ def threads() -> Outcome:
     return TaskResult(ok=threading.active_count())
 
 
+_kept: list[bytes] = []
+
+
+@app.task("grow")
+def grow(megabytes: int) -> Outcome:
+    _kept.append(os.urandom(1024) * 1024 * megabytes)
+    time.sleep(0.2)  # the child looks at its memory at most every few milliseconds
+    return TaskResult(ok=os.getpid())
+
+
 @app.task("spin")
 def spin(seconds: float) -> Outcome:
     end = time.monotonic() + seconds

@@ -54,6 +54,7 @@ INSIDE = {
     ("cli.demo", "horsies.cli.demo.run"): "it builds the application, which reads what the command has just decided",
     ("core.codec.signature", "annotationlib"): "exists from Python 3.14 on only",
     ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",
+    ("core.schema.install", "horsies.core.schema.create"): "SQLAlchemy is slow to import and needed once per database",
     ("core.worker.forkserver", "horsies"): "a program: it loads what its children will need before it forks",
     ("core.worker.forkserver", "horsies.core.worker.child"): "the same; a child that is not forked does not need it",
 }

@@ -133,6 +133,32 @@ async def test_w41_a_child_leaves_after_its_number_of_tasks(basic: Any, traces: 
     assert max(runs) <= 3 and len(runs) >= 4
 
 
+async def test_w41_a_child_that_has_grown_is_replaced(basic: Any, rows: Rows) -> None:
+    async with running_worker(basic.app, max_memory_per_child_mb=400):
+        before = (await (await send(basic.pid)).get_async(timeout_ms=30_000)).unwrap()
+        fat = (await (await send(basic.grow, 500)).get_async(timeout_ms=30_000)).unwrap()
+        assert fat == before
+        after = (await (await send(basic.pid)).get_async(timeout_ms=30_000)).unwrap()
+    assert after != before
+    assert await rows.all("SELECT 1 FROM horsies_task_attempts WHERE outcome <> 'COMPLETED'") == []
+
+
+async def test_w45_hooks_run_once_in_each_child_before_any_task(database_url: str, traces: Path) -> None:
+    locator = str(ROOT / "tests" / "apps" / "hooked.py")
+    with WorkerProcess(database_url, "--processes", "2", locator=locator) as worker:
+        await eventually(lambda: (traces / "hook").exists() and len((traces / "hook").read_text().split()) == 2)
+        code, output = await asyncio.to_thread(worker.stop)
+    assert code == 0, output
+    assert len(set((traces / "hook").read_text().split())) == 2
+
+
+async def test_d12_sessions_of_a_worker_never_read_the_whole_table(basic: Any) -> None:
+    async with running_worker(basic.app) as worker:
+        await (await send(basic.noop)).get_async(timeout_ms=30_000)
+        async with worker._database.connection() as conn:
+            assert await (await conn.execute("SHOW enable_seqscan")).fetchone() == ("off",)
+
+
 async def test_w41_a_memory_limit_below_a_warm_child_refuses_to_start(basic: Any) -> None:
     assert await Worker(basic.app, WorkerConfig(app_locator=BASIC, max_memory_per_child_mb=1)).run() == 1
 

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -158,11 +159,15 @@ def close_descriptors(then_sleep: float = 0) -> TaskResult[Any, TaskError]:
     return ok("nobody will ever read this")
 
 
-@app.task("close_descriptors_and_open_files")
-def close_descriptors_and_open_files(folder: str) -> TaskResult[Any, TaskError]:
+mine: list[socket.socket] = []
+
+
+@app.task("close_descriptors_and_open_others")
+def close_descriptors_and_open_others(then_sleep: float) -> TaskResult[Any, TaskError]:
     os.closerange(3, 4096)
-    for number in range(50):
-        os.open(f"{folder}/{number}", os.O_CREAT | os.O_WRONLY)
+    for _ in range(50):
+        mine.extend(socket.socketpair())
+    time.sleep(then_sleep)
     return ok("nobody will ever read this")
 
 
@@ -276,7 +281,7 @@ async def a_touch_and_sleep(path: str, seconds: float = 60) -> TaskResult[Any, T
 
 @app.task("a_wait_for_file")
 async def a_wait_for_file(path: str) -> TaskResult[Any, TaskError]:
-    while not exists(path):  # noqa: ASYNC110
+    while not exists(path):
         await asyncio.sleep(0.01)
     return ok("seen")
 

@@ -78,10 +78,12 @@ async def test_a_child_notices_closed_descriptors_while_the_task_still_runs(laun
     assert await child.code() == 70
 
 
-async def test_reports_are_never_written_into_files_of_the_task(child: Child, tmp_path: Path) -> None:
-    child.run("close_descriptors_and_open_files", str(tmp_path))
+@pytest.mark.parametrize("then_sleep", [0, 600])
+async def test_a_child_does_not_take_a_socket_of_the_task_for_its_own(launcher: Launcher, then_sleep: float) -> None:
+    child = await start_child(launcher, beat_interval_ms=50)
+    await child.ready()
+    child.run("close_descriptors_and_open_others", then_sleep)
     assert await child.code() == 70
-    assert [(tmp_path / str(number)).read_bytes() for number in range(50)] == [b""] * 50
 
 
 async def test_threads_that_never_end_do_not_keep_a_child(child: Child) -> None:

@@ -138,6 +138,9 @@ def test_t10_the_driver_name_is_not_passed_to_libpq() -> None:
         "s3cr3t",
         "",
         "postgresql://u:s3cr%3t@h/d",
+        "postgresql://u:s3cr3t@s3cr3t@h/d",
+        "postgresql://u:s3cr3t/s3cr3t@h/d",
+        "postgresql://h:s3cr3t/d",
         "postgresql://u:s3cr3t@h/d?nonsense=1",
         "embedded:",
     ],
@@ -166,6 +169,14 @@ def test_t10_redact_removes_every_spelling_of_the_password() -> None:
     broker = PostgresConfig(database_url="postgresql://u:p%40ss%21@h/d?sslpassword=keypass")
     assert broker.redact("failed with p%40ss%21, p@ss! and keypass") == "failed with ***, *** and ***"
     assert broker.display_url() == "postgresql://u:***@h/d?sslpassword=***"
+
+
+def test_t10_passwords_that_look_like_something_else() -> None:
+    strange = PostgresConfig(database_url="postgresql://u:s3#cr3t@h1:1,h2:2/d")
+    assert strange.display_url() == "postgresql://u:***@h1:1,h2:2/d"
+    assert PostgresConfig(database_url="postgresql://u:s3?cr3t@h/d").display_url() == "postgresql://u:***@h/d"
+    assert PostgresConfig(database_url="postgresql://u:p@h/p").display_url() == "postgresql://u:***@h/p"
+    assert PostgresConfig(database_url="postgresql:///d?host=/tmp").display_url() == "postgresql:///d?host=/tmp"
 
 
 def test_t10_pgbouncer_needs_a_session_url() -> None:

@@ -7,13 +7,14 @@ driver. Opening connections is left to `brokers/`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -30,6 +31,8 @@ DRIVER_SCHEME = "postgresql+psycopg"
 EMBEDDED_PREFIX = "embedded:"
 _SCHEMES = (DRIVER_SCHEME, "postgresql", "postgres")
 _SECRET_PARAMETERS = ("password", "sslpassword")
+_SHORTEST_SECRET = 4
+_URL = re.compile(r"(?P<scheme>[^:]*)://(?:(?P<user>[^@/:]*)(?::(?P<password>[^@/]*))?@)?(?P<rest>.*)", re.DOTALL)
 
 
 class PostgresConfig(ConfigModel):
@@ -179,34 +182,50 @@ def url_problem(url: str) -> str | None:
     if not separator or scheme not in _SCHEMES:
         shown = f" (not {scheme!r})" if separator and scheme.replace("+", "").isalnum() else ""
         return f"the URL must begin with {DRIVER_SCHEME}://, postgresql://, postgres:// or embedded:{shown}"
+    return None if _is_readable(plain_url(url)) else _UNREADABLE
+
+
+_UNREADABLE = "libpq cannot read this URL; special characters in the password must be percent-encoded"
+
+
+def _is_readable(url: str) -> bool:
+    """Whether libpq finds in the URL what its author meant: a stray @ or / in a password moves part of it elsewhere."""
+    if "@" in _parts(url)["rest"].partition("?")[0]:
+        return False
     try:
-        conninfo_to_dict(plain_url(url))
+        ports = str(conninfo_to_dict(url).get("port") or "")
     except (psycopg.Error, ValueError):
-        return "libpq cannot read this URL; special characters in the password must be percent-encoded"
-    return None
+        return False
+    return all(port.isdigit() for port in ports.split(",") if port)
+
+
+def _parts(url: str) -> dict[str, str]:
+    """The URL as libpq divides it: credentials end at the first @ that comes before any slash."""
+    match = _URL.fullmatch(url)
+    return match.groupdict("") if match else {"scheme": "", "user": "", "password": "", "rest": url}
 
 
 def redact_url(url: str) -> str:
     """The URL with every password in it replaced."""
-    for secret in _secrets_of(url):
-        url = url.replace(secret, MASK)
-    return url
+    parts = _parts(url)
+    rest, mark, query = parts["rest"].partition("?")
+    credentials = parts["user"] + (f":{MASK}" if parts["password"] else "")
+    shown = (parts["scheme"] and f"{parts['scheme']}://") + (credentials and f"{credentials}@") + rest + mark
+    return shown + "&".join(_masked(pair) for pair in query.split("&"))
+
+
+def _masked(pair: str) -> str:
+    name, sign, _ = pair.partition("=")
+    return f"{name}{sign}{MASK}" if name in _SECRET_PARAMETERS else pair
 
 
 def _secrets_of(url: str) -> list[str]:
-    """Passwords in the URL, as written and decoded, longest first."""
-    try:
-        parts = urlsplit(url)
-        found = {parts.password or ""}
-        for pair in parts.query.split("&"):
-            name, _, value = pair.partition("=")
-            if name in _SECRET_PARAMETERS:
-                found.add(value)
-        found |= {value for name, value in parse_qsl(parts.query) if name in _SECRET_PARAMETERS}
-    except ValueError:
-        return [url]
+    """Passwords in the URL, as written and decoded, longest first. Very short ones cannot be told from other text."""
+    parts = _parts(url)
+    pairs = [pair.partition("=") for pair in parts["rest"].partition("?")[2].split("&")]
+    found = {parts["password"]} | {value for name, _, value in pairs if name in _SECRET_PARAMETERS}
     found |= {unquote(secret) for secret in found}
-    return sorted((secret for secret in found if secret), key=len, reverse=True)
+    return sorted((secret for secret in found if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 
 class BrokerErrorCode(StrEnum):

@@ -19,7 +19,7 @@ from psycopg.sql import SQL, Identifier
 
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.schema.locks import SCHEMA, lock_key
-from horsies.core.schema.migrate import METADATA, MIGRATIONS, create_tables, migrate
+from horsies.core.schema.migrate import MIGRATIONS, migrate
 from horsies.core.sql import load
 
 SCHEMA_VERSION = 1
@@ -213,7 +213,7 @@ async def _install_locked(
         if recorded is not None and is_settled(recorded, mode, release):
             return InstallReport(recorded.version, recorded.notify)
         if recorded is None:
-            await create_tables(conn, await _existing_tables(conn, server))
+            await _create(conn, server)
         else:
             await migrate(conn, recorded.version, release.migrations)
         await put_functions(conn, server.schema, mode)
@@ -227,8 +227,10 @@ async def _record(conn: psycopg.AsyncConnection[Any], mode: str, release: Releas
     await conn.execute(load("schema/record").encode(), {"keys": list(values), "values": list(values.values())})
 
 
-async def _existing_tables(conn: psycopg.AsyncConnection[Any], server: Server) -> frozenset[str]:
-    """Our tables that are there without a record: made by ``create_all`` alone, and fine, or by something else."""
+async def _create(conn: psycopg.AsyncConnection[Any], server: Server) -> None:
+    """All tables that are not there. Ours without a record were made by ``create_all`` alone; others are in the way."""
+    from horsies.core.schema.create import METADATA, create_tables
+
     columns: dict[str, list[str]] = dict(await _rows(conn, "schema/columns"))
     for table in METADATA.sorted_tables:
         missing = {column.name for column in table.columns} - set(columns.get(table.name, ()))
@@ -238,7 +240,7 @@ async def _existing_tables(conn: psycopg.AsyncConnection[Any], server: Server) -
                 notes=[server.place, f"it lacks the columns {', '.join(sorted(missing))}"],
                 help_text="use another database, or a schema of its own (search_path), or move the table away",
             )
-    return frozenset(columns)
+    await create_tables(conn, frozenset(columns))
 
 
 async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Numbered migrations: how a schema made by older code is brought up, and where a fresh one comes from.
+"""Numbered migrations: how a schema made by older code is brought up. A fresh one comes from `create`.
 
 ``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
 test can walk the whole way and compare with what the table models create today. A migration holds tables only: the
@@ -11,15 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from sqlalchemy import create_mock_engine
-from sqlalchemy.schema import ExecutableDDLElement
-
-from horsies.core.models.workflow_pg import WorkflowModel
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-
-# Taken from the module that stands on the other one, so that both have declared their tables.
-METADATA = WorkflowModel.metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +40,3 @@ async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path =
     for step in migrations(directory):
         if step.version > current:
             await conn.execute(step.sql.encode())
-
-
-async def create_tables(conn: psycopg.AsyncConnection, existing: frozenset[str] = frozenset()) -> None:
-    """Create every declared table that does not exist yet, with its indexes, inside the caller's transaction."""
-    for statement in creation_statements(existing):
-        await conn.execute(statement.encode())
-
-
-def creation_statements(existing: frozenset[str] = frozenset()) -> list[str]:
-    """What ``Base.metadata.create_all`` would run: SQLAlchemy speaks, psycopg carries it, in one transaction."""
-    statements: list[str] = []
-
-    def note(ddl: ExecutableDDLElement, *_: object, **__: object) -> None:
-        statements.append(str(ddl.compile(dialect=engine.dialect)).strip())
-
-    engine = create_mock_engine("postgresql+psycopg://", note)
-    missing = [table for table in METADATA.sorted_tables if table.name not in existing]
-    METADATA.create_all(engine, tables=missing, checkfirst=False)
-    return statements

@@ -41,3 +41,8 @@ async def rise(conn: Connection, worker_id: str) -> None:
 async def pong(conn: Connection, payload: str) -> None:
     """Answer a ping."""
     await conn.execute(load("workers/pong"), {"payload": payload})
+
+
+async def forget_sleepers(conn: Connection) -> None:
+    """Remove some of the words whose time is over."""
+    await conn.execute(load("workers/forget_sleepers"))

@@ -98,6 +98,8 @@ class Claimer:
         self._take(rows)
         if len(rows) < budget and rings == self._rings:
             await self._run_dry(found=bool(rows))
+        elif self._is_dozing and len(rows) == budget:
+            await self.rise()
 
     def _take(self, rows: list[Claimed]) -> None:
         async_names = set(self._dispatcher.pool.async_names)
@@ -120,6 +122,13 @@ class Claimer:
         async with self._pool.connection() as conn:
             await workers.doze(conn, self._who.worker_id, self._queues, timedelta(seconds=2 * self._poll_s + 5))
         self._is_dozing = True
+
+    async def rise(self) -> None:
+        """There is plenty to do: nobody needs to ring for this worker."""
+        if self._is_dozing:
+            async with self._pool.connection() as conn:
+                await workers.rise(conn, self._who.worker_id)
+            self._is_dozing = False
 
     async def _wait(self, seconds: float | None) -> None:
         try:

@@ -23,7 +23,7 @@ EXPIRE_SECONDS = 10.0
 
 
 class Diary:
-    """`snapshot` (W-71) and `expire_waiting` (L-07); each is called by a service at its interval."""
+    """`snapshot` (W-71) and `tidy` (L-07); each is called by a service at its interval."""
 
     def __init__(self, pool: Pool, me: Identity, settings: Mapping[str, Any], hand: Hand, children: Children) -> None:
         self._pool = pool
@@ -52,6 +52,12 @@ class Diary:
         }
         async with self._pool.connection() as conn:
             await workers.snapshot(conn, row)
+
+    async def tidy(self) -> None:
+        """One pass over what only time has ended: waiting tasks past their deadline, words left by clients that died."""
+        await self.expire_waiting()
+        async with self._pool.connection() as conn:
+            await workers.forget_sleepers(conn)
 
     async def expire_waiting(self) -> None:
         """Expire waiting tasks past their deadline: bounded steps, for a bounded time."""

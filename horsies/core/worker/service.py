@@ -212,7 +212,7 @@ class Worker:
         self._serve_step("claimer", self._claimer.step)
         self._serve_step("heartbeats", every(1.0, self._heart.step))
         self._serve_step("alarm", self._alarm.step)
-        self._serve_step("expiry", every(recovery.check_interval_ms / 1000, self._diary.expire_waiting, at_once=True))
+        self._serve_step("expiry", every(recovery.check_interval_ms / 1000, self._diary.tidy, at_once=True))
         self._serve_step(
             "snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True)
         )
@@ -249,6 +249,7 @@ class Worker:
         await asyncio.gather(*self._services, *self._jobs, return_exceptions=True)
         with contextlib.suppress(*AWAY):
             async with asyncio.timeout(LAST_WORD_S):
+                await self._claimer.rise()
                 await self._heart.unregister()
         await self._listener.stop()
         await self._heart.close()

@@ -1,0 +1,33 @@
+"""A fresh schema from the table models. Alone in needing SQLAlchemy, which takes longer to import than all the rest of
+the library together; so only an installation that really creates tables imports this module.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from sqlalchemy import create_mock_engine
+from sqlalchemy.schema import ExecutableDDLElement
+
+from horsies.core.models.workflow_pg import WorkflowModel
+
+# Taken from the module that stands on the other one, so that both have declared their tables.
+METADATA = WorkflowModel.metadata
+
+
+async def create_tables(conn: psycopg.AsyncConnection, existing: frozenset[str] = frozenset()) -> None:
+    """Create every declared table that does not exist yet, with its indexes, inside the caller's transaction."""
+    for statement in creation_statements(existing):
+        await conn.execute(statement.encode())
+
+
+def creation_statements(existing: frozenset[str] = frozenset()) -> list[str]:
+    """What ``Base.metadata.create_all`` would run: SQLAlchemy speaks, psycopg carries it, in one transaction."""
+    statements: list[str] = []
+
+    def note(ddl: ExecutableDDLElement, *_: object, **__: object) -> None:
+        statements.append(str(ddl.compile(dialect=engine.dialect)).strip())
+
+    engine = create_mock_engine("postgresql+psycopg://", note)
+    missing = [table for table in METADATA.sorted_tables if table.name not in existing]
+    METADATA.create_all(engine, tables=missing, checkfirst=False)
+    return statements

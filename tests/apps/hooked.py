@@ -1,0 +1,17 @@
+"""An app with a child start hook that leaves a trace."""
+
+import os
+from pathlib import Path
+
+from horsies import AppConfig, Horsies
+
+app = Horsies(AppConfig.for_database_url(os.environ["DATABASE_URL"]))
+
+
+@app.on_child_process_start
+def leave_a_trace() -> None:
+    with (Path(os.environ["TRACES"]) / "hook").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+app.on_child_process_start(leave_a_trace)
