@@ -176,9 +176,10 @@ def nul() -> TaskResult[str, TaskError]:
     return TaskResult(ok="a\x00b")
 
 
-@app.task("nul_error")
-def nul_error() -> Outcome:
-    return TaskResult(err=TaskError(error_code="NUL", message="a\x00b\ud800c"))
+@app.task("odd_error")
+def odd_error(message: str) -> Outcome:
+    text = "lone \ud800" if message == "surrogate" else message
+    return TaskResult(err=TaskError(error_code="ODD", message=text))
 
 
 @app.task("loud")

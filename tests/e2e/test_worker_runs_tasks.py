@@ -87,10 +87,12 @@ async def test_a_result_of_50_megabytes_arrives(basic: Any) -> None:
 async def test_nul_characters_and_lone_surrogates_lose_nothing(basic: Any, rows: Rows) -> None:
     async with running_worker(basic.app):
         assert (await outcome(basic.nul)).unwrap() == "a\x00b"
-        handle = await send(basic.nul_error)
-        assert (await result_of(handle)).unwrap_err().error_code == "NUL"
-    (attempt,) = await rows.attempts(handle.task_id)
-    assert attempt["error_message"].startswith("a") and "\x00" not in attempt["error_message"]
+        nul, surrogate = await send(basic.odd_error, "a\x00b"), await send(basic.odd_error, "surrogate")
+        assert (await result_of(nul)).unwrap_err().error_code == "ODD"
+        unwritable = (await result_of(surrogate)).unwrap_err()
+    assert unwritable.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR and "ODD" in unwritable.message
+    (attempt,) = await rows.attempts(nul.task_id)
+    assert attempt["error_message"] == "a\ufffdb"  # a TEXT column holds no NUL; the result itself is complete
 
 
 async def test_a_task_that_prints_megabytes_is_fine(basic: Any) -> None:

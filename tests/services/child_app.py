@@ -220,6 +220,13 @@ def leave_a_program_behind() -> TaskResult[Any, TaskError]:
     return ok(subprocess.Popen(["sleep", "600"]).pid)
 
 
+@app.task("leave_an_orphan")
+def leave_an_orphan() -> TaskResult[Any, TaskError]:
+    """A process that ends after its parent has: someone else has to reap it."""
+    command = ["sh", "-c", "sleep 0.3 >&2 & echo $!"]
+    return ok(int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
+
+
 @app.task("start_a_program_and_wait")
 def start_a_program_and_wait(path: str) -> TaskResult[Any, TaskError]:
     with subprocess.Popen(["sleep", "600"]) as process:

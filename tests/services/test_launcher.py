@@ -88,6 +88,13 @@ async def test_the_fork_server_has_one_thread_and_few_descriptors(launcher: Laun
     assert server.children() == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere orphans belong to process 1")
+async def test_orphans_of_tasks_are_reaped(launcher: Launcher, child: Child) -> None:
+    orphan = await child.answer("leave_an_orphan")
+    await eventually(lambda: not psutil.pid_exists(orphan))  # not even as a zombie
+    assert await child.answer("echo", 1) == 1
+
+
 async def test_w54_children_die_with_the_fork_server_which_can_be_started_again(
     launcher: Launcher, tmp_path: Path
 ) -> None:

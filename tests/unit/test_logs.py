@@ -17,6 +17,7 @@ from horsies.core import logs
 def _logging_as_it_was() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    root.handlers.clear()  # pytest's own would carry odd characters into its report
     yield
     root.handlers[:] = handlers
     root.setLevel(level)

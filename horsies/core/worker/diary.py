@@ -54,7 +54,7 @@ class Diary:
             await workers.snapshot(conn, row)
 
     async def tidy(self) -> None:
-        """One pass over what only time has ended: waiting tasks past their deadline, words left by clients that died."""
+        """One pass over what time alone has ended: waiting tasks past their deadline, words of clients that died."""
         await self.expire_waiting()
         async with self._pool.connection() as conn:
             await workers.forget_sleepers(conn)

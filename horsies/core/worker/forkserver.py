@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 if __name__ == "__main__":  # started by file name: make sure that `horsies` is this very package
@@ -25,7 +26,7 @@ if __name__ == "__main__":  # started by file name: make sure that `horsies` is 
 import psutil
 
 from horsies.core.worker import wire
-from horsies.core.worker.parent_death import die_with_parent
+from horsies.core.worker.parent_death import adopt_orphans, die_with_parent
 from horsies.core.worker.wire import Decoder, Frame, Kind, WireError
 
 PARENT_CHECK_MS = 500  # where there are no pidfds
@@ -135,15 +136,21 @@ class ForkServer:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._bell, 4096):
                 pass
-        for number, pid in list(self._pids.items()):
-            if not _has_ended(pid):
-                continue
-            _kill_group(pid)
-            _, status, usage = os.wait4(pid, 0)
-            del self._pids[number]
-            code = os.waitstatus_to_exitcode(status)
-            peak_kb = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
-            self._say(wire.pack(Kind.EXITED, number, wire.pack_signed(code), wire.pack_word(peak_kb)))
+        numbers = {pid: number for number, pid in self._pids.items()}
+        for pid in _ended(numbers):
+            number = numbers.get(pid)
+            if number is None:  # something that a task had started and that has outlived its parent
+                os.waitpid(pid, 0)
+            else:
+                self._bury(number, pid)
+
+    def _bury(self, number: int, pid: int) -> None:
+        _kill_group(pid)  # before reaping: until then the pid, and with it the group, cannot be anyone else's
+        _, status, usage = os.wait4(pid, 0)
+        del self._pids[number]
+        code = os.waitstatus_to_exitcode(status)
+        peak_kb = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
+        self._say(wire.pack(Kind.EXITED, number, wire.pack_signed(code), wire.pack_word(peak_kb)))
 
     def _end_children(self) -> None:
         for pid in self._pids.values():
@@ -159,11 +166,14 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _has_ended(pid: int) -> bool:
-    """Look without reaping: until that is done the pid, and with it the group, cannot be anyone else's."""
+def _ended(children: Iterable[int]) -> Iterator[int]:
+    """The processes that wait to be reaped, each of which must be before the next is asked for."""
     if not hasattr(os, "waitid"):
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        yield from [pid for pid in children if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE]
+        return
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            yield ended.si_pid
 
 
 def _noted(_signal: int, _frame: object) -> None:
@@ -186,6 +196,7 @@ def main(control_fd: int) -> None:
     import horsies
     import horsies.core.worker.child  # noqa: F401
 
+    adopt_orphans()
     gc.collect()
     gc.disable()
     ForkServer(socket.socket(fileno=control_fd)).serve()

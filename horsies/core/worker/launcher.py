@@ -217,6 +217,7 @@ class Launcher:
         for waiting in (self._hello, *self._spawning.values()):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(died)
+                waiting.exception()  # whoever waited may be gone: no complaint then
         self._spawning.clear()
         children, self._children = self._children, {}
         for child in children.values():

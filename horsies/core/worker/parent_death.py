@@ -1,4 +1,9 @@
-"""Ask the kernel to kill this process when its parent ends. Linux can; elsewhere the end of a socket has to do."""
+"""What only the kernel can do about parents and children. Linux has it; elsewhere we do without.
+
+A process can be killed when its parent ends, however little it could notice that itself, and a process can stand in for
+the parent of its orphaned descendants, so that what tasks leave behind is reaped also where nothing else does it (a
+worker that is process 1 of a container).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
 _prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None) if sys.platform == "linux" else None
 
 
@@ -18,6 +24,12 @@ def die_with_parent(parent: int) -> None:
         _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(70)
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent has ended become children of this process, which has to reap them."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def name_process(name: str) -> None:
