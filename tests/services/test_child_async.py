@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,27 @@ async def test_sync_tasks_may_run_a_loop_of_their_own_between_async_ones(child: 
     for _ in range(3):
         assert await child.answer("a_echo", 1) == 1
         assert await child.answer("run_a_loop") == "looped"
+
+
+async def test_sync_and_async_tasks_in_any_mixture_all_end(child: Child) -> None:
+    """The loop is entered and left hundreds of times, while more comes in at every moment of that."""
+    dice = random.Random(1)
+    orders = [child.order(dice.choice(["echo", "a_echo"]), number) for number in range(2000)]
+    ended: list[int] = []
+
+    async def listen() -> None:
+        while len(ended) < len(orders):
+            kind, number, _ = await child.hear()
+            if kind is Kind.DONE:
+                ended.append(number)
+
+    listening = asyncio.create_task(listen())
+    for at in range(0, len(orders), 2):
+        child.tell(*(frame for _, frame in orders[at : at + 2]))
+        while len(ended) < at - 4:
+            await asyncio.sleep(0)
+    await asyncio.wait_for(listening, 30)
+    assert sorted(ended) == [token for token, _ in orders]
 
 
 async def test_waiting_async_tasks_can_be_taken_back(launcher: Launcher, tmp_path: Path) -> None:

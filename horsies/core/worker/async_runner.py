@@ -57,7 +57,7 @@ class AsyncRunner:
         self._is_inside = True
         self._unsent.append(unsent)
         self._inbox.notify(self._wake)
-        self._loop.call_soon(self._begin, [first])
+        self._begin([first])  # before the loop turns: a wake-up from last time may still be in it, and find nothing
         self._loop.call_soon(self._pump)
         while self._is_inside:
             try:
