@@ -46,6 +46,7 @@ class Horsies:
     """An application: define tasks on it, send them, and let workers load it."""
 
     _current: ClassVar[Horsies | None] = None
+    _loading: ClassVar[int] = 0
 
     def __init__(self, config: AppConfig) -> None:
         if not isinstance(config, AppConfig):
@@ -64,7 +65,7 @@ class Horsies:
         self._broker: PostgresBroker | None = None
         self._sender: Sender | None = None
         self._lock = threading.Lock()
-        self.sends_suppressed = False
+        self._suppressed = False
 
     def task(
         self,
@@ -164,15 +165,29 @@ class Horsies:
 
     def suppress_sends(self, suppress: bool = True) -> None:
         """While suppressed, sends return SEND_SUPPRESSED and write nothing."""
-        self.sends_suppressed = suppress
+        self._suppressed = suppress
 
     @contextmanager
     def _suppressing(self) -> Iterator[None]:
-        before, self.sends_suppressed = self.sends_suppressed, True
+        before, self._suppressed = self._suppressed, True
         try:
             yield
         finally:
-            self.sends_suppressed = before
+            self._suppressed = before
+
+    @property
+    def sends_suppressed(self) -> bool:
+        return self._suppressed or Horsies._loading > 0
+
+    @classmethod
+    @contextmanager
+    def loading(cls) -> Iterator[None]:
+        """While a worker, a scheduler or a check imports the module that will hold the app: no app sends (T-47)."""
+        Horsies._loading += 1
+        try:
+            yield
+        finally:
+            Horsies._loading -= 1
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
         """What is wrong with this app; an empty list if nothing is. `live` also asks the database."""

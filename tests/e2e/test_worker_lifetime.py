@@ -242,3 +242,13 @@ async def test_w28_the_claims_of_a_dead_worker_are_taken_over_when_their_lease_e
         row = await rows.until("t", "COMPLETED")
     assert (row["claimed_by_worker_id"], row["claim_seq"]) == (worker.worker_id, 2)
     assert [a["attempt"] for a in await rows.attempts("t")] == [1]
+
+
+async def test_t47_a_module_that_sends_while_it_is_imported_writes_nothing(database_url: str, rows: Rows) -> None:
+    locator = str(ROOT / "tests" / "apps" / "sends_on_import.py")
+    with WorkerProcess(database_url, locator=locator) as worker:
+        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers"))
+        code, output = await asyncio.to_thread(worker.stop)
+    assert code == 0, output
+    assert "SEND_SUPPRESSED" in output
+    assert await rows.all("SELECT id FROM horsies_tasks") == []

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
 from tests.worker_support import ROOT, Rows, running_worker
 
@@ -91,6 +93,16 @@ async def test_w29_a_queue_with_limit_zero_is_not_served(limits: Any, rows: Rows
         served = (await module.free.send_async(0.0)).unwrap()
         assert (await served.get_async(timeout_ms=30_000)).is_ok()
     assert await rows.status(stopped.task_id) == "PENDING"
+
+
+async def test_w81_run_once_serves_capped_queues_to_their_end(limits: Any, rows: Rows) -> None:
+    module = limits()
+    for _ in range(7):
+        (await module.narrow.send_async(0.01)).unwrap()
+    worker = Worker(module.app, WorkerConfig(app_locator=f"{LIMITS}:app", processes=4))
+    assert await worker.run_once() == 0
+    (row,) = await rows.all("SELECT count(*) AS n FROM horsies_tasks WHERE status = 'COMPLETED'")
+    assert row["n"] == 7
 
 
 async def test_w22_queues_are_served_by_priority(limits: Any, rows: Rows, traces: Path) -> None:

@@ -65,7 +65,8 @@ async def _at_most(count: Any, most: int) -> bool:
 
 
 LISTENING = (
-    "SELECT pid FROM pg_stat_activity WHERE application_name = 'horsies listener' AND datname = current_database()"
+    "SELECT pid FROM pg_stat_activity"
+    " WHERE application_name = 'horsies worker listener' AND datname = current_database()"
 )
 LIVENESS = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND ((classid::bigint << 32) | objid::bigint) = %s"
 

@@ -26,7 +26,6 @@ class Child:
     def __init__(self, process: ChildProcess) -> None:
         self.process = process
         self.pid = process.pid
-        self.process_info = psutil.Process(process.pid)
         self.frames: list[Frame] = []
         self._decoder = Decoder()
         self._tokens = iter(range(1, 1 << 62))

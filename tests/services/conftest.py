@@ -29,7 +29,8 @@ async def launcher(shared_launcher: Launcher) -> AsyncIterator[Launcher]:
     family = [process.pid for process in descendants(shared_launcher.pid)]
     await end_children(shared_launcher)
     await eventually(lambda: not any(is_alive(pid) for pid in family), what="the end of all children")
-    assert psutil.Process(shared_launcher.pid).children() == []
+    server = psutil.Process(shared_launcher.pid)
+    await eventually(lambda: server.children() == [], what="the fork server has reaped them all")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

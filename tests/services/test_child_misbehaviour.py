@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from horsies.core.worker.launcher import Launcher
@@ -61,7 +62,7 @@ async def test_results_are_not_lost_when_the_child_dies_right_after(child: Child
 
 async def test_a_stopped_process_can_be_killed(child: Child) -> None:
     child.process.signal(signal.SIGSTOP)
-    await eventually(lambda: child.process_info.status() == "stopped")
+    await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
     child.process.signal(signal.SIGKILL)
     assert await child.code() == -9
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from typing import Any, Self
 
-import psycopg
 from psycopg import AsyncConnection, AsyncCursor, conninfo
 from psycopg.abc import Params
 
@@ -105,19 +104,9 @@ async def _dsn(config: PostgresConfig, *, session: bool) -> str:
 def _parameters(config: PostgresConfig, dsn: str, name: str) -> dict[str, Any]:
     """What is added to the URL; anything the URL says itself stays as it is."""
     given = conninfo.conninfo_to_dict(dsn)
-    if "@" in str(given.get("host") or ""):
-        # libpq reads `user:pa@ss@host` as the host `ss@host`, and would name it in its error.
-        raise UnusableUrl
     wanted: dict[str, Any] = {
         "connect_timeout": max(SHORTEST_CONNECT_TIMEOUT, int(config.pool_timeout)),
         **config.connect_kwargs(),
         "application_name": name,
     }
     return {key: value for key, value in wanted.items() if key not in given}
-
-
-class UnusableUrl(psycopg.ProgrammingError):
-    """The database URL cannot be read; special characters in its user name and password must be percent-encoded."""
-
-    def __init__(self) -> None:
-        super().__init__(" ".join((type(self).__doc__ or "").split()))

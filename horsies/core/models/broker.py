@@ -128,6 +128,11 @@ class PostgresConfig(ConfigModel):
             return self.dsn()
         return plain_url(self.session_database_url.get_secret_value())
 
+    def elsewhere(self, url: str) -> PostgresConfig:
+        """The same settings for another database. A session URL and a pooler belong to the old one."""
+        fields = {**dict(self), "session_database_url": None, "pgbouncer_transaction_mode": False}
+        return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
+
     def connect_kwargs(self) -> dict[str, Any]:
         """Connection parameters beside the URL; what the URL itself says wins."""
         wanted: dict[str, Any] = {"application_name": "horsies", "keepalives": int(self.tcp_keepalives)}

@@ -32,7 +32,8 @@ class Limits(NamedTuple):
         return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
 
     def is_capped(self, queue: str) -> bool:
-        return any(name == queue and cap is not None for name, cap in self.queues)
+        """Is there a limit that more than this worker counts against?"""
+        return self.cluster_cap is not None or any(name == queue and cap is not None for name, cap in self.queues)
 
 
 class Holding(NamedTuple):

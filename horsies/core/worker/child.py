@@ -22,13 +22,10 @@ import traceback
 import types
 from typing import NoReturn
 
-from pydantic import SecretStr
-
 from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.discovery import import_entry
 from horsies.core.errors import HorsiesError, SourceLocation, ValidationReport
-from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.worker import wire
 from horsies.core.worker.child_io import ChildIO
 from horsies.core.worker.inbox import Inbox
@@ -82,7 +79,8 @@ def _settle_in(spec: ChildSpec, name: str) -> None:
 def _load(spec: ChildSpec) -> Horsies:
     app = load_app(spec.app_locator)
     if spec.database_url is not None:
-        _connect_elsewhere(app, spec.database_url)
+        # Tasks that send must use the database that the worker was given.
+        app.config = app.config.model_copy(update={"broker": app.config.broker.elsewhere(spec.database_url)})
     app.make_current()
     app.suppress_sends(True)
     try:
@@ -96,14 +94,6 @@ def _load(spec: ChildSpec) -> Horsies:
     finally:
         app.suppress_sends(False)
     return app
-
-
-def _connect_elsewhere(app: Horsies, url: str) -> None:
-    """The worker was given another database than the app names; tasks that send must use it too. A session URL and a
-    pooler belong to the old one."""
-    fields = {**dict(app.config.broker), "session_database_url": None, "pgbouncer_transaction_mode": False}
-    broker = PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
-    app.config = app.config.model_copy(update={"broker": broker})
 
 
 def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:

@@ -33,7 +33,8 @@ def _import(where: str) -> ModuleType:
     elif not all(part.isidentifier() for part in where.split(".")):
         raise _bad_locator(f"{where!r} is not the name of a module")
     try:
-        return import_entry(where)
+        with Horsies.loading():
+            return import_entry(where)
     except ConfigurationError as error:
         missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
         if missing is None or not f"{where}.".startswith(f"{missing}."):

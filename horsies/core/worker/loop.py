@@ -44,8 +44,8 @@ class Patience:
         self._failures += 1
         if self._max_attempts and self._failures >= self._max_attempts:
             raise DatabaseGone(f"{self._name}: {self._failures} tries in a row failed, the last: {describe(problem)}")
-        # One line per outage; the rest is for those who look closely.
-        level = logging.WARNING if self._failures == 1 else logging.DEBUG
+        # Often at first, then ever more rarely: an outage that lasts stays visible and does not flood the log.
+        level = logging.WARNING if self._failures.bit_count() == 1 else logging.DEBUG
         log.log(level, "%s: database error, trying again: %s", self._name, describe(problem))
         return self._backoff.delay(self._failures)
 

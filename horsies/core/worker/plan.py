@@ -33,7 +33,7 @@ class Plan:
     def of(cls, app: Horsies, config: WorkerConfig) -> Plan:
         postgres = app.config.broker
         if config.dsn is not None:
-            postgres = PostgresConfig(**{**dict(postgres), "database_url": config.dsn})
+            postgres = postgres.elsewhere(config.dsn)
         beat_ms = min(app.config.recovery.runner_heartbeat_interval_ms // 3, 1_000)
         spec = ChildSpec(
             app_locator=config.app_locator or locator_of(app),

@@ -153,7 +153,8 @@ class Worker:
     def _build_listener(self) -> Listener:
         resilience = self.plan.app.config.resilience
         backoff = Backoff(resilience.db_retry_initial_ms / 1000, resilience.db_retry_max_ms / 1000)
-        listener = Listener(self._connect("horsies listener", session=True), backoff=backoff, name="worker listener")
+        session = self._connect("horsies worker listener", session=True)
+        listener = Listener(session, backoff=backoff, name="worker listener")
         listener.on_session(lambda conn: workers.hold_liveness(conn, self.me.liveness_key))
         listener.on_reconnect(self._claimer.ring)
         for channel in ("task_new", *(f"task_queue_{queue}" for queue, _ in self.plan.limits.queues)):
@@ -286,7 +287,10 @@ class Worker:
             self._tally.note(held, move)
             if isinstance(move, Retry):
                 self._alarm.set(move.delay_s, held.row.queue_name, held.id)
-        self._claimer.room()
+        if self.plan.limits.is_capped(held.row.queue_name):
+            self._claimer.ring()  # a place under the cap is free, and a task may have waited for it
+        else:
+            self._claimer.room()
 
     def _crash_of(self, held: Held, child: Child, how: str) -> Move:
         if self._is_cut_off:
