@@ -59,6 +59,7 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
         while self._hand:
+            self._starter.hand_back()  # also what a claim that was under way has brought in meanwhile
             if self._force.is_set():
                 return False
             if until is not None and loop.time() > until and self._is_running():
