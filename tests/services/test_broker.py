@@ -476,8 +476,8 @@ def test_t67_a_process_that_is_waiting_ends_at_once_and_quietly(database_url: st
 
 async def test_t10_at_most_pool_size_and_overflow_connections_are_used(database_url: str, db: AsyncConnection) -> None:
     with a_broker(database_url, pool_size=2, max_overflow=1) as broker:
-        sent = await asyncio.gather(*(broker.enqueue_async("x") for _ in range(60)))
-        assert all(result.is_ok() for result in sent)
+        found = await asyncio.gather(*(broker.get_task_info_async("x") for _ in range(60)))
+        assert all(result.is_ok() for result in found)
         assert len(await sessions(db, "horsies")) <= 3
         await eventually(lambda: _has(db, 2))
 

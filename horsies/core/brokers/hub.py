@@ -21,6 +21,7 @@ from horsies.core.brokers.pool import PoolClosed
 from horsies.core.brokers.results import SchemaInitFailed
 from horsies.core.brokers.waiter import FIRST_LOOK_SECONDS, Ending, TimedOut, Unreachable, Waiter
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.producer.writer import Writer
 from horsies.core.schema.install import InstallReport, install
 from horsies.core.store.results import Ended
 
@@ -36,6 +37,7 @@ class Hub:
             config, min_size=config.pool_size, max_size=config.pool_size + config.max_overflow, name="horsies"
         )
         self.listener = Listener(self._session, name="result listener")
+        self.writer = Writer(self.connection)
         self._waiter: Waiter | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
@@ -81,6 +83,7 @@ class Hub:
             raise self.listener.last_error or PoolClosed("the listener was stopped")
 
     async def close(self) -> None:
+        await self.writer.close()
         if self._waiter is not None:
             await self._waiter.stop()
         await self.listener.stop()

@@ -28,7 +28,7 @@ from horsies.core.models.broker import (
 )
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
 from horsies.core.monitoring.actions import TaskActionResult, action_failed, cancel
-from horsies.core.producer.enqueue import Mismatch, Verdict, enqueue
+from horsies.core.producer.enqueue import Mismatch, Verdict
 from horsies.core.producer.ids import new_task_id
 from horsies.core.producer.plain import payload_for
 from horsies.core.store import results, worker_states
@@ -77,10 +77,9 @@ class PostgresBroker:
 
     ensure_schema_initialized = on_bridge(_ensure_schema, failed=_loop_failed)
 
-    async def write(self, sends: Sequence[Send]) -> list[Verdict]:
-        """Write rows, raising what goes wrong. For code that runs on the bridge."""
-        async with self.hub.connection() as conn:
-            return await enqueue(conn, sends)
+    async def write(self, send: Send) -> Verdict:
+        """Write a row, raising what goes wrong. For code that runs on the bridge."""
+        return await self.hub.writer.write(send)
 
     async def _enqueue(
         self,
@@ -125,7 +124,7 @@ class PostgresBroker:
                 BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, "the payload does not fit its fingerprint")
             )
         try:
-            [verdict] = await self.write([Send(task_id or new_task_id(), payload)])
+            verdict = await self.write(Send(task_id or new_task_id(), payload))
         except Exception as problem:
             return Err(failure(BrokerErrorCode.ENQUEUE_FAILED, problem))
         if isinstance(verdict, Mismatch):

@@ -66,6 +66,14 @@ def is_transient(exc: BaseException) -> bool:
     return not any(sentence in str(exc) for sentence in _REFUSED_FOR_GOOD)
 
 
+def is_about_content(problem: BaseException) -> bool:
+    """Does the database refuse what is written, rather than fail to write it? (Data, constraints, size limits.)"""
+    if isinstance(problem, psycopg.DataError | psycopg.IntegrityError | UnicodeError):
+        return True
+    sqlstate = problem.sqlstate if isinstance(problem, psycopg.Error) else None
+    return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
+
+
 def describe(exc: BaseException) -> str:
     """One line for a person: what failed, in the words of whoever refused it."""
     exc = reason(exc)

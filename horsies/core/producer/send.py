@@ -81,7 +81,7 @@ async def _write(broker: PostgresBroker, send: Send, pauses: tuple[float, ...]) 
 
 async def _write_once(broker: PostgresBroker, send: Send) -> Written:
     try:
-        [verdict] = await broker.write([send])
+        verdict = await broker.write(send)
     except (psycopg.DataError, UnicodeError) as problem:
         # The server cannot store it, however often it is asked.
         return Err(_error(send, TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem))

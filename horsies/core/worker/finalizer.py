@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
 
-import psycopg
-
 from horsies.core.brokers.pool import Pool
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.lifecycle.moves import Expire, Move, Requeue, Retry
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.store import tasks
@@ -136,14 +134,6 @@ class Finalizer:
                     extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
                 )
             self._on_settled(ending.held, ending.move, ok)
-
-
-def is_about_content(problem: BaseException) -> bool:
-    """Does the database refuse what is written, rather than fail to write it? (Data, constraints, size limits.)"""
-    if isinstance(problem, psycopg.DataError | psycopg.IntegrityError | UnicodeError):
-        return True
-    sqlstate = problem.sqlstate if isinstance(problem, psycopg.Error) else None
-    return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
 
 
 def _size(move: Move) -> int:

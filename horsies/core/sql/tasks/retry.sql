@@ -1,6 +1,7 @@
 -- RUNNING → PENDING, to be tried again after its delay (L-12, L-14; not charged against its retries L-16), each with its
 -- attempt row.
 -- A retry due at or after the deadline is not made and not returned (L-22); nor is a row that someone else recovered.
+-- The bell is rung for one that is due at once (L-21); the alarm of the worker rings for the others (T-80).
 WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(charges)s::int[], %(codes)s::text[], %(messages)s::text[],
                          %(outcomes)s::text[], %(reasons)s::text[])
@@ -24,12 +25,13 @@ WITH wanted AS (
         recovery_enrolled = FALSE,
         started_at = NULL, worker_pid = NULL, worker_hostname = NULL, worker_process_name = NULL, updated_at = now()
     FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
-    RETURNING t.id
+    RETURNING t.id, t.queue_name, t.enqueued_at
+), recorded AS (
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid, worker_process_name)
+    SELECT l.id, GREATEST(l.attempt, 1 + (SELECT max(a.attempt) FROM horsies_task_attempts a WHERE a.task_id = l.id)),
+           l.outcome, TRUE, l.started_at, now(), l.error_code, l.error_message, l.reason,
+           %(worker_id)s, l.worker_hostname, l.worker_pid, l.worker_process_name
+    FROM moved JOIN locked l USING (id)
 )
-INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
-                                   error_message, failed_reason, worker_id, worker_hostname, worker_pid, worker_process_name)
-SELECT l.id, GREATEST(l.attempt, 1 + (SELECT max(a.attempt) FROM horsies_task_attempts a WHERE a.task_id = l.id)),
-       l.outcome, TRUE, l.started_at, now(), l.error_code, l.error_message, l.reason,
-       %(worker_id)s, l.worker_hostname, l.worker_pid, l.worker_process_name
-FROM moved JOIN locked l USING (id)
-RETURNING task_id
+SELECT id, CASE WHEN enqueued_at <= now() THEN horsies_ring(queue_name, id) END FROM moved
