@@ -10,7 +10,9 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ from tests.leaks import Watch
 SERVER_VARIABLE = "HORSIES_TEST_SERVER"
 PREFIX = "horsies-tests-"
 TEMPLATE = "horsies_template"
+STALE_S = 3600
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -37,6 +40,9 @@ SETTINGS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """The process that starts the run names the server's directory; xdist workers inherit the name."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A run in the background of a shell; the programs that the tests start must hear Ctrl-C all the same.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if SERVER_VARIABLE in os.environ:
         return
     _clear_away_killed_runs()
@@ -50,6 +56,8 @@ def _clear_away_killed_runs() -> None:
     """A run that was killed leaves its directory; its server has stopped when nobody holds the users' lock."""
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/users.lock"):
         with contextlib.suppress(OSError), lock.open() as file:
+            if time.time() - lock.stat().st_mtime < STALE_S:
+                continue  # it may belong to a run that is just starting
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.parent, ignore_errors=True)
 
