@@ -108,6 +108,7 @@ class Horsies:
                 f"there is a task named {task.task_name!r} already",
                 code=ErrorCode.TASK_DUPLICATE_NAME,
                 location=task.location,
+                help_text="give one of them another name",
             )
             raise error.with_note(f"the first one is {known.fn.__qualname__} at {known.location}")
         self._tasks[task.task_name] = task

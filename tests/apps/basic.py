@@ -220,3 +220,19 @@ def spin(seconds: float) -> Outcome:
     while time.monotonic() < end:
         pass
     return TaskResult(ok=1)
+
+
+@app.task("grind")
+def grind(seconds: float) -> Outcome:
+    """Hold the interpreter with C code for about this long: no thread of this process can do anything meanwhile."""
+    began = time.monotonic()
+    sum(range(1_000_000))
+    per_million = time.monotonic() - began
+    sum(range(int(seconds / per_million * 1_000_000)))
+    return TaskResult(ok=1)
+
+
+@app.task("relay")
+def relay(a: int, b: int) -> TaskResult[str, TaskError]:
+    """Send another task from inside a child."""
+    return TaskResult(ok=add.send(a, b).unwrap().task_id)

@@ -14,6 +14,8 @@ import pytest
 
 from tests.worker_support import ROOT, Rows
 
+LIMITS = ROOT / "tests" / "apps" / "limits.py"
+
 
 @pytest.fixture
 def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -38,6 +40,23 @@ async def basic(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch
     yield module
     await module.app.get_broker().close_async()
     del sys.modules[module.__name__]
+
+
+@pytest.fixture
+async def limits(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """`tests/apps/limits.py`, configured through environment variables that the test sets first."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    loaded: list[Any] = []
+
+    def configured(**settings: str) -> Any:
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        loaded.append(load(LIMITS))
+        return loaded[-1]
+
+    yield configured
+    for module in loaded:
+        await module.app.get_broker().close_async()
 
 
 def load(path: Path) -> ModuleType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,10 @@ import pytest
 
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
-from tests.e2e.conftest import load
-from tests.worker_support import ROOT, Rows, running_worker
+from tests.e2e.conftest import LIMITS
+from tests.worker_support import Rows, running_worker
 
 pytestmark = pytest.mark.e2e
-
-LIMITS = ROOT / "tests" / "apps" / "limits.py"
-
-
-@pytest.fixture
-async def limits(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
-    """`tests/apps/limits.py`, configured through environment variables that the test sets first."""
-    monkeypatch.setenv("DATABASE_URL", database_url)
-    loaded: list[Any] = []
-
-    def configured(**settings: str) -> Any:
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        loaded.append(load(LIMITS))
-        return loaded[-1]
-
-    yield configured
-    for module in loaded:
-        await module.app.get_broker().close_async()
 
 
 async def highest(rows: Rows, done: asyncio.Event, where: str) -> int:

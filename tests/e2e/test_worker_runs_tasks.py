@@ -40,6 +40,7 @@ async def test_w30_a_task_runs_in_a_child_and_its_result_comes_back(basic: Any, 
     assert row["sent_at"] <= row["claimed_at"] <= row["started_at"] <= row["completed_at"]
     assert row["worker_pid"] != worker.me.pid and row["worker_process_name"].startswith("horsies-child")
     assert (attempt["attempt"], attempt["outcome"], attempt["worker_id"]) == (1, "COMPLETED", worker.worker_id)
+    assert row["finalizing_at"] is None, "a result that is written at once needs no mark (L-30)"
 
 
 async def test_l20_errors_and_exceptions_are_failures(basic: Any, rows: Rows) -> None:
@@ -119,7 +120,8 @@ async def test_l28_a_task_name_nobody_knows_fails_with_its_attempt(basic: Any, r
     async with running_worker(basic.app):
         row = await rows.until("x", "FAILED")
     assert row["error_code"] == "WORKER_RESOLUTION_ERROR"
-    assert [a["outcome"] for a in await rows.attempts("x")] == ["FAILED"]
+    (attempt,) = await rows.attempts("x")
+    assert attempt["outcome"] == "FAILED" and "'nobody.knows'" in attempt["error_message"]
 
 
 @pytest.mark.parametrize("args", ["[1", '["one", 2]', "[1]", "[1, 2, 3]", "{}", '[1, 2]" OR 1=1', "null"])
@@ -132,6 +134,8 @@ async def test_t105_a_row_edited_by_hand_fails_alone(basic: Any, rows: Rows, arg
     async with running_worker(basic.app):
         bad, good = await rows.until("bad", "FAILED"), await rows.until("good", "COMPLETED")
     assert bad["error_code"] == "WORKER_SERIALIZATION_ERROR"
+    (attempt,) = await rows.attempts("bad")  # L-28
+    assert attempt["outcome"] == "FAILED" and "'add'" in attempt["error_message"]
     assert good["result"].replace(" ", "") == '{"ok":3}'
 
 

@@ -165,6 +165,27 @@ async def test_w30a_no_more_sync_tasks_than_asked_for(db: Db) -> None:
     assert [row.id for row in rows] == ["s0", "a0", "a1", "a2"]
 
 
+@pytest.mark.parametrize(("sync_first", "taken"), [(True, ["s0", "a0"]), (False, ["a0", "a1"])])
+async def test_w30a_a_sync_task_leaves_room_for_async_ones_in_other_children_only(
+    db: Db, sync_first: bool, taken: list[str]
+) -> None:
+    for i in range(2):
+        await given_task(db, id=f"s{i}", priority=1 if sync_first else 3)
+        await given_task(db, id=f"a{i}", task_name="light", priority=2)
+    wanted = order(sync_budget=1, async_names=["light"], room=5, whole=1, concurrency=4)
+    assert [row.id for row in await tasks.claim(db, ME, wanted)] == taken
+
+
+@pytest.mark.parametrize(("age", "taken"), [(5, ["a0", "a1"]), (15, ["a0"]), (25, ["a0", "a1"]), (35, ["a0"])])
+async def test_w30a_async_tasks_let_a_sync_one_that_waits_long_go_first(db: Db, age: int, taken: list[str]) -> None:
+    await given_task(db, id="a0", task_name="light", priority=1)
+    await given_task(db, id="s", priority=2)
+    await given_task(db, id="a1", task_name="light", priority=3)
+    await db.execute("UPDATE horsies_tasks SET enqueued_at = now() - make_interval(secs => %s) WHERE id = 's'", (age,))
+    rows = await tasks.claim(db, ME, order(sync_budget=0, async_names=["light"]))
+    assert [row.id for row in rows] == taken
+
+
 async def test_l06_a_lapsed_claim_is_taken_over_and_its_owner_fenced(db: Db) -> None:
     task_id = await given_task(db)
     old = await claim_one(db, OTHER)

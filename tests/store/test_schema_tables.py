@@ -28,7 +28,9 @@ async def insert_task(db: AsyncConnection, **columns: object) -> str:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[f"{RULE_OF_TABLE[name]}-{name}" for name in TABLES])
-async def test_every_table_has_exactly_the_columns_of_its_rule(db: AsyncConnection, table: str) -> None:
+async def test_d10_d11_d20_d25_d30_d35_d36_d40_d45_d50_d55_every_table_has_exactly_its_columns(
+    db: AsyncConnection, table: str
+) -> None:
     assert await columns_of(db, table) == TABLES[table]
 
 

@@ -97,3 +97,10 @@ def test_w25a_few_tasks_lie_inside_a_child() -> None:
     assert feed_limit(50.0, 3) == 3
     assert feed_limit(1.0, 1) == 3
     assert feed_limit(0.001, 1) == 1 + MAX_FED
+
+
+def test_w30a_a_sync_task_fills_all_slots_of_its_child() -> None:
+    two_children = holding(slots=8, idle_children=1, held=1, taken_whole=1)
+    (order,) = orders(limits(concurrency=4), two_children, [])
+    assert (order.budget, order.room, order.whole, order.concurrency) == (4, 4, 1, 4)
+    assert orders(limits(concurrency=4), holding(slots=4, idle_children=0, held=1, taken_whole=1), []) == []

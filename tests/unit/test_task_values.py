@@ -129,7 +129,7 @@ def test_t29_sub_workflow_errors_come_back_as_such() -> None:
     assert SubWorkflowError.model_validate_json(error.model_dump_json()) == error
 
 
-def test_t33_results_can_be_parameters() -> None:
+def test_t102_results_can_be_parameters() -> None:
     adapter = TypeAdapter(TaskResult[int, TaskError])
     for result in (TaskResult(ok=3), ERR):
         assert adapter.validate_json(adapter.dump_json(result)) == result

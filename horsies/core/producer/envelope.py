@@ -104,7 +104,7 @@ def _deadline(
     if not isinstance(good_until, datetime):
         raise ValueError(f"good_until must be a datetime, not {type(good_until).__name__}")
     if good_until.utcoffset() is None:
-        raise ValueError("good_until must have a time zone")
+        raise ValueError("good_until must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()")
     return kwargs, good_until
 
 

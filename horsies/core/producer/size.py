@@ -24,7 +24,10 @@ class SizeGuard:
         size = self._size(texts)
         limit = self._policy.reject_bytes
         if limit is not None and size > limit:
-            return f"the arguments have {size} bytes, more than the {limit} that are allowed"
+            return (
+                f"the arguments have {size} bytes, more than the {limit} that PayloadPolicy.reject_bytes allows; "
+                "store the data elsewhere and send where it is"
+            )
         self._warn(task_name, "arguments", size)
         return None
 

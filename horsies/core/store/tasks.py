@@ -3,6 +3,7 @@
 `apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
@@ -50,10 +51,19 @@ class ClaimOrder(NamedTuple):
     cluster_cap: int | None
     hard: bool
     async_names: list[str]
+    # Slots to fill; each of the first `whole` sync tasks fills all `concurrency` slots of an idle child.
+    room: int = 1 << 30
+    whole: int = 0
+    concurrency: int = 1
 
     @property
     def counting(self) -> bool:
         return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
+
+    def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
+        """May the queues hold more than these rows, which were all that could be asked for?"""
+        taken = Counter(row.queue_name for row in rows)
+        return len(rows) >= self.budget or any(taken[q] >= n for q, n in zip(self.queues, self.takes, strict=True))
 
 
 class Claimant(NamedTuple):

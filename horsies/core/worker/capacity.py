@@ -45,21 +45,23 @@ class Holding(NamedTuple):
     idle_children: int
     ahead: int  # how many more tasks than slots the children may have before them
     waiting_sync: int = 0
+    taken_whole: int = 0  # children that a sync task has, or will have, to itself
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[ClaimOrder]:
     """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues without any cap."""
     per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
-    strict = min(now.slots + limits.prefetch - now.held, per_worker)
+    room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
+    strict = min(room, per_worker)
     ahead = now.ahead if limits.may_run_ahead else 0
     open_queues = [(name, cap) for name, cap in limits.queues if cap != 0]
     uncapped = [(name, cap) for name, cap in open_queues if cap is None]
     if len(uncapped) == len(open_queues):
-        found = [_order(limits, now, open_queues, strict + ahead, ahead, async_names)]
+        found = [_order(limits, now, open_queues, strict + ahead, room, ahead, async_names)]
     else:
-        found = [_order(limits, now, open_queues, strict, 0, async_names)]
+        found = [_order(limits, now, open_queues, strict, room, 0, async_names)]
         if strict <= 0:
-            found = [_order(limits, now, uncapped, strict + ahead, ahead, async_names)]
+            found = [_order(limits, now, uncapped, strict + ahead, room, ahead, async_names)]
     return [order for order in found if order.budget > 0 and order.queues]
 
 
@@ -68,12 +70,14 @@ def _order(
     now: Holding,
     queues: Sequence[tuple[str, int | None]],
     budget: int,
+    room: int,
     ahead: int,
     async_names: list[str],
 ) -> ClaimOrder:
     budget = min(budget, MAX_BATCH)
-    sync_budget = budget
+    sync_budget, whole = budget, 0
     if limits.concurrency > 1:
+        whole = max(0, now.idle_children - now.waiting_sync)
         sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
     return ClaimOrder(
         queues=[name for name, _ in queues],
@@ -84,6 +88,9 @@ def _order(
         cluster_cap=limits.cluster_cap,
         hard=limits.hard,
         async_names=async_names,
+        room=room + ahead,
+        whole=whole,
+        concurrency=limits.concurrency,
     )
 
 

@@ -16,10 +16,10 @@ from time import monotonic
 from horsies.core.brokers.pool import Pool
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import tasks, workers
-from horsies.core.store.tasks import Claimant, Claimed
+from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.worker.capacity import Holding, Limits, orders
 from horsies.core.worker.dispatcher import Dispatcher
-from horsies.core.worker.hand import Hand, Phase
+from horsies.core.worker.hand import Hand, Phase, StopReason
 
 log = logging.getLogger("horsies.worker")
 
@@ -55,6 +55,9 @@ class Claimer:
         self._lapsed_at = 0.0
         self._is_unsure = False
         self._is_dozing = False
+        self._word_is_old_at = 0.0
+        self._seen = (0, 0)  # room, and room for sync tasks, at the last look
+        self.is_looking = False
         self.notify = "always"
         self.is_stopped = False
 
@@ -76,35 +79,49 @@ class Claimer:
     async def step(self) -> None:
         pause = self._look_at - monotonic()
         wanted = [] if self.is_stopped else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
-        if not wanted or pause > 0:
-            await self._wait(pause if wanted else None)
+        if not wanted or (pause > 0 and not self._may_take_what_was_left(wanted[0])):
+            await self._wait(pause if wanted else self._poll_s)
             return
-        if self._is_unsure:
-            await self._hand_back_strays()
         rings = self._rings
-        budget = sum(order.budget for order in wanted)
+        self.is_looking = True
+        try:
+            await self.hand_back_strays()
+            rows = await self._look(wanted[0])
+        finally:
+            self.is_looking = False
+        is_more = wanted[0].is_answered_in_full(rows)
+        if not is_more and rings == self._rings:
+            await self._run_dry(found=bool(rows))
+        elif self._is_dozing and is_more:
+            await self.rise()
+
+    def _may_take_what_was_left(self, order: ClaimOrder) -> bool:
+        """A look leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
+        room, sync_room = self._seen
+        return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
+
+    async def _look(self, order: ClaimOrder) -> list[Claimed]:
+        self._seen = (order.room, order.sync_budget)
         rows: list[Claimed] = []
         try:
             async with self._pool.connection() as conn:
-                for order in wanted:
-                    rows += await tasks.claim(conn, self._who, order)
-                if len(rows) < budget and monotonic() >= self._lapsed_at:
+                rows += await tasks.claim(conn, self._who, order)
+                if len(rows) < order.budget and monotonic() >= self._lapsed_at:
                     self._lapsed_at = monotonic() + LAPSED_EVERY_S
-                    rows += await tasks.claim_expired(conn, self._who, self._queues, budget - len(rows))
+                    rows += await tasks.claim_expired(conn, self._who, order.queues, order.budget - len(rows))
         except BaseException:
             self._is_unsure = True
-            self._take(rows)
             raise
-        self._take(rows)
-        if len(rows) < budget and rings == self._rings:
-            await self._run_dry(found=bool(rows))
-        elif self._is_dozing and len(rows) == budget:
-            await self.rise()
+        finally:
+            self._take(rows)
+        return rows
 
     def _take(self, rows: list[Claimed]) -> None:
         async_names = set(self._dispatcher.pool.async_names)
         for row in rows:
-            self._hand.take(row, is_async=row.task_name in async_names)
+            older = self._hand.take(row, is_async=row.task_name in async_names)
+            if older is not None:
+                self._dispatcher.stop(older, StopReason.LOST)
         if rows:
             self._pauses = 0
             self._on_claimed()
@@ -114,7 +131,8 @@ class Claimer:
         pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
         self._pauses = min(self._pauses + 1, len(PAUSES))
         self._look_at = monotonic() + min(pause, self._poll_s)
-        if self.notify == "when_waiting" and not found and (first or not self._is_dozing or pause >= self._poll_s):
+        is_old = not self._is_dozing or monotonic() >= self._word_is_old_at
+        if self.notify == "when_waiting" and not found and (first or is_old or pause >= self._poll_s):
             await self._doze()
 
     async def _doze(self) -> None:
@@ -122,6 +140,7 @@ class Claimer:
         async with self._pool.connection() as conn:
             await workers.doze(conn, self._who.worker_id, self._queues, timedelta(seconds=2 * self._poll_s + 5))
         self._is_dozing = True
+        self._word_is_old_at = monotonic() + self._poll_s
 
     async def rise(self) -> None:
         """There is plenty to do: nobody needs to ring for this worker."""
@@ -138,8 +157,10 @@ class Claimer:
             pass
         self._event.clear()
 
-    async def _hand_back_strays(self) -> None:
+    async def hand_back_strays(self) -> None:
         """After a claim whose answer was lost, the database may give us tasks that we do not know of (W-21)."""
+        if not self._is_unsure:
+            return
         async with self._pool.connection() as conn:
             known = {held.claim for held in self._hand}
             strays = [claim for claim in await tasks.strays(conn, self._who.worker_id) if claim not in known]
@@ -151,13 +172,19 @@ class Claimer:
     def _holding(self) -> Holding:
         usable = self._dispatcher.pool.usable
         hand = self._hand
+        idle = sum(1 for child in usable if child.load == 0)
+        waiting_sync = taken_whole = 0
+        if self._limits.concurrency > 1:
+            waiting_sync = sum(1 for held in hand.waiting if not held.is_async)
+            taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
         return Holding(
             slots=len(usable) * self._limits.concurrency,
             held=len(hand),
             claimed=hand.count(Phase.CLAIMED, Phase.STARTING)
             if self._limits.max_claim_per_worker
             else len(hand.waiting),
-            idle_children=sum(1 for child in usable if child.load == 0),
+            idle_children=idle,
             ahead=self._dispatcher.ahead(),
-            waiting_sync=sum(1 for held in hand.waiting if not held.is_async) if self._limits.concurrency > 1 else 0,
+            waiting_sync=waiting_sync,
+            taken_whole=taken_whole,
         )

@@ -71,7 +71,7 @@ class Dispatcher:
             if has_room and (best is None or child.load < best.load):
                 best = child
         if best is not None:
-            best.starting += 1
+            best.starting.add(held)
             best.assigned += 1
             held.child = best
             if self._max_tasks and best.assigned >= self._max_tasks:
@@ -81,14 +81,12 @@ class Dispatcher:
     def _has_slot(self, child: Child, held: Held) -> bool:
         if child.load == 0:
             return True
-        if not held.is_async or child.load >= self._limits.concurrency:
-            return False
-        return all(other.is_async for other in (*child.fed.values(), *child.line))
+        return held.is_async and child.load < self._limits.concurrency and not child.has_sync
 
     def release(self, held: Held) -> None:
         """The reserved place is not needed: the task did not start."""
         if held.child is not None:
-            held.child.starting -= 1
+            held.child.starting.discard(held)
             held.child = None
 
     def accept(self, batch: list[Held]) -> None:
@@ -97,11 +95,11 @@ class Dispatcher:
         for held in batch:
             child = held.child
             assert child is not None
-            child.starting -= 1
+            child.starting.discard(held)
             held.since = monotonic()
             held.last_beat = 0.0
             if held.stop is StopReason.LOST:
-                self._hand.drop(held)
+                self.forget(held)
             elif child.is_dead or self.is_stopping:
                 self._settle(held, Requeue(held.claim))
             else:
@@ -171,7 +169,7 @@ class Dispatcher:
             log.info("child process %s uses %.0f MB and is replaced", child.name, child.rss_mb)
             self.pool.retire(child)
         if held.stop is StopReason.LOST:
-            self._hand.drop(held)
+            self.forget(held)
         elif held.stop is StopReason.TIMEOUT and done.stopped:
             self._timed_out(held)
         else:
@@ -182,7 +180,7 @@ class Dispatcher:
         if held is None:
             return
         if held.stop is StopReason.LOST:
-            self._hand.drop(held)
+            self.forget(held)
         else:
             self._settle(held, Requeue(held.claim))
 
@@ -194,7 +192,7 @@ class Dispatcher:
         child.line.clear()
         for held in (*fed, *line):
             if held.stop is StopReason.LOST:
-                self._hand.drop(held)
+                self.forget(held)
             elif held.phase is not Phase.STARTED:
                 self._settle(held, Requeue(held.claim))
             elif held.stop is StopReason.TIMEOUT:
@@ -208,7 +206,14 @@ class Dispatcher:
         self._settle(held, outcome.of_timeout(held))
 
     def _settle(self, held: Held, move: Move) -> None:
+        self._disarm(held)
         self._finalizer.put(held, move)
+
+    def forget(self, held: Held) -> None:
+        """The task is not ours any more, there is nothing to write about it; its room is free."""
+        self._disarm(held)
+        self._hand.drop(held)
+        self._on_room()
 
     # Stopping exactly one task
 
@@ -216,11 +221,14 @@ class Dispatcher:
         """The time limit runs from the moment the task is first in its child (T-30)."""
         limit_ms = held.options.timeout_ms
         if limit_ms is not None and held.stop is None:
-            asyncio.get_running_loop().call_later(limit_ms / 1000, self._time_is_up, held, held.phase)
+            self._disarm(held)
+            loop = asyncio.get_running_loop()
+            held.timer = loop.call_later(limit_ms / 1000, self.stop, held, StopReason.TIMEOUT)
 
-    def _time_is_up(self, held: Held, since: Phase) -> None:
-        if held.phase is since and self._hand.holds(held) and held.stop is None:
-            self.stop(held, StopReason.TIMEOUT)
+    def _disarm(self, held: Held) -> None:
+        if held.timer is not None:
+            held.timer.cancel()
+            held.timer = None
 
     def stop(self, held: Held, reason: StopReason) -> None:
         """Stop the code of this task, if it has one running; its neighbours do not notice, unless it will not end."""
@@ -230,10 +238,10 @@ class Dispatcher:
         child = held.child
         if held.phase is Phase.CLAIMED:
             self._hand.waiting.remove(held)
-            self._hand.drop(held)
+            self.forget(held)
         elif held.phase is Phase.LINED and child is not None:
             child.line.remove(held)
-            self._hand.drop(held)
+            self.forget(held)
         elif held.phase in (Phase.FED, Phase.STARTED) and child is not None:
             child.write(pack(Kind.STOP, held.token, reason.value.encode()))
             grace = ASYNC_GRACE_S if held.is_async else SOFT_GRACE_S
@@ -254,19 +262,27 @@ class Dispatcher:
         now = monotonic()
         for child in self.pool.children:
             running = child.started_tasks()
-            if not running or child.load <= len(running):
+            if child.load <= len(running):
                 continue
-            is_full = len(running) >= self._limits.concurrency or not running[0].is_async
+            if not running:
+                # It starts nothing, as when it is stopped by a signal; what lies inside it only its end sets free.
+                if child.fed and now - min(held.since for held in child.fed.values()) > LONG_S:
+                    self._take_back_line(child)
+                continue
+            is_full = len(running) >= self._limits.concurrency or child.has_sync
             longest = max(now - (held.started or now) for held in running)
             if is_full and longest > LONG_S:
                 child.note_run(longest * 1000, int(child.rss_mb * 1024))
                 self.take_back(child)
 
-    def take_back(self, child: Child) -> None:
-        """Everything this child has not started: the supervisor's line at once, the child's when it confirms."""
+    def _take_back_line(self, child: Child) -> None:
         while child.line:
             held = child.line.popleft()
             self._settle(held, Requeue(held.claim))
+
+    def take_back(self, child: Child) -> None:
+        """Everything this child has not started: the supervisor's line at once, the child's when it confirms."""
+        self._take_back_line(child)
         unstarted = [token for token, held in child.fed.items() if held.phase is Phase.FED and held.stop is None]
         if unstarted:
             child.write(pack_tokens(Kind.TAKE_BACK, unstarted))

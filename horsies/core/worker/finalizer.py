@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
 
+import psycopg
+
+from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.pool import Pool
 from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.lifecycle.moves import Expire, Move, Requeue, Retry
@@ -40,6 +43,7 @@ class Ending:
     move: Move
     uncertain: bool = False
     replaced: bool = False
+    refusals: int = 0
 
 
 class Finalizer:
@@ -50,6 +54,7 @@ class Finalizer:
         self._worker_id = worker_id
         self._on_settled = on_settled
         self._patience = Patience("finalizer", config)
+        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
         self._work = asyncio.Event()
         self.writing = 0
@@ -58,7 +63,10 @@ class Finalizer:
         """The end of this task is known; write it as soon as possible."""
         held.phase = Phase.SETTLING
         held.settling_since = monotonic()
-        self._endings.append(Ending(held, move, uncertain))
+        self._append(Ending(held, move, uncertain))
+
+    def _append(self, ending: Ending) -> None:
+        self._endings.append(ending)
         self._work.set()
 
     @property
@@ -90,21 +98,24 @@ class Finalizer:
         return batch
 
     async def _write(self, batch: list[Ending]) -> None:
-        """Write this batch, however long the database is away; halve it when the database refuses its content."""
+        """Write this batch, however long the database is away. When the database refuses its content, or somebody keeps
+        a row of it locked, halve it."""
         while True:
             try:
                 async with self._pool.connection() as conn:
                     moved = await tasks.apply(conn, self._worker_id, [ending.move for ending in batch])
             except (*AWAY, UnicodeError) as problem:
-                if is_about_content(problem):
+                is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)
+                if is_locked or is_about_content(problem):
                     if len(batch) > 1:
                         middle = len(batch) // 2
                         await self._write(batch[:middle])
                         await self._write(batch[middle:])
                         return
-                    if not self._replace(batch[0], problem):
-                        await asyncio.sleep(self._patience.failed(problem))
-                    continue
+                    if not is_locked and self._replace(batch[0], problem):
+                        continue
+                    self._set_aside(batch[0])
+                    return
                 for ending in batch:
                     ending.uncertain = True
                 await asyncio.sleep(self._patience.failed(problem))
@@ -124,6 +135,12 @@ class Finalizer:
             return False
         ending.move, ending.replaced = outcome.of_refused_row(ending.held, describe(problem)), True
         return True
+
+    def _set_aside(self, ending: Ending) -> None:
+        """Nothing about this task can be written now: it is tried again from time to time, and the others go on."""
+        ending.refusals += 1
+        pause = self._backoff.delay(ending.refusals)
+        asyncio.get_running_loop().call_later(pause, self._append, ending)
 
     def _settle(self, batch: Iterable[Ending], moved: set[str]) -> None:
         for ending in batch:

@@ -6,6 +6,7 @@ claim. Everything here is plain data; the stages move tasks from phase to phase.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Held:
     started: float | None = None  # when the child said so
     stop: StopReason | None = None
     settling_since: float | None = None
+    timer: asyncio.TimerHandle | None = None  # of its time limit
 
     @property
     def id(self) -> str:
@@ -88,16 +90,17 @@ class Hand:
     def __iter__(self) -> Iterator[Held]:
         return iter(list(self.held.values()))
 
-    def take(self, row: Claimed, *, is_async: bool) -> Held:
-        """A claim has come in. One held already under an older number is replaced: that claim is over (L-03)."""
+    def take(self, row: Claimed, *, is_async: bool) -> Held | None:
+        """A claim has come in. Returns the hold on the same task that it replaces: that one is over."""
+        claim = Claim(row.id, row.claim_seq)
         older = self.held.get(row.id)
-        if older is not None and older in self.waiting:
-            self.waiting.remove(older)
+        if older is not None and older.claim == claim:
+            return None  # lost in a crash of the server and made again under the same number: keep one (L-03)
         self._tokens += 1
-        held = Held(row, is_async, self._tokens, Claim(row.id, row.claim_seq))
+        held = Held(row, is_async, self._tokens, claim)
         self.held[row.id] = held
         self.waiting.append(held)
-        return held
+        return older
 
     def drop(self, held: Held) -> None:
         """The task is no longer ours."""

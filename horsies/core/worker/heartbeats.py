@@ -6,6 +6,7 @@ claims are still ours; the code of a lost one is stopped (R-11).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -45,6 +46,7 @@ class Heart:
     ) -> None:
         self._connect = connect
         self._conn: Connection | None = None
+        self._connecting = asyncio.Lock()
         self._who = who
         self._hostname = hostname
         self._pid = pid
@@ -56,6 +58,7 @@ class Heart:
         self._hand = hand
         self._dispatcher = dispatcher
         self._refreshed = 0.0
+        self._has_said_hello = False
         self._born = monotonic()
         self._cpu: dict[int, tuple[float, float]] = {}
 
@@ -74,14 +77,15 @@ class Heart:
 
     async def register(self) -> None:
         """Insert or refresh the worker's row (R-40)."""
-        started = monotonic()
+        started, self._has_said_hello = monotonic(), True
         row = {**self._registration, "age": started - self._born}
         await workers.register(await self._connection(), row)
         self._refreshed = started
 
     async def unregister(self) -> None:
-        """The worker's last words (W-53)."""
-        await workers.unregister(await self._connection(), self._who.worker_id)
+        """The worker's last words (W-53), if it has said any."""
+        if self._has_said_hello:
+            await workers.unregister(await self._connection(), self._who.worker_id)
 
     async def check(self, held: Held) -> None:
         """Someone says this task was taken from us: ask."""
@@ -131,8 +135,8 @@ class Heart:
         return held.child.pid if held.child else self._pid
 
     def _vouches_for(self, held: Held) -> bool:
-        """A claim or a result in hand is ours to vouch for; a running task only if its child shows signs of life."""
-        if held.child is None or held.phase is Phase.SETTLING:
+        """What is in our hands is ours to vouch for; a task in its child only if that shows signs of life."""
+        if held.child is None or held.phase not in (Phase.FED, Phase.STARTED):
             return True
         return not held.child.is_dead and self._shows_life(held.child)
 
@@ -149,6 +153,7 @@ class Heart:
         return used > before or at == 0.0
 
     async def _connection(self) -> Connection:
-        if self._conn is None or self._conn.closed:
-            self._conn = await self._connect()
-        return self._conn
+        async with self._connecting:
+            if self._conn is None or self._conn.closed:
+                self._conn = await self._connect()
+            return self._conn

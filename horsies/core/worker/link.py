@@ -25,10 +25,11 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(sock.fileno(), self._readable)
         self._open = True
+        self._is_deaf = False
 
     def write(self, data: bytes) -> None:
         """Send now what fits, the rest when the child has read on."""
-        if not self._open:
+        if not self._open or self._is_deaf:
             return
         if not self._outgoing:
             try:
@@ -36,7 +37,7 @@ class Link:
             except (BlockingIOError, InterruptedError):
                 pass
             except OSError as problem:
-                self._break(str(problem))
+                self._cannot_write(str(problem))
                 return
             if not data:
                 return
@@ -84,10 +85,17 @@ class Link:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as problem:
-            self._break(str(problem))
+            self._cannot_write(str(problem))
             return
         if not self._outgoing:
             self._loop.remove_writer(self._sock.fileno())
+
+    def _cannot_write(self, why: str) -> None:
+        """The child does not listen any more. What it has said before is still to be read, so the socket stays open."""
+        self._is_deaf = True
+        self._outgoing.clear()
+        self._loop.remove_writer(self._sock.fileno())
+        self._on_broken(why)
 
     def _break(self, why: str) -> None:
         if self._open:

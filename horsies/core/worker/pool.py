@@ -42,7 +42,7 @@ class Child:
     link: Link | None = None
     line: deque[Held] = field(default_factory=deque)  # RUNNING, not handed over yet
     fed: dict[int, Held] = field(default_factory=dict)  # handed over, by token, in order
-    starting: int = 0  # assigned to it, the start statement under way
+    starting: set[Held] = field(default_factory=set)  # assigned to it, the start statement under way
     assigned: int = 0  # in all its life
     pace_ms: float | None = None
     rss_mb: float = 0.0
@@ -63,7 +63,12 @@ class Child:
 
     @property
     def load(self) -> int:
-        return len(self.line) + len(self.fed) + self.starting
+        return len(self.line) + len(self.fed) + len(self.starting)
+
+    @property
+    def has_sync(self) -> bool:
+        """Is there a task before it that takes the whole child (W-30a)?"""
+        return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
 
     def started_tasks(self) -> list[Held]:
         return [held for held in self.fed.values() if held.phase is Phase.STARTED]
@@ -100,6 +105,7 @@ class Pool:
         self._vacancies = asyncio.Event()
         self._deaths_in_a_row = 0
         self._closing = False
+        self.is_replacing = True
         self.children: list[Child] = []
         self.async_names: list[str] = []
 
@@ -117,9 +123,11 @@ class Pool:
         while True:
             await self._vacancies.wait()
             self._vacancies.clear()
-            while len(self.usable) < self._processes and not self._closing:
+            while len(self.usable) < self._processes and self.is_replacing:
                 if self._deaths_in_a_row:
                     await asyncio.sleep(min(30.0, 0.5 * 2 ** min(self._deaths_in_a_row - 1, 6)))
+                    if not self.is_replacing:
+                        break
                 try:
                     await self._launcher.start()
                     await self._add()
@@ -145,7 +153,7 @@ class Pool:
 
     async def close(self) -> None:
         """End all children, politely first."""
-        self._closing = True
+        self._closing, self.is_replacing = True, False
         for child in self.children:
             child.write(pack(Kind.BYE, 0))
         if self._watchers:

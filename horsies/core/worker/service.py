@@ -48,6 +48,7 @@ log = logging.getLogger("horsies.worker")
 
 TICK_S = 0.25
 LAST_WORD_S = 5.0
+LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up its own task only
 
 
 class Worker:
@@ -62,6 +63,7 @@ class Worker:
         self._jobs: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._is_cut_off = False
+        self._is_winding_down = False
 
     @property
     def worker_id(self) -> str:
@@ -92,8 +94,8 @@ class Worker:
                 loop.add_signal_handler(sig, self.request_stop)
         await self._build()
         try:
-            await self._startup()
-            await self._serve(until)
+            if await self._has_started():
+                await self._serve(until)
         except (ChildBroken, DatabaseGone, HorsiesError) as problem:
             self._failure = self._failure or problem
             log.error("the worker stops: %s", problem)
@@ -113,7 +115,7 @@ class Worker:
             min_size=plan.pool_size,
             max_size=plan.pool_size + plan.pool_overflow,
             name="horsies worker",
-            options=BY_INDEX,
+            options=f"{BY_INDEX} -c lock_timeout={LOCK_TIMEOUT_MS}",
         )
         self._hand = Hand()
         self._tally = Tally(me.worker_id)
@@ -165,6 +167,19 @@ class Worker:
 
     # Starting (W-03)
 
+    async def _has_started(self) -> bool:
+        """False if it was told to stop before: what is half started is not waited for."""
+        starting, stopping = asyncio.create_task(self._startup()), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+            return starting.done()
+        finally:
+            for task in (starting, stopping):
+                task.cancel()
+            await asyncio.gather(starting, stopping, return_exceptions=True)
+
     async def _startup(self) -> None:
         # Children first: they check the app, and an app with errors shall not touch the database.
         await self._children.start()
@@ -207,7 +222,7 @@ class Worker:
 
     async def _serve(self, until: Callable[[], Awaitable[Any]]) -> None:
         recovery = self.plan.app.config.recovery
-        self._spawn(self._finalizer.run())
+        self._finalizing = self._spawn(self._finalizer.run())
         self._spawn(self._children.keep_up())
         self._serve_step("starter", self._starter.step)
         self._serve_step("claimer", self._claimer.step)
@@ -229,13 +244,12 @@ class Worker:
 
     async def _wind_down(self) -> None:
         """Stop claiming, then end orderly. A worker that gave up on its database cannot write anything more."""
-        self._claimer.is_stopped = True
-        self._claimer.room()
-        if isinstance(self._failure, DatabaseGone):
+        self._is_winding_down = True
+        if isinstance(self._failure, DatabaseGone) or self._finalizing.done():
             self._force.set()
         grace_ms = self.plan.config.shutdown_grace_ms
         await Shutdown(
-            self._hand, self._starter, self._dispatcher, self._finalizer, self._children,
+            self._hand, self._starter, self._dispatcher, self._finalizer, self._children, self._claimer,
             force=self._force, grace_s=None if grace_ms is None else grace_ms / 1000, cut_off=self._cut_off,
         ).run()  # fmt: skip
 
@@ -248,19 +262,41 @@ class Worker:
         for service in (*self._services, *self._jobs):
             service.cancel()
         await asyncio.gather(*self._services, *self._jobs, return_exceptions=True)
-        with contextlib.suppress(*AWAY):
-            async with asyncio.timeout(LAST_WORD_S):
-                await self._claimer.rise()
-                await self._heart.unregister()
+        await self._say_last_words()
         await self._listener.stop()
         await self._heart.close()
         await self._database.close()
 
+    async def _say_last_words(self) -> None:
+        """More than once if need be: connections that were lost unnoticed are found to be so by using them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORD_S):
+                while True:
+                    try:
+                        await self._claimer.hand_back_strays()
+                        await self._claimer.rise()
+                        await self._heart.unregister()
+                        return
+                    except AWAY:
+                        if isinstance(self._failure, DatabaseGone):
+                            return
+                        await asyncio.sleep(TICK_S)
+
     def _serve_step(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         self._spawn(Service(name, self.plan.app.config.resilience, step).run())
 
-    def _spawn(self, service: Coroutine[Any, Any, None]) -> None:
-        self._services.add(asyncio.create_task(service))
+    def _spawn(self, service: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(service)
+        self._services.add(task)
+        task.add_done_callback(self._service_ended)
+        return task
+
+    def _service_ended(self, service: asyncio.Task[None]) -> None:
+        """One that fails while the worker stops leaves something unfinished that nobody must wait for."""
+        if self._is_winding_down and not service.cancelled() and (problem := service.exception()) is not None:
+            self._failure = self._failure or problem
+            log.error("the worker stops at once: %s", problem)
+            self._force.set()
 
     def _raise_failed(self) -> None:
         for service in self._services:

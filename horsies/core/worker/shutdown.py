@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.dispatcher import Dispatcher
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Phase
@@ -15,6 +16,7 @@ from horsies.core.worker.starter import Starter
 log = logging.getLogger("horsies.worker")
 
 LOOK_S = 0.02
+LAST_LOOK_S = 2.0  # so long for the answer to a claim that was under way when the stop came
 LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks that were cut off
 
 
@@ -28,6 +30,7 @@ class Shutdown:
         dispatcher: Dispatcher,
         finalizer: Finalizer,
         children: Pool,
+        claimer: Claimer,
         *,
         force: asyncio.Event,
         grace_s: float | None,
@@ -38,13 +41,16 @@ class Shutdown:
         self._dispatcher = dispatcher
         self._finalizer = finalizer
         self._children = children
+        self._claimer = claimer
         self._force = force
         self._grace_s = grace_s
         self._cut_off = cut_off
 
     async def run(self) -> None:
         """Return when nothing is in hand any more, or when it was told to hurry and did what it could."""
+        self._claimer.is_stopped = True
         self._dispatcher.is_stopping = True
+        self._children.is_replacing = False
         self._starter.hand_back()
         for child in self._children.children:
             self._dispatcher.take_back(child)
@@ -58,7 +64,8 @@ class Shutdown:
         """All in hand has ended and is written. False when told to hurry, or when code still runs after the grace."""
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
-        while self._hand:
+        last_look = loop.time() + LAST_LOOK_S
+        while self._hand or (self._claimer.is_looking and loop.time() < last_look):
             self._starter.hand_back()  # also what a claim that was under way has brought in meanwhile
             if self._force.is_set():
                 return False
@@ -79,6 +86,7 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         until = loop.time() + LAST_WRITES_S
         while self._hand and loop.time() < until:
+            self._starter.hand_back()
             await asyncio.sleep(LOOK_S)
         if self._hand:
             log.error("%d tasks could not be written before the end; other workers will recover them", len(self._hand))

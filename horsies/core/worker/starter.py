@@ -93,6 +93,7 @@ class Starter:
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)
+        self.wake()  # for those behind them
 
     def _not_started(self, held: Held) -> None:
         self._dispatcher.release(held)
@@ -101,4 +102,4 @@ class Starter:
             self._finalizer.put(held, outcome.of_deadline(held, self._worker_id), uncertain=True)
             return
         log.info("CLAIM_LOST: the task was taken back before it started", extra={"horsies": log_fields(held)})
-        self._hand.drop(held)
+        self._dispatcher.forget(held)

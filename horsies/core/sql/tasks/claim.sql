@@ -1,6 +1,9 @@
 -- PENDING → CLAIMED (L-05), for all served queues in one statement: the queues in their order, in each the due tasks by
 -- priority, age and id (W-22), as many as the budgets allow (W-24).
 -- `caps` are counted only with `counting`, under the claim lock, which a statement before this one has taken (W-23).
+-- The first `whole` sync tasks take a child each and so fill `concurrency` slots of the `room` (W-30a).
+-- A sync task that found no idle child for ten seconds lets no async one pass it for the next ten, so that a child becomes
+-- idle, and so on in turn: neither kind starves, and long async tasks do not stop the others for good.
 -- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
 WITH queues AS (
     SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[], %(caps)s::int[]) WITH ORDINALITY AS q(name, take, cap, place)
@@ -26,8 +29,18 @@ WITH queues AS (
     SELECT id, place, priority, enqueued_at, is_async,
            count(*) FILTER (WHERE NOT is_async) OVER (ORDER BY place, priority, enqueued_at, id) AS nth_sync
     FROM due
+), ordered AS (
+    SELECT *, bool_or(NOT is_async AND nth_sync > %(sync_budget)s
+                      AND extract(epoch FROM statement_timestamp() - enqueued_at)::bigint / 10 %% 2 = 1)
+                  OVER (ORDER BY place, priority, enqueued_at, id) AS is_behind
+    FROM counted
+), weighed AS (
+    SELECT id, place, priority, enqueued_at,
+           sum(CASE WHEN is_async OR nth_sync > %(whole)s THEN 1 ELSE %(concurrency)s END)
+               OVER (ORDER BY place, priority, enqueued_at, id) AS filled
+    FROM ordered WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
 ), chosen AS (
-    SELECT id, place FROM counted WHERE is_async OR nth_sync <= %(sync_budget)s
+    SELECT id, place FROM weighed WHERE filled <= %(room)s
     ORDER BY place, priority, enqueued_at, id
     LIMIT GREATEST(0, LEAST(%(budget)s, %(cluster_cap)s::int - (SELECT COALESCE(sum(held), 0) FROM in_flight)))
 )

@@ -5,7 +5,7 @@ WITH locked AS (
     ) h CROSS JOIN LATERAL (
         SELECT id FROM horsies_tasks
         WHERE id = h.id AND claim_seq = h.claim_seq AND status = 'RUNNING' AND claimed_by_worker_id = %(worker_id)s
-        FOR UPDATE
+        FOR UPDATE SKIP LOCKED  -- heartbeats wait for nobody
     ) t
 )
 UPDATE horsies_tasks t SET finalizing_at = now(), updated_at = now()

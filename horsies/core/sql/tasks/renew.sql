@@ -5,7 +5,7 @@ WITH locked AS (
     ) h CROSS JOIN LATERAL (
         SELECT id FROM horsies_tasks
         WHERE id = h.id AND claim_seq = h.claim_seq AND status = 'CLAIMED' AND claimed_by_worker_id = %(worker_id)s AND claimed_at >= now() - %(max_age)s::interval
-        FOR UPDATE
+        FOR UPDATE SKIP LOCKED  -- heartbeats wait for nobody
     ) t
 )
 UPDATE horsies_tasks t SET claim_expires_at = now() + %(lease)s::interval, updated_at = now()
