@@ -12,6 +12,8 @@ app = Horsies(AppConfig.for_database_url(os.environ["DATABASE_URL"]))
 def leave_a_trace() -> None:
     with (Path(os.environ["TRACES"]) / "hook").open("a") as file:
         file.write(f"{os.getpid()}\n")
+    if (Path(os.environ["TRACES"]) / "fail").exists():
+        raise RuntimeError("told to fail")
 
 
 app.on_child_process_start(leave_a_trace)

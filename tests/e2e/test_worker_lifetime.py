@@ -152,6 +152,19 @@ async def test_w45_hooks_run_once_in_each_child_before_any_task(database_url: st
     assert len(set((traces / "hook").read_text().split())) == 2
 
 
+async def test_w45_a_hook_that_fails_in_a_later_child_stops_the_worker(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    locator = str(ROOT / "tests" / "apps" / "hooked.py")
+    with WorkerProcess(database_url, locator=locator) as worker:
+        pid = await begun(traces, "hook")
+        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers"), what="the worker is ready")
+        (traces / "fail").touch()
+        psutil.Process(pid).kill()
+        code, output = await asyncio.to_thread(worker.wait, 60)
+    assert code == 1 and "leave_a_trace" in output
+
+
 async def test_d12_sessions_of_a_worker_never_read_the_whole_table(basic: Any) -> None:
     async with running_worker(basic.app) as worker:
         await (await send(basic.noop)).get_async(timeout_ms=30_000)

@@ -61,8 +61,9 @@ class Finalizer:
 
     def put(self, held: Held, move: Move, *, uncertain: bool = False) -> None:
         """The end of this task is known; write it as soon as possible."""
+        if held.phase is Phase.STARTED:
+            held.settling_since = monotonic()
         held.phase = Phase.SETTLING
-        held.settling_since = monotonic()
         self._append(Ending(held, move, uncertain))
 
     def _append(self, ending: Ending) -> None:

@@ -7,6 +7,7 @@ claim. Everything here is plain data; the stages move tasks from phase to phase.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from horsies.core.store.tasks import Claimed
 
 if TYPE_CHECKING:
     from horsies.core.worker.pool import Child
+
+
+log = logging.getLogger("horsies.worker")
 
 
 class Phase(Enum):
@@ -55,7 +59,8 @@ class Held:
     last_beat: float = 0.0
     started: float | None = None  # when the child said so
     stop: StopReason | None = None
-    settling_since: float | None = None
+    settling_since: float | None = None  # its code has ended and its result waits to be written
+    marked: float = 0.0  # when the database was last told so (L-30)
     timer: asyncio.TimerHandle | None = None  # of its time limit
 
     @property
@@ -72,7 +77,8 @@ def parse_options(text: str | None) -> TaskOptions:
     """The stored options; a text that cannot be read counts as no options (its task still runs, without retries)."""
     try:
         return TaskOptions.from_json(text)
-    except ValueError:
+    except ValueError as problem:
+        log.warning("stored task_options cannot be read, they count as none (no retries, no time limit): %s", problem)
         return TaskOptions()
 
 

@@ -69,11 +69,11 @@ class Heart:
         due = [held for held in self._hand if self._is_due(held, now)]
         if due:
             await self._round(now)
-        late = [
-            held.claim for held in self._hand if held.settling_since and now - held.settling_since > FINALIZING_AFTER_S
-        ]
+        late = [held for held in self._hand if self._is_late(held, now)]
         if late:
-            await tasks.mark_finalizing(await self._connection(), self._who.worker_id, late)
+            await tasks.mark_finalizing(await self._connection(), self._who.worker_id, [held.claim for held in late])
+            for held in late:
+                held.marked = now
 
     async def register(self) -> None:
         """Insert or refresh the worker's row (R-40)."""
@@ -104,6 +104,12 @@ class Heart:
         if held.last_beat:
             return now - held.last_beat >= interval
         return now - held.since >= min(FIRST_BEAT_S, interval)
+
+    def _is_late(self, held: Held, now: float) -> bool:
+        """A result that waits to be written is marked after a second, and again with every heartbeat (L-30)."""
+        if held.settling_since is None or now - held.settling_since <= FINALIZING_AFTER_S:
+            return False
+        return not held.marked or now - held.marked >= self._runner_s
 
     async def _round(self, now: float) -> None:
         """A round asks about every claim in hand that has lasted a while, also those it does not vouch for."""

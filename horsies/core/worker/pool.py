@@ -30,7 +30,11 @@ YOUNG_S = 5.0  # a child that dies younger than this is not replaced at once
 
 
 class ChildBroken(Exception):
-    """A child cannot serve the app: a module fails on import, a start hook failed. The message is for the user."""
+    """A child was not ready in time, or died before it was."""
+
+
+class AppBroken(ChildBroken):
+    """The child says that it cannot serve the app: a module fails on import, a start hook failed (W-45)."""
 
 
 @dataclass(eq=False)
@@ -131,6 +135,8 @@ class Pool:
                 try:
                     await self._launcher.start()
                     await self._add()
+                except AppBroken:
+                    raise  # it would be no better the next time
                 except (ChildBroken, LauncherDied, OSError) as problem:
                     self._deaths_in_a_row += 1
                     log.error("a child process could not be started: %s", problem)
@@ -192,7 +198,7 @@ class Pool:
                 self._is_ready(child, json.loads(parts[0]))
                 frames = frames[1:]
             elif kind is Kind.BROKEN:
-                self._fail_ready(child, ChildBroken(parts[0].decode("utf-8", "replace")))
+                self._fail_ready(child, AppBroken(parts[0].decode("utf-8", "replace")))
                 return
         if frames:
             self._on_frames(child, frames)

@@ -136,7 +136,7 @@ class Worker:
         self._dispatcher.pool = self._children
         who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
         self._starter = Starter(
-            self._database, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer
+            self._database, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts
         )
         self._claimer = Claimer(
             self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake

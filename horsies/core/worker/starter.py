@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 from horsies.core.brokers.pool import Pool
 from horsies.core.lifecycle.moves import Requeue
@@ -24,8 +25,16 @@ class Starter:
     """`wake()` when there are claimed tasks or free children; `step` is one batch."""
 
     def __init__(
-        self, pool: Pool, worker_id: str, hostname: str, hand: Hand, dispatcher: Dispatcher, finalizer: Finalizer
+        self,
+        pool: Pool,
+        worker_id: str,
+        hostname: str,
+        hand: Hand,
+        dispatcher: Dispatcher,
+        finalizer: Finalizer,
+        aborts: Counter[str],
     ) -> None:
+        self._aborts = aborts
         self._pool = pool
         self._worker_id = worker_id
         self._hostname = hostname
@@ -89,6 +98,7 @@ class Starter:
 
     def _unconfirmed(self, batch: list[Held]) -> None:
         """Nobody knows whether they are RUNNING, so they do not run; they go back when the database answers (L-27)."""
+        self._aborts["OWNERSHIP_UNCONFIRMED"] += len(batch)
         log.warning("OWNERSHIP_UNCONFIRMED: the start of %d tasks was not confirmed, they are handed back", len(batch))
         for held in batch:
             self._dispatcher.release(held)
@@ -101,5 +111,6 @@ class Starter:
             # Past its deadline or lost; if it is lost, this move finds nothing (L-25).
             self._finalizer.put(held, outcome.of_deadline(held, self._worker_id), uncertain=True)
             return
+        self._aborts["CLAIM_LOST"] += 1
         log.info("CLAIM_LOST: the task was taken back before it started", extra={"horsies": log_fields(held)})
         self._dispatcher.forget(held)

@@ -28,6 +28,7 @@ class Tally:
         self._counts: Counter[str] = Counter()
         self._lines = 0
         self.total: Counter[str] = Counter()
+        self.aborts: Counter[str] = Counter()  # L-26: by the name of the abort
 
     def note(self, held: Held, move: Move) -> None:
         verb = _VERBS.get(type(move), "handed back")
