@@ -61,7 +61,7 @@ async def test_w01_the_parent_imports_no_tasks_and_a_child_has_one_socket(
 async def test_w01_a_child_held_by_c_code_is_vouched_for(basic: Any, rows: Rows) -> None:
     """Its own thread cannot beat; it uses the processor, so the parent beats for it."""
     async with running_worker(basic.app):
-        handle = await send(basic.grind, 4.0)
+        handle = await send(basic.grind, 5.0)
 
         async def two() -> bool:
             beats = await rows.all("SELECT * FROM horsies_heartbeats WHERE task_id = %s", handle.task_id)
