@@ -28,18 +28,6 @@ SHORTEST_CONNECT_TIMEOUT = 2
 BY_INDEX = "-c enable_seqscan=off"
 
 
-async def open_pool(
-    config: PostgresConfig,
-    *,
-    min_size: int = 1,
-    max_size: int | None = None,
-    name: str = "horsies",
-    options: str | None = None,
-) -> Pool:
-    """`make_pool` on the running loop."""
-    return make_pool(config, min_size=min_size, max_size=max_size, name=name, options=options)
-
-
 def make_pool(
     config: PostgresConfig,
     *,

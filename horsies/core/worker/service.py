@@ -19,7 +19,7 @@ from typing import Any
 
 from horsies.core.app import Horsies
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.connections import BY_INDEX, connect, open_pool
+from horsies.core.brokers.connections import BY_INDEX, connect, make_pool
 from horsies.core.brokers.listener import Listener
 from horsies.core.errors import HorsiesError
 from horsies.core.lifecycle.moves import Move, Retry
@@ -92,7 +92,7 @@ class Worker:
             loop = asyncio.get_running_loop()
             for sig in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(sig, self.request_stop)
-        await self._build()
+        self._build()
         try:
             if await self._has_started():
                 await self._serve(until)
@@ -107,10 +107,10 @@ class Worker:
 
     # Putting together
 
-    async def _build(self) -> None:
+    def _build(self) -> None:
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
-        self._database = await open_pool(
+        self._database = make_pool(
             plan.postgres,
             min_size=plan.pool_size,
             max_size=plan.pool_size + plan.pool_overflow,
