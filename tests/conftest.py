@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -85,8 +86,10 @@ def template(server_url: str) -> str:
     """Name of a database with the schema installed, made once for each run."""
     with _only_one_worker(), psycopg.connect(server_url, autocommit=True) as conn:
         if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
+            conn.execute("DROP DATABASE IF EXISTS horsies_draft WITH (FORCE)")  # of a try that failed
             _create(conn, "horsies_draft")
-            asyncio.run(_install(with_database(server_url, "horsies_draft")))
+            with ThreadPoolExecutor(1) as aside:  # the first test to ask may have a loop running already
+                aside.submit(asyncio.run, _install(with_database(server_url, "horsies_draft"))).result()
             conn.execute("ALTER DATABASE horsies_draft ALLOW_CONNECTIONS false")  # so that copies never have to wait
             conn.execute(f"ALTER DATABASE horsies_draft RENAME TO {TEMPLATE}")
     return TEMPLATE

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from horsies.core.app import Horsies
+from horsies.core.errors import HorsiesError
 from horsies.core.models.broker import PostgresConfig, driver_url
 
 VARIABLE = "DATABASE_URL"
@@ -46,7 +47,9 @@ def choose(
     if option is not None:
         return Database(replaced(own, option) if own is not None else at(option), "--database-url")
     if own is not None:
-        return Database(own, "the app's own" + (f"; {VARIABLE} is set but not asked" if given else ""))
+        return Database(
+            own, "the app's own" + (f"; {VARIABLE} names another" if given and not _same(own, given) else "")
+        )
     if given:
         return Database(at(given), VARIABLE)
     return Database(PostgresConfig.embedded(EMBEDDED), f"{VARIABLE} is not set")
@@ -66,3 +69,10 @@ def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
     """The same settings for another database. A session URL and a pooler belong to the old one and are left out."""
     fields = {**dict(config), "session_database_url": None, "pgbouncer_transaction_mode": False}
     return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
+
+
+def _same(own: PostgresConfig, url: str) -> bool:
+    try:
+        return at(url).display_url() == own.display_url()
+    except HorsiesError:
+        return False

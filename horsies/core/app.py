@@ -19,6 +19,7 @@ from horsies.core.errors import (
     HorsiesError,
     RegistryError,
     SourceLocation,
+    TaskDefinitionError,
     ValidationReport,
 )
 from horsies.core.models.app import AppConfig
@@ -80,6 +81,13 @@ class Horsies:
         **unknown: Never,
     ) -> TaskDecorator:
         """Make a task of the function below."""
+        if callable(task_name):
+            raise TaskDefinitionError(
+                f"@app.task on {getattr(task_name, '__qualname__', task_name)} needs the name of the task",
+                code=ErrorCode.TASK_INVALID_OPTIONS,
+                location=SourceLocation.from_function(task_name),
+                help_text='write @app.task("a.name")',
+            )
         return TaskDecorator(
             app=self,
             task_name=task_name,

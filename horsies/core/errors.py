@@ -131,7 +131,7 @@ class SourceLocation:
 
 def _is_machinery(frame: FrameType) -> bool:
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    return package in {"horsies", "pydantic", "pydantic_core", "importlib", "typing", "runpy"}
+    return package in {"horsies", "pydantic", "pydantic_core", "importlib", "typing", "runpy", "typer", "click"}
 
 
 class HorsiesError(Exception):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection, sql
 
+from horsies.core.brokers.connections import connect as open_connection
 from horsies.core.errors import ErrorCode
+from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import SCHEMA_VERSION, InstallReport, SchemaError, Server, install, refuse_unusable
+from tests.conftest import with_database
 
 UP_TO_DATE = InstallReport(SCHEMA_VERSION, "always")
 
@@ -54,6 +58,24 @@ async def test_a_read_only_server_is_refused(request: pytest.FixtureRequest, url
             await install(conn)
         assert "transactions there are read-only by default" in caught.value.notes
         assert conn.info.dbname in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+async def test_a_database_of_another_encoding_is_refused(server_url: str, encoding: str) -> None:
+    name = f"odd_{uuid.uuid4().hex[:8]}"
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'").format(
+        sql.Identifier(name), encoding
+    )
+    async with await connect(server_url) as maintenance:
+        await maintenance.execute(create)
+        try:
+            config = PostgresConfig(database_url=with_database(server_url, name))
+            async with await open_connection(config) as conn:
+                with pytest.raises(SchemaError, match=f"has the encoding {encoding}, horsies needs UTF8") as caught:
+                    await install(conn)
+            assert "ENCODING 'UTF8'" in (caught.value.help_text or "")
+        finally:
+            await maintenance.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 async def test_a_search_path_without_a_schema_is_refused(empty_database_url: str) -> None:

@@ -87,7 +87,7 @@ def test_an_app_keeps_its_own_database_whatever_the_environment_says() -> None:
     chosen = database.choose(None, OWN, {"DATABASE_URL": "postgresql://h/y"})
     assert chosen.config is OWN
     assert "secret" not in chosen.sentence()
-    assert "DATABASE_URL is set but not asked" in chosen.sentence()
+    assert "DATABASE_URL names another" in chosen.sentence()
 
 
 def test_m13_without_an_app_the_environment_names_it() -> None:

@@ -127,6 +127,12 @@ def test_t21_invalid_options(app: Horsies, options: dict[str, Any]) -> None:
     assert codes_of(lambda: app.task("t", **options)(plain)) == ["HRS-102"]
 
 
+def test_t20_the_decorator_without_a_name_is_refused(app: Horsies) -> None:
+    with pytest.raises(TaskDefinitionError, match="needs the name of the task") as refused:
+        app.task(plain)  # type: ignore[arg-type]
+    assert refused.value.code == "HRS-102" and '@app.task("a.name")' in (refused.value.help_text or "")
+
+
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\0b", "a\nb", 5, None, "\ud800"])
 def test_t21_invalid_names(app: Horsies, name: Any) -> None:
     assert codes_of(lambda: app.task(name)(plain)) == ["HRS-102"]

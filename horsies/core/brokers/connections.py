@@ -97,4 +97,4 @@ def _parameters(config: PostgresConfig, dsn: str, name: str) -> dict[str, Any]:
         **config.connect_kwargs(),
         "application_name": name,
     }
-    return {key: value for key, value in wanted.items() if key not in given}
+    return {key: value for key, value in wanted.items() if key not in given} | {"client_encoding": "UTF8"}

@@ -119,6 +119,7 @@ async def install(
         raise ValueError(f"notify must be one of {', '.join(NOTIFY_MODES)}, not {notify!r}")
     if conn.info.transaction_status != TransactionStatus.IDLE:
         raise ValueError("install() needs a connection that is not inside a transaction")
+    refuse_other_encodings(conn)
     async with conn.transaction():
         server = await look_around(conn)
     refuse_unusable(server)
@@ -130,6 +131,16 @@ async def install(
         return await _install_locked(conn, server, notify, change_notify, release)
     except psycopg.errors.InsufficientPrivilege as exc:
         raise _not_permitted(server, exc) from exc
+
+
+def refuse_other_encodings(conn: psycopg.AsyncConnection[Any]) -> None:
+    """Arguments and results are JSON in any language; a database that cannot hold it would fail task by task."""
+    encoding = conn.info.parameter_status("server_encoding")
+    if encoding not in (None, "UTF8"):
+        raise SchemaError(
+            f"the database {conn.info.dbname!r} has the encoding {encoding}, horsies needs UTF8",
+            help_text="CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+        )
 
 
 def refuse_unusable(server: Server) -> None:

@@ -189,6 +189,12 @@ class Worker:
             log.warning(warning)
         await self._listener.start()
         await self._persistently("registration", self._heart.register)
+        if self._stop.is_set():
+            return
+        if self.plan.recovery.enabled:
+            log.warning(
+                "worker recovery is on, but this version has no sweeper yet: nobody returns a dead worker's tasks"
+            )
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
 
     async def _install_schema(self) -> None:
