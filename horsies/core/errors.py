@@ -131,6 +131,8 @@ class SourceLocation:
 
 def _is_machinery(frame: FrameType) -> bool:
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    if getattr(frame.f_globals.get("main"), "__module__", "") == "horsies.cli.main":
+        return True  # the console script: a mistake on the command line has no place in a file
     return package in {"horsies", "pydantic", "pydantic_core", "importlib", "typing", "runpy", "typer", "click"}
 
 

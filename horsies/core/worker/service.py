@@ -184,6 +184,8 @@ class Worker:
         # Children first: they check the app, and an app with errors shall not touch the database.
         await self._children.start()
         await self._install_schema()
+        if self._stop.is_set():
+            return
         warmed_mb = max(child.first_rss_mb for child in self._children.children)
         if (warning := self.plan.refuse_too_small_memory_limit(warmed_mb)) is not None:
             log.warning(warning)
