@@ -57,7 +57,6 @@ class Finalizer:
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
         self._work = asyncio.Event()
-        self.writing = 0
 
     def put(self, held: Held, move: Move, *, uncertain: bool = False) -> None:
         """The end of this task is known; write it as soon as possible."""
@@ -70,14 +69,6 @@ class Finalizer:
         self._endings.append(ending)
         self._work.set()
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._endings and not self.writing
-
-    @property
-    def is_waiting_for_database(self) -> bool:
-        return self._patience.is_tried
-
     async def run(self) -> None:
         while True:
             await self._work.wait()
@@ -85,9 +76,7 @@ class Finalizer:
             if not batch:
                 self._work.clear()
                 continue
-            self.writing = len(batch)
             await self._write(batch)
-            self.writing = 0
 
     def _next_batch(self) -> list[Ending]:
         batch: list[Ending] = []
