@@ -1,11 +1,12 @@
 # Everything runs in .venv in this directory; each target makes it if it is missing.
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 3
 
-.PHONY: demo test lint fmt bench clean
+.PHONY: demo test lint fmt bench bench-peers soak proof clean
 
 demo: $(STAMP)
 	$(BIN)/horsies demo
@@ -22,11 +23,41 @@ fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(TASKS),--tasks $(TASKS)) \
+		$(if $(REPEAT),--repeat $(REPEAT)) $(foreach setting,$(PG),--pg $(setting)) \
+		$(if $(JSON),--json) $(if $(DOC),--doc)
+
+# Ours beside other queues, in docs/peers.md. TASKS=60000 ROUNDS=3 PINGS=100 ONLY=pgqueuer,oban DOCS=0 PEERS_PYTHON=python3.13
+bench-peers: $(PEERS)/.installed
+	$(PEERS)/bin/python -m benchmarks.peers
+
+$(PEERS)/.installed: benchmarks/peers/install.py benchmarks/peers/constraints.txt constraints.txt pyproject.toml
+	$(PYTHON) benchmarks/peers/install.py $(PEERS)
+
+# Does anything grow? NOTIFY=when_waiting for another mode; benchmarks/out/soak.csv and soak.png.
+SECONDS ?= 300
+RATE ?= 500
+PROCESSES ?= 2
+soak: $(VENV)/.drawing
+	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE) --processes $(PROCESSES) \
+		$(if $(NOTIFY),--notify $(NOTIFY)) $(foreach setting,$(PG),--pg $(setting))
+
+$(VENV)/.drawing: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	touch $@
+
+# The state machine under random interleavings, with new stories each time. PROOF_EXAMPLES=200 instead of a time for the
+# first of the two properties, PROOF_SEED= of a run that found something.
+PROOF_SECONDS ?= 300
+proof: $(STAMP)
+	$(BIN)/python -m tests.proof --seconds $(PROOF_SECONDS) $(if $(PROOF_EXAMPLES),--stories $(PROOF_EXAMPLES)) \
+		$(if $(PROOF_SEED),--seed $(PROOF_SEED))
+	PROOF_SECONDS=$(PROOF_SECONDS) $(BIN)/python -m pytest -n 2 -q tests/proof_pairs
 
 clean:
-	rm -rf $(VENV) .horsies .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(PEERS) .horsies .pytest_cache .mypy_cache .ruff_cache
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "horsies needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 
 from horsies import AppConfig, Horsies, TaskError, TaskResult
 
@@ -17,3 +19,15 @@ def noop(n: int) -> TaskResult[None, TaskError]:
 @app.task("anoop")
 async def anoop(n: int) -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
+
+
+@app.task("nap")
+async def nap(n: int) -> TaskResult[None, TaskError]:
+    await asyncio.sleep(0.05)
+    return TaskResult(ok=None)
+
+
+@app.task("clock")
+def clock(n: int) -> TaskResult[int, TaskError]:
+    """When its first line ran, in nanoseconds of the system's clock."""
+    return TaskResult(ok=time.time_ns())

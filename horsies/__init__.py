@@ -43,6 +43,7 @@ from horsies.core.models.tasks import (
 )
 from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.many import PreparedTask
 from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
 from horsies.core.types.status import (
     TASK_TERMINAL_STATES,
@@ -79,6 +80,7 @@ __all__ = [
     "OutcomeCode",
     "PayloadPolicy",
     "PostgresConfig",
+    "PreparedTask",
     "QueueMode",
     "RecoveryConfig",
     "Result",

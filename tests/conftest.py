@@ -98,14 +98,14 @@ def template(server_url: str) -> str:
 @pytest.fixture
 def database_url(server_url: str, template: str) -> Iterator[str]:
     """A database of the test's own with the schema installed."""
-    with _fresh_database(server_url, template) as url:
+    with fresh_database(server_url, template) as url:
         yield url
 
 
 @pytest.fixture
 def empty_database_url(server_url: str) -> Iterator[str]:
     """A database of the test's own with nothing in it."""
-    with _fresh_database(server_url, "template0") as url:
+    with fresh_database(server_url, "template0") as url:
         yield url
 
 
@@ -121,7 +121,7 @@ def with_database(url: str, name: str) -> str:
 
 
 @contextlib.contextmanager
-def _fresh_database(server_url: str, template: str) -> Iterator[str]:
+def fresh_database(server_url: str, template: str) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server_url, autocommit=True) as conn:
         _create(conn, name, template)

@@ -32,6 +32,16 @@ async def given_attempt(db: AsyncConnection[Any], task_id: str, **columns: Any) 
     )
 
 
+async def given_heartbeat(db: AsyncConnection[Any], task_id: str, role: str, **columns: Any) -> None:
+    """A row of horsies_heartbeats, sent just now unless told otherwise."""
+    await _insert(db, "horsies_heartbeats", {"task_id": task_id, "sender_id": "s", "role": role} | columns)
+
+
+async def given_worker(db: AsyncConnection[Any], worker_id: str, **columns: Any) -> None:
+    """A row of horsies_workers, heard of just now unless told otherwise."""
+    await _insert(db, "horsies_workers", {"worker_id": worker_id} | columns)
+
+
 async def given_worker_state(db: AsyncConnection[Any], worker_id: str, **columns: Any) -> None:
     """A row of horsies_worker_states."""
     values: dict[str, Any] = {
@@ -48,6 +58,19 @@ async def given_worker_state(db: AsyncConnection[Any], worker_id: str, **columns
         "worker_started_at": "now",
     }
     await _insert(db, "horsies_worker_states", values | columns)
+
+
+async def given_workflow(db: AsyncConnection[Any], **columns: Any) -> str:
+    """A row of horsies_workflows; returns its id."""
+    values = {"id": str(uuid.uuid4()), "name": "wf", "definition_key": "wf", "open_nodes": 0} | columns
+    await _insert(db, "horsies_workflows", values)
+    return str(values["id"])
+
+
+async def given_node(db: AsyncConnection[Any], workflow_id: str, *, task_index: int = 0, **columns: Any) -> None:
+    """A row of horsies_workflow_tasks."""
+    values = {"workflow_id": workflow_id, "task_index": task_index, "node_id": f"n{task_index}"}
+    await _insert(db, "horsies_workflow_tasks", values | {"node_type": "TASK", "task_name": "a_task"} | columns)
 
 
 async def end_task(db: AsyncConnection[Any], task_id: str, status: TaskStatus, result: str | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -125,7 +126,18 @@ def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
     log.info(chosen.sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
-    return asyncio.run(Worker(app, config).run(install_signals=True))
+    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+        return runner.run(Worker(app, config).run(install_signals=True))
+
+
+def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop for the supervisor, where it is installed; children keep the loop that their tasks were written for."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 def recovery_settings(

@@ -16,7 +16,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ log = logging.getLogger("horsies.sync")
 
 R = TypeVar("R")
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 P = ParamSpec("P")
 S = TypeVar("S", bound="Bridged")
 
@@ -73,6 +74,14 @@ def on_bridge(
     return awaiting
 
 
+class Answer(Protocol[T_contra]):
+    """What somebody on the loop owes a caller of `ask`; `InvalidStateError` if nobody wants it any more."""
+
+    def set_result(self, result: T_contra, /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
 class Bridge(Generic[R]):
     """A background loop and what `make()` puts there, both made at the first call of each process."""
 
@@ -106,6 +115,32 @@ class Bridge(Generic[R]):
         if asyncio.get_running_loop() is runner.loop:
             return await make_call()
         return await asyncio.wrap_future(runner.submit(make_call))
+
+    def ask(self, begin: Callable[[R, Answer[T]], None]) -> T:
+        """Have `begin(resource, answer)` called on the loop, and block until somebody there has given the answer.
+
+        As `run`, but no task is made for the call: for what is done there together for many.
+        """
+        runner = self._running()
+        if threading.get_ident() == runner.thread.ident:
+            raise BridgeError("a blocking call from the broker's own loop would wait for itself")
+        answer: Future[T] = Future()
+        with runner.owing(answer):
+            runner.post(begin, answer)
+            return runner.wait_for(answer)
+
+    async def ask_async(self, begin: Callable[[R, Answer[T]], None]) -> T:
+        """The same for a caller on any loop."""
+        runner = self._running()
+        answer: _Awaited[T] = _Awaited(asyncio.get_running_loop())
+        with runner.owing(answer):
+            runner.post(begin, answer)
+            return await answer.future
+
+    def peek(self) -> R | None:
+        """What lives on the loop, if it has been made. From any thread: only for what may be used from any."""
+        runner = self._runner
+        return runner.resource if runner is not None and runner.is_usable() else None
 
     def here(self) -> R:
         """What lives on the loop. For code that runs there."""
@@ -158,7 +193,7 @@ class _Runner(Generic[R]):
         # Not `new_event_loop`: psycopg needs a selector loop, whatever policy the application has set.
         self.loop = asyncio.SelectorEventLoop()
         self._make = make
-        self._pending: set[Future[Any]] = set()
+        self._pending: set[Answer[Any]] = set()
         self._ended = False
         self._started: Future[R] = Future()
         self.thread = threading.Thread(target=self._main, name=f"{name} loop", daemon=True)
@@ -183,6 +218,21 @@ class _Runner(Generic[R]):
         except RuntimeError as closed:
             raise BridgeError("the background loop has ended") from closed
         return future
+
+    @contextlib.contextmanager
+    def owing(self, answer: Answer[Any]) -> Iterator[None]:
+        """While somebody waits for it: if the loop ends, that is the answer."""
+        self._pending.add(answer)
+        try:
+            yield
+        finally:
+            self._pending.discard(answer)
+
+    def post(self, begin: Callable[[R, Answer[T]], None], answer: Answer[T]) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._ask, begin, answer)
+        except RuntimeError as closed:
+            raise BridgeError("the background loop has ended") from closed
 
     def wait_for(self, future: Future[T]) -> T:
         while True:
@@ -230,6 +280,13 @@ class _Runner(Generic[R]):
         task.add_done_callback(functools.partial(_deliver, future))
         future.add_done_callback(functools.partial(self._follow_cancel, task))
 
+    def _ask(self, begin: Callable[[R, Answer[T]], None], answer: Answer[T]) -> None:
+        try:
+            begin(self.resource, answer)
+        except Exception as problem:
+            with contextlib.suppress(InvalidStateError):
+                answer.set_exception(problem)
+
     def _follow_cancel(self, task: asyncio.Task[Any], future: Future[Any]) -> None:
         if future.cancelled():
             with contextlib.suppress(RuntimeError):
@@ -258,6 +315,30 @@ class _Runner(Generic[R]):
         for future in list(self._pending):
             with contextlib.suppress(InvalidStateError):
                 future.set_exception(BridgeError("the background loop ended before the call did"))
+
+
+class _Awaited(Generic[T]):
+    """The answer for a caller on another loop: like wrapping a `concurrent.futures.Future`, at half the cost."""
+
+    __slots__ = ("_loop", "future")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.future: asyncio.Future[T] = loop.create_future()
+
+    def set_result(self, result: T) -> None:
+        self._tell(self.future.set_result, result)
+
+    def set_exception(self, exception: BaseException) -> None:
+        self._tell(self.future.set_exception, exception)
+
+    def _tell(self, settle: Callable[[Any], None], value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the caller's loop is closed
+            self._loop.call_soon_threadsafe(self._settle, settle, value)
+
+    def _settle(self, settle: Callable[[Any], None], value: Any) -> None:
+        if not self.future.done():  # else the caller has given up, or was told that the loop had ended
+            settle(value)
 
 
 async def _gathered(tasks: set[asyncio.Task[Any]]) -> None:

@@ -1,7 +1,7 @@
 """`@app.task` and what it makes of a function: a `TaskFunction` that can be called, sent and scheduled.
 
 The decorator checks everything that can be known at definition time and reports it at once. Running is `execution.py`;
-building what is sent is `producer/envelope.py`, writing it `producer/send.py`.
+building what is sent is `producer/envelope.py` (of many: `producer/many.py`), writing it `producer/send.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -30,14 +30,17 @@ from horsies.core.models.tasks import (
     TaskSendPayload,
     TaskSendResult,
 )
-from horsies.core.producer import envelope
+from horsies.core.producer import envelope, many
 from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.many import Call, PreparedTask
 from horsies.core.producer.options import NO_OPTIONS, Flags, SendOptions, flags_of, given
+from horsies.core.store.sends import Send
 from horsies.core.types.result import Err, Ok, Result
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
+    from horsies.core.producer.options import CallerConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,15 +76,31 @@ class TaskFunction(TaskDefinition[P, T]):
         """Enqueue the task to run after `delay` seconds."""
         return await self.dispatch_async(NO_OPTIONS, given(delay), args, kwargs)
 
+    def send_many(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Enqueue a task for each call, all or none; the handles come in their order. A call is a tuple of positional
+        arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
+        return self.dispatch_many(NO_OPTIONS, calls)
+
+    async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Enqueue a task for each call, all or none; the handles come in their order. A call is a tuple of positional
+        arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
+        return await self.dispatch_many_async(NO_OPTIONS, calls)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
+        """A call for `send_many`."""
+        return many.prepared(self, args, kwargs, NO_OPTIONS)
+
     def with_options(
         self,
         *,
         good_until: datetime | None = None,
         idempotency_key: str | None = None,
         flags: Flags | None = None,
+        connection: CallerConnection | None = None,
     ) -> TaskSendOptions[P, T]:
-        """The task with a deadline, an idempotency key or flags for its sends."""
-        return TaskSendOptions(self, SendOptions(good_until, idempotency_key, flags))
+        """The task with a deadline, an idempotency key, flags or your connection for its sends: with a connection of
+        psycopg or SQLAlchemy, sync or async, the task becomes part of your transaction."""
+        return TaskSendOptions(self, SendOptions(good_until, idempotency_key, flags, connection))
 
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """Replay a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
@@ -99,19 +118,55 @@ class TaskFunction(TaskDefinition[P, T]):
         """Replay a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
         return await self._replay_async(error, scheduled=True)
 
+    def retry_send_many(self, error: TaskSendError) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Replay a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
+        again = self._again_many(error)
+        return self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
+
+    async def retry_send_many_async(self, error: TaskSendError) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Replay a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
+        again = self._again_many(error)
+        return await self.app.sender.send_many_async(again.value, self) if isinstance(again, Ok) else again
+
     def dispatch(
         self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> TaskSendResult[TaskHandle[T]]:
         """Build the payload and write it: what every way of sending comes down to."""
         payload = self._payload(options, delay, args, kwargs)
-        return self.app.sender.send(payload.value, self) if isinstance(payload, Ok) else payload
+        if isinstance(payload, Err):
+            return payload
+        return self.app.sender.send(payload.value, self, connection=options.connection)
 
     async def dispatch_async(
         self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> TaskSendResult[TaskHandle[T]]:
         """Build the payload and write it: what every way of sending comes down to."""
         payload = self._payload(options, delay, args, kwargs)
-        return await self.app.sender.send_async(payload.value, self) if isinstance(payload, Ok) else payload
+        if isinstance(payload, Err):
+            return payload
+        return await self.app.sender.send_async(payload.value, self, connection=options.connection)
+
+    def dispatch_many(self, options: SendOptions, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Build all payloads, then write them together."""
+        sent_at = datetime.now(UTC)
+        if self.app.sends_suppressed:
+            return envelope.suppressed(self)
+        sends = many.collect(self, calls, options, sent_at)
+        if isinstance(sends, Err):
+            return sends
+        return self.app.sender.send_many(sends.value, self, connection=options.connection)
+
+    async def dispatch_many_async(
+        self, options: SendOptions, calls: Iterable[Call[P, T]]
+    ) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Build all payloads, then write them together."""
+        sent_at = datetime.now(UTC)
+        if self.app.sends_suppressed:
+            return envelope.suppressed(self)
+        sends = await many.collect_async(self, calls, options, sent_at)
+        if isinstance(sends, Err):
+            return sends
+        return await self.app.sender.send_many_async(sends.value, self, connection=options.connection)
 
     def _payload(
         self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -135,6 +190,11 @@ class TaskFunction(TaskDefinition[P, T]):
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
         return envelope.replay(self, error, scheduled=scheduled)
+
+    def _again_many(self, error: TaskSendError) -> Result[list[Send], TaskSendError]:
+        if self.app.sends_suppressed:
+            return envelope.suppressed(self)
+        return envelope.replay_many(self, error).map(lambda batch: [Send(*one) for one in batch])
 
     def __repr__(self) -> str:
         return f"<task {self.task_name!r} on queue {self.queue_name!r}>"

@@ -51,6 +51,7 @@ MAX_LINES = 400
 
 # An import inside a function, and why it is there.
 INSIDE = {
+    ("cli.worker", "uvloop"): "an extra; without it the loop is asyncio's own",
     ("cli.demo", "horsies.cli.demo.run"): "it builds the application, which reads what the command has just decided",
     ("core.codec.signature", "annotationlib"): "exists from Python 3.14 on only",
     ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",

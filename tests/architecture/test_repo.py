@@ -28,7 +28,17 @@ KNOWN_HOSTS = {
 ADDRESS = re.compile(r"\b(?:https?|git|ssh|ftp)" + r"://(?:[^\s/@]*@)?([\w.-]+)")
 HOME_OF_SOMEONE = re.compile(r"(?<![\w.~:])/" + r"(?:(?:work|home|Users|mnt|srv)/\w|root/\.)")
 INDEX_OPTION = re.compile(r"--(?:extra-)?index" + r"-url|--find" + r"-links|--trusted" + r"-host")
-IGNORED = {".git", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "__pycache__", ".horsies"}
+IGNORED = {
+    ".git",
+    ".venv",
+    ".venv-peers",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    "__pycache__",
+    ".horsies",
+}
 PLAIN_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
 
 

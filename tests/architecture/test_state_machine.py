@@ -59,12 +59,14 @@ def test_every_statement_goes_where_its_arrows_go() -> None:
 
 
 def guards(text: str) -> set[str]:
-    """The statuses by which the rows that are locked are chosen."""
-    locking = next(
-        part for part in re.split(r"\bAS (?:MATERIALIZED )?\(|CROSS JOIN LATERAL \(", text) if "FOR UPDATE" in part
-    )
-    chosen = re.sub(r"EXISTS \(.*?\)\)", "", locking.split("FOR UPDATE")[0], flags=re.S)
-    found = re.findall(r"(?<![\w.])(?:t\.)?status (?:= '(\w+)'|IN \(([^)]*)\))", chosen)
+    """The statuses by which the rows that are locked, or updated without further ado, are chosen."""
+    parts = re.split(r"\bAS (?:MATERIALIZED )?\(|CROSS JOIN LATERAL \(", text)
+    if "FOR UPDATE" in text:
+        chosen = next(part for part in parts if "FOR UPDATE" in part).split("FOR UPDATE")[0]
+    else:
+        chosen = text[text.index("UPDATE horsies_tasks") :].split("\nWHERE ")[-1].split("\n    WHERE ")[-1]
+    chosen = re.sub(r"\(SELECT w\.status .*?\) IN \(.*?\)", "", chosen).replace("is_waiting", "status = 'PENDING'")
+    found = re.findall(r"(?<!\w)(?<!SET )(?<!w\.)status (?:= '(\w+)'|IN \(([^)]*)\))", chosen)
     return {name for one, several in found for name in ([one] if one else re.findall(r"\w+", several))}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,9 @@ import pytest
 from tests.worker_support import ROOT, Rows
 
 LIMITS = ROOT / "tests" / "apps" / "limits.py"
+DOORBELL = ROOT / "tests" / "apps" / "doorbell.py"
+
+Configured = Callable[..., Any]
 
 
 @pytest.fixture
@@ -43,15 +47,29 @@ async def basic(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-async def limits(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+async def limits(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Configured]:
     """`tests/apps/limits.py`, configured through environment variables that the test sets first."""
-    monkeypatch.setenv("DATABASE_URL", database_url)
+    async with configurable(LIMITS, database_url, monkeypatch) as configured:
+        yield configured
+
+
+@pytest.fixture
+async def doorbell(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Configured]:
+    """`tests/apps/doorbell.py`, configured in the same way."""
+    async with configurable(DOORBELL, database_url, monkeypatch) as configured:
+        yield configured
+
+
+@asynccontextmanager
+async def configurable(path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Configured]:
+    """The app of this file, loaded with the settings given, as often as one likes."""
+    monkeypatch.setenv("DATABASE_URL", url)
     loaded: list[Any] = []
 
     def configured(**settings: str) -> Any:
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        loaded.append(load(LIMITS))
+        for variable, value in settings.items():
+            monkeypatch.setenv(variable, value)
+        loaded.append(load(path))
         return loaded[-1]
 
     yield configured

@@ -60,12 +60,29 @@ def test_errors_as_values(database_url: str, tmp_path: Path) -> None:
     ]
 
 
+def test_sqlalchemy_outbox(database_url: str, tmp_path: Path) -> None:
+    assert output_of("sqlalchemy_outbox.py", database_url, tmp_path).splitlines() == [
+        "rolled back: not in stock",
+        "confirmed order 1: a book",
+        "confirmed order 3: a pen",
+        "confirmed order 100: a sheet of paper",
+        "confirmed order 101: a sheet of paper",
+        "confirmed order 102: a sheet of paper",
+        "the task of the unicorn: TASK_NOT_FOUND",
+        "orders: a book, a pen",
+    ]
+
+
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
         "async_tasks.py",
         "errors_as_values.py",
         "queues_and_limits.py",
         "quickstart.py",
+        "sqlalchemy_outbox.py",
+    ]
+    assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__") == [
+        "fastapi_app"  # tests/e2e/test_example_fastapi.py
     ]
 
 

@@ -52,6 +52,7 @@ def broker(database_url: str) -> Iterator[PostgresBroker]:
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever gets an answer in time got it from a notification."""
     monkeypatch.setattr(waiter, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(waiter, "PAUSES", ())
 
 
 @pytest.fixture

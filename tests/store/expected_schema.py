@@ -61,6 +61,15 @@ TASKS_ADDED = {
     "start_failures": COUNTER,
     "workflow_id": chars(36),
     "idempotency_key": chars(255),
+    # Generated from the others, for the indexes.
+    "is_waiting": Column("boolean", True, "((status)::text = 'PENDING'::text)"),
+    "ended_at": Column(
+        STAMP,
+        False,
+        "\nCASE\n    WHEN ((status)::text = ANY ((ARRAY['COMPLETED'::character varying, 'FAILED'::character varying,"
+        " 'CANCELLED'::character varying, 'EXPIRED'::character varying])::text[]))"
+        " THEN COALESCE(completed_at, failed_at, updated_at)\n    ELSE NULL::timestamp with time zone\nEND",
+    ),
 }
 ATTEMPTS = {
     "id": Column("bigint", True, "nextval('horsies_task_attempts_id_seq'::regclass)"),
@@ -243,14 +252,12 @@ RULE_OF_TABLE = {
 INDEXES = {
     "horsies_tasks": {
         "UNIQUE (id)",
-        "(queue_name, priority, enqueued_at, id) WHERE ((status)::text = 'PENDING'::text)",
+        "(queue_name, priority, enqueued_at, id) WHERE is_waiting",
         "(claimed_by_worker_id) WHERE claimed",
-        "(good_until) WHERE (((status)::text = 'PENDING'::text) AND (good_until IS NOT NULL))",
-        "(next_retry_at) WHERE (((status)::text = 'PENDING'::text) AND (next_retry_at IS NOT NULL))",
+        "(good_until) WHERE (is_waiting AND (good_until IS NOT NULL))",
+        "(next_retry_at) WHERE (is_waiting AND (next_retry_at IS NOT NULL))",
         "(error_code) WHERE (error_code IS NOT NULL)",
-        "(COALESCE(completed_at, failed_at, updated_at)) WHERE ((status)::text = ANY ((ARRAY["
-        "'COMPLETED'::character varying, 'FAILED'::character varying, 'CANCELLED'::character varying, "
-        "'EXPIRED'::character varying])::text[]))",
+        "(ended_at) WHERE (ended_at IS NOT NULL)",
         "UNIQUE (task_name, idempotency_key) WHERE (idempotency_key IS NOT NULL)",
     },
     "horsies_task_attempts": {

@@ -161,7 +161,7 @@ async def test_w30a_no_more_sync_tasks_than_asked_for(db: Db) -> None:
     for i in range(3):
         await given_task(db, id=f"s{i}", priority=1)
         await given_task(db, id=f"a{i}", task_name="light", priority=2)
-    rows = await tasks.claim(db, ME, order(sync_budget=1, async_names=["light"]))
+    rows = await tasks.claim(db, ME, order(sync_budget=1, async_names=["light"], concurrency=2))
     assert [row.id for row in rows] == ["s0", "a0", "a1", "a2"]
 
 
@@ -182,7 +182,7 @@ async def test_w30a_async_tasks_let_a_sync_one_that_waits_long_go_first(db: Db, 
     await given_task(db, id="s", priority=2)
     await given_task(db, id="a1", task_name="light", priority=3)
     await db.execute("UPDATE horsies_tasks SET enqueued_at = now() - make_interval(secs => %s) WHERE id = 's'", (age,))
-    rows = await tasks.claim(db, ME, order(sync_budget=0, async_names=["light"]))
+    rows = await tasks.claim(db, ME, order(sync_budget=0, async_names=["light"], concurrency=2))
     assert [row.id for row in rows] == taken
 
 

@@ -42,6 +42,7 @@ ARGUMENTS = {
     "reasons": "'{a,b}'",
     "result": "'r'",
     "results": "'{a,b}'",
+    "rows": """'[{"place":0,"id":"1","task_name":"t","idempotency_key":"a"}]'""",
     "senders": "'{a,b}'",
     "sync_budget": "10",
     "room": "10",
@@ -200,6 +201,7 @@ async def test_d12_the_cost_of_a_batch_does_not_grow_with_the_table(
         )
 
     await db.execute("SET session_replication_role = replica; SET enable_seqscan = off")
+    await db.execute("SET enable_bitmapscan = off; SET enable_nestloop = off")  # IN_BULK
     await arrive("small", 30)
     if analysed:
         await db.execute("ANALYZE horsies_tasks")

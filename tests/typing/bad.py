@@ -32,6 +32,13 @@ resize.schedule(5)  # E: call-arg
 resize.with_options().send(5)  # E: arg-type
 resize.with_options(deadline=None)  # E: call-arg
 resize("a", "b")  # E: arg-type
+resize.prepare()  # E: call-arg
+resize.prepare(5)  # E: arg-type
+resize.with_options().prepare("a", height=3)  # E: call-arg
+resize.send_many(["a", "b"])  # E: list-item
+resize.send_many(5)  # E: arg-type
+resize.send_many([misspelt.prepare()])  # E: list-item
+resize.with_options(connection="postgresql://h/d")  # E: arg-type
 
 handle = resize.send("a").unwrap()
 number: int = handle.get().unwrap()  # E: assignment

@@ -6,6 +6,11 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+import psycopg
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
 from horsies import (
     AppConfig,
     BrokerResult,
@@ -15,6 +20,7 @@ from horsies import (
     Ok,
     OperationalErrorCode,
     PostgresConfig,
+    PreparedTask,
     QueueMode,
     Result,
     RetryPolicy,
@@ -84,6 +90,32 @@ assert_type(
     Ok[TaskHandle[bytes]] | Err[TaskSendError],
 )
 options: TaskSendOptions[[str], dict[str, int] | None] = fetch.with_options(idempotency_key="k")
+
+prepared = resize.prepare("img-7", width=640)
+calls: list[PreparedTask[..., bytes]] = [resize.with_options(idempotency_key="k").prepare("img-8", crop=True)]
+resize.send_many(calls)
+many = resize.send_many([prepared, resize.prepare("img-9"), ("img-10", 3), {"name": "img-11", "crop": True}])
+assert_type(many, Ok[list[TaskHandle[bytes]]] | Err[TaskSendError])
+assert_type(resize.send_many(("img", n) for n in range(3)).unwrap(), list[TaskHandle[bytes]])
+if isinstance(many, Err):
+    assert_type(many.error.position, int | None)
+    assert_type(resize.retry_send_many(many.error), Ok[list[TaskHandle[bytes]]] | Err[TaskSendError])
+
+
+def transactions(conn: psycopg.Connection[tuple[Any, ...]]) -> None:
+    assert_type(resize.with_options(connection=conn).send("a"), Ok[TaskHandle[bytes]] | Err[TaskSendError])
+    with create_engine("").begin() as other, Session(other) as session:
+        resize.with_options(connection=other, flags=["big"]).schedule(5, "a")
+        resize.with_options(connection=session).with_options(connection=None).send("a")
+        resize.with_options(connection=session).send_many([prepared])
+
+
+async def async_transactions(conn: psycopg.AsyncConnection[dict[str, Any]]) -> None:
+    (await resize.with_options(connection=conn).send_async("a")).unwrap()
+    async with create_async_engine("").begin() as other, AsyncSession(other) as session:
+        await resize.with_options(connection=other).send_async("a")
+        await resize.with_options(connection=session).send_many_async([("a",), {"name": "b"}])
+
 
 match sent:
     case Ok(handle):

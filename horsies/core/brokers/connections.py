@@ -23,9 +23,16 @@ log = logging.getLogger("horsies.sql")
 SHORTEST_CONNECT_TIMEOUT = 2
 
 
-# A worker keeps the plan of a prepared statement until the next ANALYZE. One made while the table was small would read
-# all of it once it has filled; every statement of a worker has an index to go by, so it may rule that out (D-12).
-BY_INDEX = "-c enable_seqscan=off"
+# A session keeps the plan of a prepared statement until the next ANALYZE. One made while the table was small would read
+# all of it once it has filled; every frequent statement has an index to go by, so that may be ruled out (D-12). The few
+# others look infinitely dear to the planner then, which must not make it compile them. And since there is only one good
+# way to go, a prepared statement need not be planned again for each set of parameters, which takes longer than a task.
+# A bitmap loses the order of its index: a claim planned for a short queue would sort the long one it has become.
+BY_INDEX = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan"
+
+# For statements that move a batch of named rows: the batch and the rows come sorted by id and are joined in memory, so
+# rows are locked in id order, and a plan made for an empty table does not compare each with each once it has filled.
+IN_BULK = f"{BY_INDEX} -c enable_nestloop=off -c work_mem=16MB"
 
 
 def make_pool(

@@ -15,7 +15,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import connect, make_pool
+from horsies.core.brokers.connections import BY_INDEX, connect, make_pool
 from horsies.core.brokers.listener import Listener
 from horsies.core.brokers.pool import PoolClosed
 from horsies.core.brokers.results import SchemaInitFailed
@@ -34,10 +34,14 @@ class Hub:
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config
         self._pool = make_pool(
-            config, min_size=config.pool_size, max_size=config.pool_size + config.max_overflow, name="horsies"
+            config,
+            min_size=config.pool_size,
+            max_size=config.pool_size + config.max_overflow,
+            name="horsies",
+            options=BY_INDEX,
         )
         self.listener = Listener(self._session, name="result listener")
-        self.writer = Writer(self.connection)
+        self.writer = Writer(self)
         self._waiter: Waiter | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
@@ -59,6 +63,13 @@ class Hub:
         await self.ready()
         async with self._pool.connection() as conn:
             yield conn
+
+    def borrow(self) -> AsyncConnection[Any] | None:
+        """A connection to a database that has the schema, if one lies idle. From any thread; `bring_back` ends it."""
+        return self._pool.borrow() if self._installed is not None else None
+
+    def bring_back(self, conn: AsyncConnection[Any]) -> None:
+        self._pool.bring_back(conn)
 
     async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
         """How the task ended, or why that is not known; never raises."""

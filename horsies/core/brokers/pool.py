@@ -4,11 +4,14 @@ Connections are opened on demand, handed out newest first, and at most `keep` of
 attempt that fails is reported to the caller that needed it, at once and with the server's own words: a refused
 connection or a wrong password must not look like a busy pool. There are no background tasks, so a pool that a fork left
 behind (T-67) does nothing, and an idle process costs nothing.
+
+It belongs to one loop. Only what lies idle can be borrowed from any thread, for a statement on that thread's own loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import select
 from collections import deque
@@ -62,6 +65,7 @@ class Pool:
         self._size = 0  # open, or being opened
         self._waiting: deque[asyncio.Future[_Pooled | None]] = deque()
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def size(self) -> int:
@@ -81,6 +85,7 @@ class Pool:
 
     async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:
         """A healthy connection; raises what the connection attempt raised, or `PoolTimeout`."""
+        self._loop = asyncio.get_running_loop()
         limit = self._timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -96,20 +101,40 @@ class Pool:
             await _settle(conn)
         self._give_back(pooled)
 
+    def borrow(self) -> AsyncConnection[Any] | None:
+        """An idle connection, if there is one that needs no second look. From any thread; `bring_back` ends it."""
+        pooled = self._pop_idle()
+        if pooled is None:
+            return None
+        if not self._is_trusted(pooled):
+            self._lay_down(pooled)  # for the loop to look at
+            return None
+        self._lent[pooled.conn] = pooled
+        return pooled.conn
+
+    def bring_back(self, conn: AsyncConnection[Any]) -> None:
+        """The end of `borrow`, on whatever thread."""
+        pooled = self._lent.pop(conn)
+        if conn.pgconn.transaction_status == TransactionStatus.IDLE:
+            pooled.returned = monotonic()
+            self._lay_down(pooled)
+        else:
+            conn.pgconn.finish()  # cut off in the middle of a statement
+            self._tell_loop(self._discard, pooled)
+
     async def close(self) -> None:
         """Close what is idle now and the rest as it comes back; whoever waits gets `PoolClosed`."""
         self._closed = True
         while self._waiting:
             _wake(self._waiting.popleft(), None)
-        while self._idle:
-            self._discard(self._idle.popleft())
+        while (pooled := self._pop_idle()) is not None:
+            self._discard(pooled)
 
     async def _take(self) -> _Pooled:
         while True:
             if self._closed:
                 raise PoolClosed(f"the connection pool {self.name!r} is closed")
-            if self._idle:
-                pooled = self._idle.pop()
+            if (pooled := self._pop_idle()) is not None:
                 if await self._usable(pooled):
                     return pooled
             elif self._size < self._max_size:
@@ -130,6 +155,8 @@ class Pool:
         """A connection somebody returned, or None when a place became free."""
         place: asyncio.Future[_Pooled | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
+        if self._idle:  # brought back by another thread in this very moment
+            self._wake_one()
         try:
             return await place
         except asyncio.CancelledError:
@@ -155,19 +182,41 @@ class Pool:
 
     async def _alive(self, pooled: _Pooled) -> bool:
         conn = pooled.conn
-        if conn.closed or monotonic() > pooled.expires:
-            return False
-        if not self._check:
+        if self._is_trusted(pooled):
             return True
-        if not _is_quiet(conn):
+        if conn.closed or monotonic() > pooled.expires or not _is_quiet(conn):
             return False
-        if monotonic() - pooled.returned < TRUSTED_IDLE_SECONDS:
-            return True
         try:
             await conn.execute("")
         except psycopg.Error:
             return False
         return True
+
+    def _is_trusted(self, pooled: _Pooled) -> bool:
+        """Whether it can be lent without asking the server."""
+        now = monotonic()
+        if pooled.conn.closed or now > pooled.expires:
+            return False
+        return not self._check or (now - pooled.returned < TRUSTED_IDLE_SECONDS and _is_quiet(pooled.conn))
+
+    def _pop_idle(self) -> _Pooled | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _lay_down(self, pooled: _Pooled) -> None:
+        """Make it idle, from any thread."""
+        self._idle.append(pooled)
+        if self._waiting:
+            self._tell_loop(self._wake_one)
+        while self._closed and (left := self._pop_idle()) is not None:
+            left.conn.pgconn.finish()  # closed meanwhile: nobody else will
+
+    def _tell_loop(self, call: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # it has ended, and with it all that is there to tell
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(call, *args)
 
     def _give_back(self, pooled: _Pooled) -> None:
         pooled.returned = monotonic()

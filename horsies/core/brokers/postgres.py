@@ -81,6 +81,10 @@ class PostgresBroker:
         """Write a row, raising what goes wrong. For code that runs on the bridge."""
         return await self.hub.writer.write(send)
 
+    async def write_all(self, sends: Sequence[Send]) -> list[str]:
+        """Write many rows or none, raising what goes wrong; their ids. For code that runs on the bridge."""
+        return await self.hub.writer.write_all(sends)
+
     async def _enqueue(
         self,
         task: str | TaskSendPayload,

@@ -1,8 +1,9 @@
 """Waits for tasks to end, for any number of callers over one LISTEN connection and one statement at a time.
 
 A caller's id goes into a registry and is looked up at once; a notification of its end, a new LISTEN session or a second
-gone by makes it due again. Whatever has become due meanwhile is looked up together. NOTIFY only saves time: losing all
-of it costs a second. A database that does not answer is waited for briefly and then reported (T-61); nothing raises.
+gone by makes it due again; where the bell rings on demand or not at all, also a few growing pauses after the first
+look. Whatever has become due meanwhile is looked up together. NOTIFY only saves time: losing all of it costs a second.
+A database that does not answer is waited for briefly and then reported (T-61); nothing raises.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -27,6 +29,7 @@ log = logging.getLogger("horsies.waiter")
 
 TASK_DONE = "task_done"
 POLL_SECONDS = 1.0
+PAUSES = (0.02, 0.1, 0.4)  # from look to look; whoever ended the task may have looked for our word before it was there
 MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
 PATIENCE_SECONDS = 5.0  # how long an unreachable database is no news
 FIRST_LOOK_SECONDS = 0.5  # what a caller whose time is over already is granted for one look
@@ -61,6 +64,7 @@ class Waiter:
         self._due: dict[str, None] = {}  # a set that remembers its order
         self._word: dict[str, float] = {}  # id -> when the word left for it must be renewed
         self._unneeded: set[str] = set()  # ids whose word can be taken back
+        self._again: list[deque[tuple[float, list[str]]]] = [deque() for _ in PAUSES]  # when to look at whom, per pause
         self._wake = asyncio.Event()
         self._backoff = Backoff(initial=0.1, maximum=POLL_SECONDS)
         self._failures = 0
@@ -98,9 +102,14 @@ class Waiter:
         if self._background:
             return
         self._listener.subscribe(TASK_DONE, self._on_done)
-        self._listener.on_reconnect(lambda: self._look_at(self._places))
+        self._listener.on_reconnect(self._listens_anew)
         # The first look does not wait for LISTEN: when the session is there, everybody is looked up once more.
         self._background = [asyncio.create_task(self._listener.start()), asyncio.create_task(self._keep_looking())]
+
+    def _listens_anew(self) -> None:
+        """Bells were missed; and after a crash of the server our words are gone (their table is unlogged)."""
+        self._word = dict.fromkeys(self._word, 0.0)
+        self._look_at(self._places)
 
     def _on_done(self, task_id: str) -> None:
         if task_id in self._places:
@@ -136,11 +145,29 @@ class Waiter:
         if not self._due and not self._unneeded:
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_poll if self._places else None):
+                async with asyncio.timeout_at(self._next_look()):
                     await self._wake.wait()
+        self._take_ripe(clock())
         if clock() >= self._next_poll:
             self._next_poll = clock() + POLL_SECONDS
             self._due.update(dict.fromkeys(self._places))
+
+    def _next_look(self) -> float | None:
+        if not self._places:
+            return None
+        return min([self._next_poll, *(line[0][0] for line in self._again if line)])
+
+    def _take_ripe(self, now: float) -> None:
+        """Those whose pause is over are due, and have the next one before them."""
+        for nth, line in enumerate(self._again):
+            while line and line[0][0] <= now:
+                ids = [task_id for task_id in line.popleft()[1] if task_id in self._places]
+                self._due.update(dict.fromkeys(ids))
+                self._plan_look(ids, nth + 1)
+
+    def _plan_look(self, ids: list[str], nth: int) -> None:
+        if ids and nth < len(PAUSES):
+            self._again[nth].append((asyncio.get_running_loop().time() + PAUSES[nth], ids))
 
     def _take_due(self) -> list[str]:
         ids = list(islice(self._due, CHUNK))
@@ -163,9 +190,12 @@ class Waiter:
                 # Committed before the look: whoever ends the task later than that sees it and rings.
                 await results.announce(conn, wordless, self._holder, WORD_SECONDS)
                 self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
+                self._unneeded.update(i for i in wordless if i not in self._places)  # gone meanwhile
             rows = await results.ended(conn, ids)
         for row in rows:
             self._tell(row.task_id, row)
+        if self._notify != "always":
+            self._plan_look([i for i in ids if any(not place.looked for place in self._places.get(i, ()))], 0)
         for task_id in ids:
             self._mark_looked(task_id)
 

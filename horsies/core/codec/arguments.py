@@ -6,6 +6,7 @@ So a plain SQL INSERT can write them too. Defaults are not stored: they belong t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import from_json
@@ -30,7 +31,7 @@ class ArgumentsCodec:
         self._usual_count = len(signature.positional)
         self._positional(self._usual_count)
 
-    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str | None, str | None]:
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str | None, str | None]:
         """The two texts of a call. `CodecError` says which argument is wrong, where and why."""
         if problem := self.signature.problem(len(args), kwargs):
             raise CodecError(problem)

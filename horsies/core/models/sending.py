@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
@@ -46,7 +46,11 @@ class TaskSendPayload:
 
 @dataclass(frozen=True, slots=True)
 class TaskSendError:
-    """A send that did not happen. With `retryable`, `retry_send` replays `payload` under `task_id`."""
+    """A send that did not happen. With `retryable`, `retry_send` replays `payload` under `task_id`.
+
+    Of a `send_many`, `position` is the place of the call that is at fault, if it was one, and `batch` holds all ids and
+    payloads for `retry_send_many`.
+    """
 
     code: TaskSendErrorCode
     message: str
@@ -54,6 +58,8 @@ class TaskSendError:
     task_id: str | None = None
     payload: TaskSendPayload | None = None
     exception: BaseException | None = None
+    position: int | None = None
+    batch: tuple[tuple[str, TaskSendPayload], ...] = field(default=(), repr=False)  # it may be very long
 
 
 TaskSendResult: TypeAlias = Ok[T] | Err[TaskSendError]

@@ -17,6 +17,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     CheckConstraint,
+    Computed,
     DateTime,
     Double,
     Enum,
@@ -42,6 +43,11 @@ FALSE = text("false")
 ZERO = text("0")
 EMPTY_OBJECT = text("'{}'::jsonb")
 EMPTY_ARRAY = text("'{}'")
+IS_WAITING = "status = 'PENDING'"
+ENDED_AT = (
+    "CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')"
+    " THEN COALESCE(completed_at, failed_at, updated_at) END"
+)
 
 
 class Base(DeclarativeBase):
@@ -108,6 +114,10 @@ class TaskModel(Base):
     start_failures: Mapped[int] = mapped_column(Integer, server_default=ZERO)
     workflow_id: Mapped[str | None] = mapped_column(String(36))
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    # What indexes ask of `status` and `updated_at`, which change with every move, as columns that mostly do not: an
+    # update that changes no column of any index is heap-only, and CLAIMED → RUNNING and lease renewals are.
+    is_waiting: Mapped[bool] = mapped_column(Boolean, Computed(IS_WAITING, persisted=True))
+    ended_at: Mapped[datetime | None] = mapped_column(TIMESTAMP, Computed(ENDED_AT, persisted=True))
 
     # Few and partial: each index that holds a row in its current status is written again at every transition.
     __table_args__ = (
@@ -121,25 +131,21 @@ class TaskModel(Base):
             "priority",
             "enqueued_at",
             "id",
-            postgresql_where=text("status = 'PENDING'"),
+            postgresql_where=text("is_waiting"),
         ),
         Index("horsies_tasks_owner_idx", "claimed_by_worker_id", postgresql_where=text("claimed")),
         Index(
             "horsies_tasks_deadline_idx",
             "good_until",
-            postgresql_where=text("status = 'PENDING' AND good_until IS NOT NULL"),
+            postgresql_where=text("is_waiting AND good_until IS NOT NULL"),
         ),
         Index(
             "horsies_tasks_retry_idx",
             "next_retry_at",
-            postgresql_where=text("status = 'PENDING' AND next_retry_at IS NOT NULL"),
+            postgresql_where=text("is_waiting AND next_retry_at IS NOT NULL"),
         ),
         Index("horsies_tasks_error_code_idx", "error_code", postgresql_where=text("error_code IS NOT NULL")),
-        Index(
-            "horsies_tasks_terminal_age_idx",
-            text("(COALESCE(completed_at, failed_at, updated_at))"),
-            postgresql_where=text("status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')"),
-        ),
+        Index("horsies_tasks_terminal_age_idx", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
         Index(
             "horsies_tasks_idempotency_idx",
             "task_name",

@@ -1,16 +1,21 @@
-"""`task.with_options(...)`: a task with a deadline, an idempotency key or flags for its sends; immutable, reusable."""
+"""`task.with_options(...)`: a task with a deadline, an idempotency key, flags or a connection for its sends; immutable,
+reusable.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from horsies.core.models.tasks import TaskSendResult
 from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.many import Call, PreparedTask, prepared
 from horsies.core.producer.options import Flags, SendOptions, given
 
 if TYPE_CHECKING:
+    from horsies.core.producer.options import CallerConnection
     from horsies.core.task_decorator import TaskFunction
 
 P = ParamSpec("P")
@@ -37,9 +42,15 @@ class TaskSendOptions(Generic[P, T]):
         good_until: datetime | _Unset | None = _UNSET,
         idempotency_key: str | _Unset | None = _UNSET,
         flags: Flags | _Unset | None = _UNSET,
+        connection: CallerConnection | _Unset | None = _UNSET,
     ) -> TaskSendOptions[P, T]:
         """A copy with some options changed; None takes an earlier one back."""
-        given = {"good_until": good_until, "idempotency_key": idempotency_key, "flags": flags}
+        given = {
+            "good_until": good_until,
+            "idempotency_key": idempotency_key,
+            "flags": flags,
+            "connection": connection,
+        }
         changed: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
         return TaskSendOptions(self._task, replace(self.options, **changed))
 
@@ -58,3 +69,15 @@ class TaskSendOptions(Generic[P, T]):
     async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task to run after `delay` seconds."""
         return await self._task.dispatch_async(self.options, given(delay), args, kwargs)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
+        """A call with these options, for `send_many`."""
+        return prepared(self._task, args, kwargs, self.options)
+
+    def send_many(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Enqueue a task for each call, all or none. What a prepared call says itself wins over these options."""
+        return self._task.dispatch_many(self.options, calls)
+
+    async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Enqueue a task for each call, all or none. What a prepared call says itself wins over these options."""
+        return await self._task.dispatch_many_async(self.options, calls)

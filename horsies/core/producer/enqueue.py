@@ -1,21 +1,28 @@
-"""Writes sends to the queue, each of them once: what is already there is recognised, not written again (T-54, T-57)."""
+"""Writes sends to the queue, each of them once: what is already there is recognised, not written again (T-54, T-57).
+
+The statements are a series that any connection can run (`steps.py`). Many tasks go in chunks, so that the texts on
+their way stay small however many there are.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from datetime import UTC, datetime
+from typing import TypeAlias
 
-from psycopg import AsyncConnection
 from psycopg.errors import SerializationFailure
 
 from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.producer.steps import Steps
 from horsies.core.store import sends as store
 from horsies.core.store.sends import Send, Stored
 
 # A row in the way can be pruned between the insert that met it and the look at it; then the insert is tried again.
 TRIES = 3
+MAX_ROWS = 500  # in one statement
+MAX_CHARS = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +42,71 @@ class Mismatch:
 Verdict: TypeAlias = Sent | Mismatch
 
 
-async def enqueue(conn: AsyncConnection[Any], sends: Sequence[Send]) -> list[Verdict]:
+class MismatchError(Exception):
+    """One of many sends is a mismatch, so none of them is written."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+def enqueue(sends: Sequence[Send]) -> Steps[list[Verdict]]:
     """Insert the sends in one statement; the verdicts come in their order."""
+    return (yield from _enqueue(sends, datetime.now(UTC)))
+
+
+def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
+    """Insert all of the sends, or raise `MismatchError`; the ids of their rows come in their order. What holds the
+    statements together, so that they become visible at once or not at all, is for whoever runs them."""
+    now = datetime.now(UTC)  # once: the time that passes from chunk to chunk must not count as the age of the call
+    ids = [send.task_id for send in sends]
+    for places in chunks(sends):
+        verdicts = yield from _enqueue([sends[place] for place in places], now)
+        for place, verdict in zip(places, verdicts, strict=True):
+            if isinstance(verdict, Mismatch):
+                raise MismatchError(place, verdict.reason)
+            ids[place] = verdict.task_id
+    return ids
+
+
+def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
+    """The places of the sends, in parts that fit into a statement. Those with a key go in its order over all parts, as
+    within a statement, so that two callers with the same keys wait for each other instead of deadlocking."""
+    order: Sequence[int] = range(len(sends))
+    if any(send.payload.idempotency_key is not None for send in sends):
+        order = sorted(order, key=lambda place: _key(sends[place].payload))
+    chunk: list[int] = []
+    size = 0
+    for place in order:
+        chunk.append(place)
+        size += length(sends[place])
+        if len(chunk) == MAX_ROWS or size >= MAX_CHARS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def length(send: Send) -> int:
+    """How much text the arguments are."""
+    return len(send.payload.args_json or "") + len(send.payload.kwargs_json or "")
+
+
+def _key(payload: TaskSendPayload) -> tuple[bool, str]:
+    return payload.idempotency_key is None, payload.idempotency_key or ""
+
+
+def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[Verdict]]:
     verdicts: dict[str, Verdict] = {}
-    open_sends = list(sends)
+    open_sends = sends
     for _ in range(TRIES):
-        written = await store.insert(conn, open_sends)
-        verdicts |= {task_id: Sent(task_id) for task_id in written}
-        open_sends = [send for send in open_sends if send.task_id not in written]
+        rows = yield store.insert(open_sends, now)
+        verdicts |= {row[0]: Sent(row[0]) for row in rows}
+        open_sends = [send for send in open_sends if send.task_id not in verdicts]
         if not open_sends:
             break
-        for stored in await store.find(conn, open_sends):
+        for row in (yield store.find(open_sends)):
+            stored = Stored(*row)
             send = open_sends[stored.place]
             verdicts[send.task_id] = judge(send.payload, stored)
         open_sends = [send for send in open_sends if send.task_id not in verdicts]

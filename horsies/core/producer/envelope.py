@@ -6,11 +6,12 @@ The steps are those of a send in their order; the first that fails is the error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-from horsies.core.codec.fingerprint import is_intact, sha_of
+from horsies.core.codec.fingerprint import is_intact, sha_with
 from horsies.core.codec.serde import CodecError
 from horsies.core.definition import TaskDefinition
 from horsies.core.errors import TaskDefinitionError
@@ -22,6 +23,14 @@ MAX_KEY_LENGTH = 255
 _MAX_DELAY = 10 * 365 * 86_400  # beyond that PostgreSQL's own limits come near, and a mistake is likelier than a plan
 
 
+class Frame(NamedTuple):
+    """What sends of one task have in common if they are made at the same moment with the same options."""
+
+    task: TaskDefinition[Any, Any]
+    fields: dict[str, Any]  # of the payload, all but the arguments and the fingerprint
+    sha: Callable[[str | None, str | None], str]
+
+
 def build(
     task: TaskDefinition[Any, Any],
     args: tuple[Any, ...],
@@ -31,13 +40,49 @@ def build(
     delay: Any = None,
 ) -> Result[TaskSendPayload, TaskSendError]:
     """The payload of a send, or why there is none."""
+    if has_deadline(task, kwargs):
+        kwargs = dict(kwargs)
+        options = replace(options, good_until=kwargs.pop("good_until"))
+    framed = frame(task, options, sent_at, delay)
+    return fill(framed.value, args, kwargs) if isinstance(framed, Ok) else framed
+
+
+def has_deadline(task: TaskDefinition[Any, Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a deadline stands among the arguments: not if the function has a parameter of that name."""
+    return "good_until" in kwargs and "good_until" not in task.codec.signature.keyword
+
+
+def frame(
+    task: TaskDefinition[Any, Any], options: SendOptions, sent_at: datetime, delay: Any = None
+) -> Result[Frame, TaskSendError]:
+    """All but the arguments, or what is wrong with it."""
     if task.queue_name not in task.known_queues:
         return refused(task, f"there is no queue {task.queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
     try:
-        kwargs, good_until = _deadline(task, dict(kwargs), options)
+        _check_deadline(options.good_until)
         _check_delay(delay)
-        flags_json = _flags_json(task, options)
         _check_key(options.idempotency_key)
+        flags_json = _flags_json(task, options)
+    except ValueError as problem:
+        return refused(task, str(problem), problem)
+    fields = {
+        "task_name": task.task_name,
+        "queue_name": task.queue_name,
+        "priority": task.priority,
+        "sent_at": sent_at,
+        "good_until": options.good_until,
+        "enqueue_delay_seconds": delay,
+        "task_options": task.options_json,
+        "flags_json": flags_json,
+        "idempotency_key": options.idempotency_key,
+    }
+    return Ok(Frame(task, fields, sha_with(fields)))
+
+
+def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result[TaskSendPayload, TaskSendError]:
+    """The payload of a send with these arguments, or what is wrong with them."""
+    task, fields, sha = framed
+    try:
         args_json, kwargs_json = task.codec.arguments.encode(args, kwargs)
     except TaskDefinitionError as problem:
         return refused(task, problem.message, problem)
@@ -45,20 +90,8 @@ def build(
         return refused(task, str(problem), problem)
     if too_large := task.sizes.refusal(task.task_name, args_json, kwargs_json):
         return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_TOO_LARGE, f"task {task.task_name!r}: {too_large}"))
-    fields: dict[str, Any] = {
-        "task_name": task.task_name,
-        "queue_name": task.queue_name,
-        "priority": task.priority,
-        "args_json": args_json,
-        "kwargs_json": kwargs_json,
-        "sent_at": sent_at,
-        "good_until": good_until,
-        "enqueue_delay_seconds": delay,
-        "task_options": task.options_json,
-        "flags_json": flags_json,
-        "idempotency_key": options.idempotency_key,
-    }
-    return Ok(TaskSendPayload(**fields, enqueue_sha=sha_of(fields)))
+    fingerprint = sha(args_json, kwargs_json)
+    return Ok(TaskSendPayload(args_json=args_json, kwargs_json=kwargs_json, enqueue_sha=fingerprint, **fields))
 
 
 def replay(
@@ -68,6 +101,8 @@ def replay(
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
         return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
     payload, task_id = error.payload, error.task_id
+    if error.batch:
+        return refused(task, "retry_send_many is for errors of send_many")
     if payload is None or task_id is None:
         return refused(task, "the error has no id and payload to send again")
     if payload.task_name != task.task_name:
@@ -75,9 +110,29 @@ def replay(
     if (payload.enqueue_delay_seconds is not None) is not scheduled:
         return refused(task, "retry_send is for errors of send, retry_schedule for those of schedule")
     if not is_intact(payload):
-        message = f"task {task.task_name!r}: the payload was changed since it was first sent"
-        return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, message, task_id=task_id, payload=payload))
+        return Err(_changed(task, task_id, payload))
     return Ok((task_id, payload))
+
+
+def replay_many(
+    task: TaskDefinition[Any, Any], error: TaskSendError
+) -> Result[list[tuple[str, TaskSendPayload]], TaskSendError]:
+    """The ids and payloads of a failed `send_many` that may be tried again, or why it may not."""
+    if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
+        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
+    if not error.batch:
+        return refused(task, "retry_send_many is for errors of send_many; this one has no batch to send again")
+    for task_id, payload in error.batch:
+        if payload.task_name != task.task_name:
+            return refused(task, f"the error belongs to task {payload.task_name!r}")
+        if not is_intact(payload):
+            return Err(_changed(task, task_id, payload))
+    return Ok(list(error.batch))
+
+
+def _changed(task: TaskDefinition[Any, Any], task_id: str, payload: TaskSendPayload) -> TaskSendError:
+    message = f"task {task.task_name!r}: the payload was changed since it was first sent"
+    return TaskSendError(TaskSendErrorCode.PAYLOAD_MISMATCH, message, task_id=task_id, payload=payload)
 
 
 def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
@@ -92,24 +147,17 @@ def refused(task: TaskDefinition[Any, Any], why: str, cause: BaseException | Non
     return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, exception=cause))
 
 
-def _deadline(
-    task: TaskDefinition[Any, Any], kwargs: dict[str, Any], options: SendOptions
-) -> tuple[dict[str, Any], datetime | None]:
-    """The deadline of the call, which wins over the option, unless the function has a parameter of that name."""
-    good_until: Any = options.good_until
-    if "good_until" in kwargs and not _owns_good_until(task):
-        good_until = kwargs.pop("good_until")
+def _check_deadline(good_until: Any) -> None:
     if good_until is None:
-        return kwargs, None
+        return
     if not isinstance(good_until, datetime):
         raise ValueError(f"good_until must be a datetime, not {type(good_until).__name__}")
     if good_until.utcoffset() is None:
         raise ValueError("good_until must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()")
-    return kwargs, good_until
-
-
-def _owns_good_until(task: TaskDefinition[Any, Any]) -> bool:
-    return "good_until" in task.codec.signature.keyword
+    try:
+        good_until.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("good_until lies beyond the years 1 to 9999 in UTC") from None
 
 
 def _check_delay(delay: Any) -> None:

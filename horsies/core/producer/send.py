@@ -1,101 +1,167 @@
 """Writes sends to the queue: a payload becomes a row, and a handle. Never raises for what can go wrong; the error
 carries the id and the payload, so that the send can be replayed without being written twice. Building the payload, and
-judging what may be replayed, is `envelope.py`.
+judging what may be replayed, is `envelope.py`; a send inside the caller's transaction goes through `caller.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from collections.abc import Awaitable, Callable
+from asyncio import sleep as sleep_async
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import psycopg
-
-from horsies.core.brokers.results import describe, reason
 from horsies.core.definition import TaskDefinition
-from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult
-from horsies.core.producer.enqueue import Mismatch
+from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
+from horsies.core.producer import caller
+from horsies.core.producer.enqueue import Mismatch, MismatchError, Verdict
+from horsies.core.producer.failures import failure, failure_of_many, of_the_caller
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.ids import new_task_id
 from horsies.core.store.sends import Send
-from horsies.core.sync import BridgeError
 from horsies.core.types.result import Err, Ok, Result
 
 if TYPE_CHECKING:
+    from horsies.core.brokers.hub import Hub
     from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.producer.options import CallerConnection
+    from horsies.core.sync import Answer
 
 T = TypeVar("T")
 
 # The pauses of `resend_on_transient_err` in seconds: doubling, no jitter (T-51).
 RESEND_PAUSES = (0.2, 0.4, 0.8)
 
-Written: TypeAlias = Result[str, TaskSendError]
+Ids: TypeAlias = list[str]
+Written: TypeAlias = Result[Ids, TaskSendError]
+Explain: TypeAlias = Callable[[BaseException], TaskSendError]
 
 
 class Sender:
-    """Sends through one broker; with `resend` a failure of the database is tried again by itself."""
+    """Sends through one broker; with `resend` a failure of the database is tried again by itself.
+
+    With a `connection` the rows become part of the caller's transaction. Nothing is tried again there.
+    """
 
     def __init__(self, broker: PostgresBroker, *, resend: bool = False) -> None:
         self._broker = broker
         self._pauses = RESEND_PAUSES if resend else ()
 
     def send(
-        self, payload: TaskSendPayload, task: TaskDefinition[Any, T], *, task_id: str | None = None
+        self,
+        payload: TaskSendPayload,
+        task: TaskDefinition[Any, T],
+        *,
+        task_id: str | None = None,
+        connection: CallerConnection | None = None,
     ) -> TaskSendResult[TaskHandle[T]]:
         """Write the row, under a new id or, when a send is replayed, under its own."""
         send = Send(task_id or new_task_id(), payload)
-        try:
-            return self._handled(task, self._broker.bridge.run(self._writing(send)))
-        except BridgeError as problem:
-            return Err(_failed(send, problem))
+        explain = partial(failure, send)
+        if connection is not None:
+            return self._handle(task, _inside(connection, [send], explain))
+        return self._handle(task, self._try(partial(self._write, send), explain))
 
     async def send_async(
-        self, payload: TaskSendPayload, task: TaskDefinition[Any, T], *, task_id: str | None = None
+        self,
+        payload: TaskSendPayload,
+        task: TaskDefinition[Any, T],
+        *,
+        task_id: str | None = None,
+        connection: CallerConnection | None = None,
     ) -> TaskSendResult[TaskHandle[T]]:
         """Write the row, under a new id or, when a send is replayed, under its own."""
         send = Send(task_id or new_task_id(), payload)
-        try:
-            return self._handled(task, await self._broker.bridge.call(self._writing(send)))
-        except BridgeError as problem:
-            return Err(_failed(send, problem))
+        explain = partial(failure, send)
+        if connection is not None:
+            return self._handle(task, await _inside_async(connection, [send], explain))
+        return self._handle(task, await self._try_async(partial(self._write_async, send), explain))
 
-    def _writing(self, send: Send) -> Callable[[], Awaitable[Written]]:
-        return functools.partial(_write, self._broker, send, self._pauses)
+    def send_many(
+        self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
+    ) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Write all rows, or none."""
+        explain = partial(failure_of_many, sends)
+        if not sends:
+            return Ok([])
+        if connection is not None:
+            return self._handles(task, _inside(connection, sends, explain))
+        writing = partial(self._broker.write_all, sends)
+        return self._handles(task, self._try(partial(self._broker.bridge.run, writing), explain))
 
-    def _handled(self, task: TaskDefinition[Any, T], written: Written) -> TaskSendResult[TaskHandle[T]]:
-        if isinstance(written, Ok):
-            return Ok(TaskHandle(written.value, self._broker, task.codec.result))
-        return written
+    async def send_many_async(
+        self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
+    ) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Write all rows, or none."""
+        explain = partial(failure_of_many, sends)
+        if not sends:
+            return Ok([])
+        if connection is not None:
+            return self._handles(task, await _inside_async(connection, sends, explain))
+        writing = partial(self._broker.write_all, sends)
+        return self._handles(task, await self._try_async(partial(self._broker.bridge.call, writing), explain))
 
+    def _try(self, attempt: Callable[[], Ids], explain: Explain) -> Written:
+        for pause in (*self._pauses, None):
+            try:
+                return Ok(attempt())
+            except Exception as problem:
+                error = explain(problem)
+            if pause is None or not error.retryable:
+                break
+            sleep(pause)
+        return Err(error)
 
-async def _write(broker: PostgresBroker, send: Send, pauses: tuple[float, ...]) -> Written:
-    """Insert the row, and again after each pause while the database fails. Runs on the bridge."""
-    for pause in pauses:
-        written = await _write_once(broker, send)
-        if isinstance(written, Ok) or not written.err_value.retryable:
+    async def _try_async(self, attempt: Callable[[], Awaitable[Ids]], explain: Explain) -> Written:
+        for pause in (*self._pauses, None):
+            try:
+                return Ok(await attempt())
+            except Exception as problem:
+                error = explain(problem)
+            if pause is None or not error.retryable:
+                break
+            await sleep_async(pause)
+        return Err(error)
+
+    def _write(self, send: Send) -> Ids:
+        return _accepted(self._broker.bridge.ask(_submit(send)))
+
+    async def _write_async(self, send: Send) -> Ids:
+        hub = self._broker.bridge.peek()
+        if hub is not None and (written := await hub.writer.write_alone(send)) is not None:
+            return _accepted(written)
+        return _accepted(await self._broker.bridge.ask_async(_submit(send)))
+
+    def _handle(self, task: TaskDefinition[Any, T], written: Written) -> TaskSendResult[TaskHandle[T]]:
+        if isinstance(written, Err):
             return written
-        await asyncio.sleep(pause)
-    return await _write_once(broker, send)
+        return Ok(TaskHandle(written.value[0], self._broker, task.codec.result))
+
+    def _handles(self, task: TaskDefinition[Any, T], written: Written) -> TaskSendResult[list[TaskHandle[T]]]:
+        if isinstance(written, Err):
+            return written
+        return Ok([TaskHandle(task_id, self._broker, task.codec.result) for task_id in written.value])
 
 
-async def _write_once(broker: PostgresBroker, send: Send) -> Written:
-    try:
-        verdict = await broker.write(send)
-    except (psycopg.DataError, UnicodeError) as problem:
-        # The server cannot store it, however often it is asked.
-        return Err(_error(send, TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem))
-    except Exception as problem:
-        return Err(_failed(send, problem))
+def _submit(send: Send) -> Callable[[Hub, Answer[Verdict]], None]:
+    return lambda hub, answer: hub.writer.submit(send, answer)
+
+
+def _accepted(verdict: Verdict) -> Ids:
     if isinstance(verdict, Mismatch):
-        return Err(_error(send, TaskSendErrorCode.PAYLOAD_MISMATCH, verdict.reason))
-    return Ok(verdict.task_id)
+        raise MismatchError(0, verdict.reason)
+    return [verdict.task_id]
 
 
-def _failed(send: Send, problem: BaseException) -> TaskSendError:
-    return _error(send, TaskSendErrorCode.ENQUEUE_FAILED, describe(problem), reason(problem))
+def _inside(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
+    try:
+        return Ok(caller.write(connection, sends))
+    except Exception as problem:
+        return Err(of_the_caller(explain(problem)))
 
 
-def _error(send: Send, code: TaskSendErrorCode, why: str, problem: BaseException | None = None) -> TaskSendError:
-    message = f"task {send.payload.task_name!r}: {why}"
-    return TaskSendError(code, message, code.is_retryable, send.task_id, send.payload, problem)
+async def _inside_async(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
+    try:
+        return Ok(await caller.write_async(connection, sends))
+    except Exception as problem:
+        return Err(of_the_caller(explain(problem)))

@@ -1,47 +1,87 @@
 """Sends that wait at the same moment share one INSERT and one commit: whatever has piled up goes together.
 
-One send alone is written at once. While it is being committed the next ones gather, from all threads and loops of the
-process, and follow as one statement; so a busy producer is bound by its own work and not by commits. Lives on the loop
-of the bridge.
+One send alone is written at once, and if it is awaited, on the caller's own loop: that saves two changes of the thread.
+While it is being committed the next ones gather, from all threads and loops of the process, and follow as one
+statement; so a busy producer is bound by its own work and not by commits. That part lives on the loop of the bridge.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from concurrent.futures import InvalidStateError
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from psycopg import AsyncConnection
 
 from horsies.core.brokers.results import is_about_content
-from horsies.core.producer.enqueue import Verdict, enqueue
-from horsies.core.store.sends import Send
+from horsies.core.producer.enqueue import MAX_CHARS, MAX_ROWS, Verdict, enqueue, enqueue_all, length
+from horsies.core.producer.steps import in_transaction, run_async
+from horsies.core.store.sends import Rows, Send, Statement
+from horsies.core.sync import Answer
 
 LANES = 2  # statements under way at once: one gathers its commit while the next is on its way
-MAX_BATCH = 500
-MAX_BATCH_CHARS = 4 << 20
 
-Waiting: TypeAlias = tuple[Send, asyncio.Future[Verdict]]
+Waiting: TypeAlias = tuple[Send, Answer[Verdict]]
+
+
+class Connections(Protocol):
+    """Where connections come from."""
+
+    def connection(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]: ...
+
+    def borrow(self) -> AsyncConnection[Any] | None: ...
+
+    def bring_back(self, conn: AsyncConnection[Any], /) -> None: ...
 
 
 class Writer:
-    """`write` one send; what is wrong with it is raised to its sender alone."""
+    """`submit` or `write` one send, `write_all` many; what is wrong with one is raised to its sender alone."""
 
-    def __init__(self, connection: Callable[[], AbstractAsyncContextManager[AsyncConnection[Any]]]) -> None:
-        self._connection = connection
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
         self._waiting: deque[Waiting] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
+        self._alone = threading.Lock()
 
-    async def write(self, send: Send) -> Verdict:
-        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    async def write_alone(self, send: Send) -> Verdict | None:
+        """Write a send from the caller's own loop, whichever that is. None if that cannot be done now, because others
+        are sending too or no connection lies idle: then `submit` it."""
+        if self._lanes or not self._alone.acquire(blocking=False):
+            return None
+        try:
+            if (conn := self._connections.borrow()) is None:
+                return None
+            try:
+                (verdict,) = await run_async(enqueue([send]), partial(_execute, conn))
+                return verdict
+            finally:
+                self._connections.bring_back(conn)
+        finally:
+            self._alone.release()
+
+    def submit(self, send: Send, answer: Answer[Verdict]) -> None:
+        """Take a send in; its sender gets the answer when it is committed."""
         self._waiting.append((send, answer))
-        if len(self._lanes) < LANES:
+        # One that has ended but not been told so yet would not see this send any more.
+        if sum(not lane.done() for lane in self._lanes) < LANES:
             lane = asyncio.create_task(self._run())
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
+
+    async def write(self, send: Send) -> Verdict:
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.submit(send, answer)
         return await answer
+
+    async def write_all(self, sends: Sequence[Send]) -> list[str]:
+        """Write all of them, or none, in a transaction of their own; the ids of their rows come in their order."""
+        async with self._connections.connection() as conn:
+            return await run_async(in_transaction(enqueue_all(sends)), partial(_execute, conn))
 
     async def close(self) -> None:
         """End what is under way; its senders hear that it was not confirmed."""
@@ -57,36 +97,41 @@ class Writer:
         batch: list[Waiting] = []
         ids: set[str] = set()
         size = 0
-        while self._waiting and len(batch) < MAX_BATCH and size < MAX_BATCH_CHARS:
+        while self._waiting and len(batch) < MAX_ROWS and size < MAX_CHARS:
             send, answer = self._waiting[0]
             if send.task_id in ids:
                 break  # the same id again: it must see what became of the first
             self._waiting.popleft()
             ids.add(send.task_id)
-            size += len(send.payload.args_json or "") + len(send.payload.kwargs_json or "")
+            size += length(send)
             batch.append((send, answer))
         return batch
 
     async def _write(self, batch: list[Waiting]) -> None:
         try:
-            async with self._connection() as conn:
-                verdicts = await enqueue(conn, [send for send, _ in batch])
+            async with self._connections.connection() as conn:
+                verdicts = await run_async(enqueue([send for send, _ in batch]), partial(_execute, conn))
         except Exception as problem:
-            if len(batch) > 1 and is_about_content(problem):
+            if len(batch) > 1 and (is_about_content(problem) or isinstance(problem, TypeError | ValueError)):
                 for one in batch:  # one of them is at fault; the others must not suffer for it
                     await self._write([one])
                 return
-            _settle(batch, problem)
+            _fail(batch, problem)
         except asyncio.CancelledError:
-            _settle(batch, ConnectionError("the broker was closed before the send was confirmed"))
+            _fail(batch, ConnectionError("the broker was closed before the send was confirmed"))
             raise
         else:
             for (_, answer), verdict in zip(batch, verdicts, strict=True):
-                if not answer.done():
+                with suppress(InvalidStateError, asyncio.InvalidStateError):  # the sender has given up
                     answer.set_result(verdict)
 
 
-def _settle(batch: list[Waiting], problem: Exception) -> None:
+async def _execute(conn: AsyncConnection[Any], statement: Statement) -> Rows:
+    cursor = await conn.execute(statement.text, statement.params, prepare=statement.params is not None)
+    return await cursor.fetchall() if statement.params is not None else ()
+
+
+def _fail(batch: list[Waiting], problem: Exception) -> None:
     for _, answer in batch:
-        if not answer.done():
+        with suppress(InvalidStateError, asyncio.InvalidStateError):
             answer.set_exception(problem)

@@ -22,7 +22,7 @@ from horsies.core.schema.locks import SCHEMA, lock_key
 from horsies.core.schema.migrate import MIGRATIONS, migrate
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """What this code creates; raised with each migration."""
 
 BREAKING_VERSION = 1
@@ -202,9 +202,10 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
     """Functions are replaced, triggers made where they are missing: no table lock where none is."""
     await conn.execute(load(f"schema/notify_{mode}").encode())
     await conn.execute(load("schema/functions").encode())
+    # A plan made while the waiting list was empty would read all of it once thousands wait; there is an index to go by.
     for function in TABLE_READERS[mode] + TABLE_READERS["common"]:
         await conn.execute(
-            SQL("ALTER FUNCTION {} SECURITY DEFINER SET search_path = {}, pg_temp").format(
+            SQL("ALTER FUNCTION {} SECURITY DEFINER SET search_path = {}, pg_temp SET enable_seqscan = off").format(
                 SQL(function), Identifier(schema)
             )
         )

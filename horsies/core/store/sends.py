@@ -1,12 +1,16 @@
-"""A typed function per statement that writes new tasks, or looks for the ones that were already there."""
+"""The statements that write new tasks, or look for the ones that were already there.
+
+Each is made here and run elsewhere, because it may go over one of our connections or over one of the caller's: blocking
+or not, psycopg's or SQLAlchemy's. Rows travel as one JSON text, which every kind of connection can carry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
 
-from psycopg import AsyncConnection
+from pydantic_core import to_json
 
 from horsies.core.models.tasks import TaskOptions, TaskSendPayload
 from horsies.core.sql import load
@@ -34,41 +38,51 @@ class Stored(NamedTuple):
     flags: str
 
 
-async def insert(conn: AsyncConnection[Any], sends: Sequence[Send]) -> set[str]:
-    """Write the tasks; return the ids that were written. The others met a row that is already there."""
-    payloads = [send.payload for send in sends]
-    columns = {
-        "ids": [send.task_id for send in sends],
-        "task_names": [p.task_name for p in payloads],
-        "queue_names": [p.queue_name for p in payloads],
-        "priorities": [p.priority for p in payloads],
-        "args": [p.args_json for p in payloads],
-        "kwargs": [p.kwargs_json for p in payloads],
-        "sent_at": [p.sent_at for p in payloads],
-        "waits": _waits(payloads),
-        "good_until": [p.good_until for p in payloads],
-        "max_retries": [TaskOptions.from_json(p.task_options).max_retries for p in payloads],
-        "task_options": [p.task_options for p in payloads],
-        "shas": [p.enqueue_sha for p in payloads],
-        "flags": [p.flags_json for p in payloads],
-        "keys": [p.idempotency_key for p in payloads],
+class Statement(NamedTuple):
+    """A text and its parameters; without parameters it is a command that returns no rows."""
+
+    text: str
+    params: dict[str, Any] | None = None
+
+
+Rows: TypeAlias = Sequence[Any]
+
+
+def insert(sends: Iterable[Send], now: datetime) -> Statement:
+    """Write the tasks; the rows that come back hold the ids that were written. The others met a row that is already
+    there. `now` is the time by the caller's clock, from which the age of each call follows."""
+    return Statement(load("tasks/insert"), {"rows": to_json([_row(send, now) for send in sends]).decode()})
+
+
+def find(sends: Iterable[Send]) -> Statement:
+    """The rows (`Stored`) that have the id or the idempotency key of these sends."""
+    wanted = [
+        {"place": place, "id": task_id, "task_name": payload.task_name, "idempotency_key": payload.idempotency_key}
+        for place, (task_id, payload) in enumerate(sends)
+    ]
+    return Statement(load("tasks/find_sent"), {"rows": to_json(wanted).decode()})
+
+
+def _row(send: Send, now: datetime) -> dict[str, Any]:
+    payload = send.payload
+    return {
+        "id": send.task_id,
+        "task_name": payload.task_name,
+        "queue_name": payload.queue_name,
+        "priority": payload.priority,
+        "args": payload.args_json,
+        "kwargs": payload.kwargs_json,
+        "sent_at": payload.sent_at.isoformat(),
+        "wait": _wait(payload, now),
+        "good_until": payload.good_until and payload.good_until.isoformat(),
+        "max_retries": TaskOptions.from_json(payload.task_options).max_retries,
+        "task_options": payload.task_options,
+        "enqueue_sha": payload.enqueue_sha,
+        "flags": payload.flags_json,
+        "idempotency_key": payload.idempotency_key,
     }
-    cursor = await conn.execute(load("tasks/insert"), columns, prepare=True)
-    return {row[0] for row in await cursor.fetchall()}
 
 
-async def find(conn: AsyncConnection[Any], sends: Sequence[Send]) -> list[Stored]:
-    """The rows that have the id or the idempotency key of these sends."""
-    columns = {
-        "ids": [send.task_id for send in sends],
-        "task_names": [send.payload.task_name for send in sends],
-        "keys": [send.payload.idempotency_key for send in sends],
-    }
-    cursor = await conn.execute(load("tasks/find_sent"), columns)
-    return [Stored(*row) for row in await cursor.fetchall()]
-
-
-def _waits(payloads: Sequence[TaskSendPayload]) -> list[float]:
-    """Seconds from the database's now until each is due: its delay less the age of the call, by the caller's clock."""
-    now = datetime.now(UTC)
-    return [float(p.enqueue_delay_seconds or 0) - max(0.0, (now - p.sent_at).total_seconds()) for p in payloads]
+def _wait(payload: TaskSendPayload, now: datetime) -> float:
+    """Seconds until it is due: its delay less the age of the call."""
+    return float(payload.enqueue_delay_seconds or 0) - max(0.0, (now - payload.sent_at).total_seconds())

@@ -15,6 +15,7 @@ from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Re
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.schema.locks import lock_key
 from horsies.core.sql import load
+from horsies.core.store.arrays import numbers, texts
 
 Connection: TypeAlias = AsyncConnection[Any]
 
@@ -90,7 +91,7 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Clai
 async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:
     """Take over claims whose lease ran out."""
     params = {**who._asdict(), "queues": queues, "budget": budget}
-    cursor = await conn.execute(load("tasks/claim_expired"), params)
+    cursor = await conn.execute(load("tasks/claim_expired"), params, prepare=False)  # see `expire_waiting`
     return _claimed(await cursor.fetchall())
 
 
@@ -102,7 +103,13 @@ async def start(
     conn: Connection, worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
 ) -> set[str]:
     """CLAIMED → RUNNING for those still held and not past their deadline; the others are not in the answer."""
-    params = {**_columns(claims), "worker_id": worker_id, "hostname": hostname, "pids": pids, "names": names}
+    params = {
+        **_columns(claims),
+        "worker_id": worker_id,
+        "hostname": hostname,
+        "pids": numbers(pids),
+        "names": texts(names),
+    }
     cursor = await conn.execute(load("tasks/start"), params, prepare=True)
     return {row[0] for row in await cursor.fetchall()}
 
@@ -115,7 +122,7 @@ async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[
     if len(kinds) == 1 and Retry not in kinds:
         return await _apply_kinds(conn, worker_id, kinds)
     async with conn.transaction():
-        await conn.execute(load("tasks/lock"), {"ids": [move.claim.task_id for move in moves]}, prepare=True)
+        await conn.execute(load("tasks/lock"), {"ids": texts([move.claim.task_id for move in moves])}, prepare=True)
         return await _apply_kinds(conn, worker_id, kinds)
 
 
@@ -138,32 +145,32 @@ async def _run(conn: Connection, worker_id: str, kind: type, batch: list[Any]) -
 
 
 def _columns(claims: Sequence[Claim]) -> dict[str, Any]:
-    return {"ids": [c.task_id for c in claims], "claims": [c.claim_seq for c in claims]}
+    return {"ids": texts([c.task_id for c in claims]), "claims": numbers([c.claim_seq for c in claims])}
 
 
 def _with_results(batch: Sequence[Complete | Expire]) -> dict[str, Any]:
-    return {**_columns([m.claim for m in batch]), "results": [m.result for m in batch]}
+    return {**_columns([m.claim for m in batch]), "results": texts([m.result for m in batch])}
 
 
 def _failures(batch: Sequence[Fail]) -> dict[str, Any]:
     return {
         **_columns([m.claim for m in batch]),
-        "codes": [m.error_code for m in batch],
-        "messages": [m.error_message for m in batch],
-        "outcomes": [m.outcome.value for m in batch],
-        "reasons": [m.failed_reason for m in batch],
+        "codes": texts([m.error_code for m in batch]),
+        "messages": texts([m.error_message for m in batch]),
+        "outcomes": texts([m.outcome.value for m in batch]),
+        "reasons": texts([m.failed_reason for m in batch]),
     }
 
 
 def _fails(batch: Sequence[Fail]) -> dict[str, Any]:
-    return {**_failures(batch), "results": [m.result for m in batch]}
+    return {**_failures(batch), "results": texts([m.result for m in batch])}
 
 
 def _retries(batch: Sequence[Retry]) -> dict[str, Any]:
     return {
         **_failures([m.otherwise for m in batch]),
-        "delays": [m.delay_s for m in batch],
-        "charges": [int(m.charged) for m in batch],
+        "delays": numbers([m.delay_s for m in batch]),
+        "charges": numbers([int(m.charged) for m in batch]),
     }
 
 
@@ -181,8 +188,11 @@ _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
 
 
 async def expire_waiting(conn: Connection, most: int = 500) -> int:
-    """PENDING → EXPIRED for at most `most` tasks past their deadline."""
-    cursor = await conn.execute(load("tasks/expire_waiting"), {"most": most, "result": EXPIRED_WAITING})
+    """PENDING → EXPIRED for at most `most` tasks past their deadline.
+
+    Planned anew each time, as it is run rarely: on an empty table any index looks good, and a plan is kept for long."""
+    params = {"most": most, "result": EXPIRED_WAITING}
+    cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
     return len(await cursor.fetchall())
 
 
@@ -200,8 +210,8 @@ async def heartbeat(conn: Connection, worker_id: str, hostname: str, beats: Sequ
     params = {
         **_columns([b.claim for b in beats]),
         "vouched": [b.vouched for b in beats],
-        "senders": [b.sender for b in beats],
-        "pids": [b.pid for b in beats],
+        "senders": texts([b.sender for b in beats]),
+        "pids": numbers([b.pid for b in beats]),
         "worker_id": worker_id,
         "hostname": hostname,
     }
@@ -223,13 +233,13 @@ async def mark_finalizing(conn: Connection, worker_id: str, claims: Sequence[Cla
 
 async def strays(conn: Connection, worker_id: str) -> list[Claim]:
     """The claims that the database gives to this worker."""
-    cursor = await conn.execute(load("tasks/strays"), {"worker_id": worker_id})
+    cursor = await conn.execute(load("tasks/strays"), {"worker_id": worker_id}, prepare=False)
     return [Claim(*row) for row in await cursor.fetchall()]
 
 
 async def ring(conn: Connection, due: Sequence[tuple[str, str]]) -> None:
     """Wake whoever serves these (queue, task id) pairs."""
-    await conn.execute(load("tasks/ring"), {"queues": [q for q, _ in due], "ids": [i for _, i in due]})
+    await conn.execute(load("tasks/ring"), {"queues": texts([q for q, _ in due]), "ids": texts([i for _, i in due])})
 
 
 def _expired_result() -> str:

@@ -29,13 +29,15 @@ async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
     await conn.execute(load("workers/snapshot"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
 
 
-async def doze(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> None:
-    """Leave word that this worker sleeps on these queues."""
-    await conn.execute(load("workers/doze"), {"worker_id": worker_id, "queues": queues, "until": until})
+async def doze(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> str:
+    """Leave word that this worker sleeps on these queues, if the recorded notify mode asks for it; return that mode."""
+    params = {"worker_id": worker_id, "queues": queues, "until": until}
+    [(mode,)] = await (await conn.execute(load("workers/doze"), params)).fetchall()
+    return str(mode)
 
 
-async def rise(conn: Connection, worker_id: str) -> None:
-    await conn.execute(load("workers/rise"), {"worker_id": worker_id})
+async def rise(conn: Connection, worker_id: str, queues: list[str]) -> None:
+    await conn.execute(load("workers/rise"), {"worker_id": worker_id, "queues": queues})
 
 
 async def pong(conn: Connection, payload: str) -> None:

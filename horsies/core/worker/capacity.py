@@ -1,7 +1,7 @@
 """How much may be claimed, and how far ahead of a child the worker may run. Pure arithmetic (W-24, W-25, W-25a)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from horsies.core.store.tasks import ClaimOrder
 
@@ -31,9 +31,9 @@ class Limits(NamedTuple):
     def may_run_ahead(self) -> bool:
         return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
 
-    def is_capped(self, queue: str) -> bool:
-        """Is there a limit that more than this worker counts against?"""
-        return self.cluster_cap is not None or any(name == queue and cap is not None for name, cap in self.queues)
+    def capped_queues(self) -> frozenset[str]:
+        """The queues with a limit that more than this worker counts against."""
+        return frozenset(name for name, cap in self.queues if cap is not None or self.cluster_cap is not None)
 
 
 class Holding(NamedTuple):
@@ -99,15 +99,20 @@ def pace(previous: float | None, sample_ms: float) -> float:
     return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
 
 
+def is_short(pace_ms: float | None) -> TypeGuard[float]:
+    """Are the recent tasks of a child so short that commits, not they, decide how fast it goes?"""
+    return pace_ms is not None and pace_ms <= SHORT_MS
+
+
 def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
     """How many tasks may lie before a child beyond the one it runs: about `run_ahead_ms` of short work."""
-    if run_ahead_ms <= 0 or pace_ms is None or pace_ms > SHORT_MS:
+    if run_ahead_ms <= 0 or not is_short(pace_ms):
         return 0
     return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))
 
 
 def feed_limit(pace_ms: float | None, concurrency: int) -> int:
     """How many tasks may lie inside the child at once."""
-    if pace_ms is None or pace_ms > SHORT_MS:
+    if not is_short(pace_ms):
         return concurrency
     return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))

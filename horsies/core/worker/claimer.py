@@ -17,14 +17,16 @@ from horsies.core.brokers.pool import Pool
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import tasks, workers
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
-from horsies.core.worker.capacity import Holding, Limits, orders
+from horsies.core.worker.capacity import Holding, Limits, is_short, orders
 from horsies.core.worker.dispatcher import Dispatcher
 from horsies.core.worker.hand import Hand, Phase, StopReason
+from horsies.core.worker.pool import Child
 
 log = logging.getLogger("horsies.worker")
 
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LAPSED_EVERY_S = 1.0
+BUSY_S = 0.25  # a worker that gets all it asks for so long is busy, and need not be rung for
 
 
 class Claimer:
@@ -56,6 +58,7 @@ class Claimer:
         self._is_unsure = False
         self._is_dozing = False
         self._word_is_old_at = 0.0
+        self._full_since: float | None = None
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
         self.is_looking = False
         self.notify = "always"
@@ -65,7 +68,13 @@ class Claimer:
         """There may be a task."""
         self._rings += 1
         self._look_at = 0.0
+        self._pauses = min(self._pauses, 1)  # what rang may be locked for a moment, or be somebody else's already
         self._event.set()
+
+    def listens_anew(self) -> None:
+        """Bells were missed; and after a crash of the server the word that was left is gone (its table is unlogged)."""
+        self._word_is_old_at = 0.0
+        self.ring()
 
     def room(self) -> None:
         """There may be room; whether there is a task is another question."""
@@ -79,8 +88,12 @@ class Claimer:
     async def step(self) -> None:
         pause = self._look_at - monotonic()
         wanted = [] if self.is_stopped else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
-        if not wanted or (pause > 0 and not self._may_take_what_was_left(wanted[0])):
-            await self._wait(pause if wanted else self._poll_s)
+        if not wanted:
+            await self._wait(BUSY_S if self._is_dozing else self._poll_s)
+            await self._rise_when_busy()
+            return
+        if pause > 0 and not self._may_take_what_was_left(wanted[0]):
+            await self._wait(pause)
             return
         rings = self._rings
         self.is_looking = True
@@ -92,8 +105,9 @@ class Claimer:
         is_more = wanted[0].is_answered_in_full(rows)
         if not is_more and rings == self._rings:
             await self._run_dry(found=bool(rows))
-        elif self._is_dozing and is_more:
-            await self.rise()
+        elif is_more:
+            self._full_since = self._full_since or monotonic()
+            await self._rise_when_busy()
 
     def _may_take_what_was_left(self, order: ClaimOrder) -> bool:
         """A look leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
@@ -127,26 +141,35 @@ class Claimer:
             self._on_claimed()
 
     async def _run_dry(self, *, found: bool) -> None:
-        first = self._pauses == 0
         pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
         self._pauses = min(self._pauses + 1, len(PAUSES))
-        self._look_at = monotonic() + min(pause, self._poll_s)
-        is_old = not self._is_dozing or monotonic() >= self._word_is_old_at
-        if self.notify == "when_waiting" and not found and (first or is_old or pause >= self._poll_s):
+        now = monotonic()
+        self._full_since = None
+        self._look_at = now + min(pause, self._poll_s)
+        is_old = not self._is_dozing or now >= self._word_is_old_at
+        # Before a long sleep also in the other modes: the recorded mode may have become another (D-60).
+        if pause >= self._poll_s or (self.notify == "when_waiting" and is_old and not found):
             await self._doze()
 
     async def _doze(self) -> None:
         """Leave word that inserts shall ring, until somewhat after the next look, which closes the gap."""
+        until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
         async with self._pool.connection() as conn:
-            await workers.doze(conn, self._who.worker_id, self._queues, timedelta(seconds=2 * self._poll_s + 5))
-        self._is_dozing = True
-        self._word_is_old_at = monotonic() + self._poll_s
+            self.notify = await workers.doze(conn, self._who.worker_id, self._queues, until)
+        self._is_dozing = self.notify == "when_waiting"
+        self._word_is_old_at = begun + self._poll_s
+
+    async def _rise_when_busy(self) -> None:
+        """Not for every task that fills the room for a moment: each word is a row written, and a dead one later."""
+        if self._full_since is not None and monotonic() - self._full_since > BUSY_S:
+            await self.rise()
 
     async def rise(self) -> None:
         """There is plenty to do: nobody needs to ring for this worker."""
         if self._is_dozing:
+            self._word_is_old_at = 0.0  # first: should the answer be lost, the word may be gone all the same
             async with self._pool.connection() as conn:
-                await workers.rise(conn, self._who.worker_id)
+                await workers.rise(conn, self._who.worker_id, self._queues)
             self._is_dozing = False
 
     async def _wait(self, seconds: float | None) -> None:
@@ -157,17 +180,26 @@ class Claimer:
             pass
         self._event.clear()
 
+    def doubt(self) -> None:
+        """Something was not ours any more. If a crash of the server lost that claim and we have made it again under the
+        same number meanwhile, it has just been dropped with the old one (L-03)."""
+        self._is_unsure = True
+
     async def hand_back_strays(self) -> None:
         """After a claim whose answer was lost, the database may give us tasks that we do not know of (W-21)."""
         if not self._is_unsure:
             return
-        async with self._pool.connection() as conn:
-            known = {held.claim for held in self._hand}
-            strays = [claim for claim in await tasks.strays(conn, self._who.worker_id) if claim not in known]
-            if strays:
-                log.info("handing back %d claims whose answer was lost", len(strays))
-                await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in strays])
-        self._is_unsure = False
+        self._is_unsure = False  # first: a doubt that comes up meanwhile is for the next look
+        try:
+            async with self._pool.connection() as conn:
+                known = {held.claim for held in self._hand}
+                strays = [claim for claim in await tasks.strays(conn, self._who.worker_id) if claim not in known]
+                if strays:
+                    log.info("handing back %d claims whose answer was lost", len(strays))
+                    await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in strays])
+        except BaseException:
+            self._is_unsure = True
+            raise
 
     def _holding(self) -> Holding:
         usable = self._dispatcher.pool.usable
@@ -177,14 +209,20 @@ class Claimer:
         if self._limits.concurrency > 1:
             waiting_sync = sum(1 for held in hand.waiting if not held.is_async)
             taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
+        ahead = self._dispatcher.ahead()
         return Holding(
             slots=len(usable) * self._limits.concurrency,
-            held=len(hand),
+            held=len(hand) - (0 if ahead else self._ended_but_unwritten(usable)),
             claimed=hand.count(Phase.CLAIMED, Phase.STARTING)
             if self._limits.max_claim_per_worker
             else len(hand.waiting),
             idle_children=idle,
-            ahead=self._dispatcher.ahead(),
+            ahead=ahead,
             waiting_sync=waiting_sync,
             taken_whole=taken_whole,
         )
+
+    def _ended_but_unwritten(self, usable: list[Child]) -> int:
+        """Tasks whose code has ended hold no slot. Where writing their ends takes longer than they did, that counts."""
+        brisk = sum(self._limits.concurrency for child in usable if is_short(child.pace_ms))
+        return min(brisk, self._hand.count(Phase.SETTLING)) if brisk else 0

@@ -46,6 +46,7 @@ class Dispatcher:
         self._hand = hand
         self._finalizer = finalizer
         self._limits = limits
+        self._capped = limits.capped_queues()
         self._max_tasks = max_tasks_per_child
         self._max_memory_mb = max_memory_mb
         self._crash_of = crash_of
@@ -56,32 +57,35 @@ class Dispatcher:
 
     def ahead(self) -> int:
         """How many tasks beyond its slots the worker may hold now (W-25a)."""
-        return sum(self._ahead_of(child) for child in self.pool.usable)
+        return sum(child.ahead for child in self.pool.usable)
 
-    def _ahead_of(self, child: Child) -> int:
+    def _set_ahead(self, child: Child) -> None:
         limit = ahead_limit(child.pace_ms, self._limits.run_ahead_ms) if self._limits.may_run_ahead else 0
-        return min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
+        child.ahead = min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
 
     def place(self, held: Held) -> Child | None:
         """The child that shall run this task; None if none has room. The place is reserved."""
-        may_wait = not self._limits.is_capped(held.row.queue_name)
+        may_wait = held.row.queue_name not in self._capped
         best: Child | None = None
+        least = 0
         for child in self.pool.usable:
-            has_room = self._has_slot(child, held) or (may_wait and child.load <= self._ahead_of(child))
-            if has_room and (best is None or child.load < best.load):
-                best = child
+            load = child.load
+            if best is not None and load >= least:
+                continue
+            if load == 0 or (may_wait and load <= child.ahead) or self._has_slot(child, held, load):
+                best, least = child, load
         if best is not None:
             best.starting.add(held)
             best.assigned += 1
             held.child = best
-            if self._max_tasks and best.assigned >= self._max_tasks:
-                self.pool.retire(best)
+            if self._max_tasks:
+                self._set_ahead(best)
+                if best.assigned >= self._max_tasks:
+                    self.pool.retire(best)
         return best
 
-    def _has_slot(self, child: Child, held: Held) -> bool:
-        if child.load == 0:
-            return True
-        return held.is_async and child.load < self._limits.concurrency and not child.has_sync
+    def _has_slot(self, child: Child, held: Held, load: int) -> bool:
+        return held.is_async and load < self._limits.concurrency and not child.has_sync
 
     def release(self, held: Held) -> None:
         """The reserved place is not needed: the task did not start."""
@@ -143,6 +147,7 @@ class Dispatcher:
             elif kind is Kind.GAVE_UP:
                 for token in tokens_of(parts):
                     self._gave_up(child, token)
+        self._set_ahead(child)
         self._feed(child)
         if child.is_retiring:
             self.pool.dismiss_idle()
@@ -273,6 +278,7 @@ class Dispatcher:
             longest = max(now - (held.started or now) for held in running)
             if is_full and longest > LONG_S:
                 child.note_run(longest * 1000, int(child.rss_mb * 1024))
+                self._set_ahead(child)
                 self.take_back(child)
 
     def _take_back_line(self, child: Child) -> None:

@@ -53,6 +53,8 @@ class Held:
     is_async: bool
     token: int
     claim: Claim
+    id: str = field(init=False)
+    options: TaskOptions = field(init=False)
     phase: Phase = Phase.CLAIMED
     child: Child | None = None
     since: float = field(default_factory=monotonic)  # of the claim, then of the start
@@ -63,13 +65,9 @@ class Held:
     marked: float = 0.0  # when the database was last told so (L-30)
     timer: asyncio.TimerHandle | None = None  # of its time limit
 
-    @property
-    def id(self) -> str:
-        return self.row.id
-
-    @property
-    def options(self) -> TaskOptions:
-        return parse_options(self.row.task_options)
+    def __post_init__(self) -> None:
+        self.id = self.row.id
+        self.options = parse_options(self.row.task_options)
 
 
 @lru_cache(maxsize=1024)

@@ -49,6 +49,7 @@ class Child:
     starting: set[Held] = field(default_factory=set)  # assigned to it, the start statement under way
     assigned: int = 0  # in all its life
     pace_ms: float | None = None
+    ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
     rss_mb: float = 0.0
     first_rss_mb: float = 0.0
     last_heard: float = field(default_factory=monotonic)

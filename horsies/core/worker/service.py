@@ -19,8 +19,9 @@ from typing import Any
 
 from horsies.core.app import Horsies
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.connections import BY_INDEX, connect, make_pool
+from horsies.core.brokers.connections import BY_INDEX, IN_BULK, connect, make_pool
 from horsies.core.brokers.listener import Listener
+from horsies.core.brokers.pool import Pool as Connections
 from horsies.core.errors import HorsiesError
 from horsies.core.lifecycle.moves import Move, Retry
 from horsies.core.schema.install import install
@@ -48,6 +49,7 @@ log = logging.getLogger("horsies.worker")
 
 TICK_S = 0.25
 LAST_WORD_S = 5.0
+BULK_STAGES = 2
 LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up its own task only
 
 
@@ -110,17 +112,16 @@ class Worker:
     def _build(self) -> None:
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
-        self._database = make_pool(
-            plan.postgres,
-            min_size=plan.pool_size,
-            max_size=plan.pool_size + plan.pool_overflow,
-            name="horsies worker",
-            options=f"{BY_INDEX} -c lock_timeout={LOCK_TIMEOUT_MS}",
-        )
+        # The stages that move batches have connections of their own, unless there may be only one in all.
+        most = plan.pool_size + plan.pool_overflow
+        bulk = BULK_STAGES if plan.pool_size > BULK_STAGES else min(1, most - 1)
+        self._database = self._open(BY_INDEX, max(1, plan.pool_size - bulk), most - bulk)
+        self._bulk = self._open(IN_BULK, bulk, bulk) if bulk else self._database
         self._hand = Hand()
         self._tally = Tally(me.worker_id)
-        self._finalizer = Finalizer(self._database, me.worker_id, resilience, self._settled)
+        self._finalizer = Finalizer(self._bulk, me.worker_id, resilience, self._settled)
         limits: Limits = plan.limits
+        self._capped = limits.capped_queues()
         self._dispatcher = Dispatcher(
             self._hand,
             self._finalizer,
@@ -136,7 +137,7 @@ class Worker:
         self._dispatcher.pool = self._children
         who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
         self._starter = Starter(
-            self._database, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts
+            self._bulk, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts
         )
         self._claimer = Claimer(
             self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake
@@ -149,6 +150,10 @@ class Worker:
         )  # fmt: skip
         self._listener = self._build_listener()
 
+    def _open(self, options: str, keep: int, most: int) -> Connections:
+        settings = f"{options} -c lock_timeout={LOCK_TIMEOUT_MS}"
+        return make_pool(self.plan.postgres, min_size=keep, max_size=most, name="horsies worker", options=settings)
+
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
         return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
 
@@ -158,7 +163,7 @@ class Worker:
         session = self._connect("horsies worker listener", session=True)
         listener = Listener(session, backoff=backoff, name="worker listener")
         listener.on_session(lambda conn: workers.hold_liveness(conn, self.me.liveness_key))
-        listener.on_reconnect(self._claimer.ring)
+        listener.on_reconnect(self._claimer.listens_anew)
         for channel in ("task_new", *(f"task_queue_{queue}" for queue, _ in self.plan.limits.queues)):
             listener.subscribe(channel, self._claimer.ring)
         listener.subscribe("horsies_claim_lost", self._on_claim_lost)
@@ -273,6 +278,7 @@ class Worker:
         await self._say_last_words()
         await self._listener.stop()
         await self._heart.close()
+        await self._bulk.close()
         await self._database.close()
 
     async def _say_last_words(self) -> None:
@@ -331,7 +337,9 @@ class Worker:
             self._tally.note(held, move)
             if isinstance(move, Retry):
                 self._alarm.set(move.delay_s, held.row.queue_name, held.id)
-        if self.plan.limits.is_capped(held.row.queue_name):
+        else:
+            self._claimer.doubt()
+        if held.row.queue_name in self._capped:
             self._claimer.ring()  # a place under the cap is free, and a task may have waited for it
         else:
             self._claimer.room()

@@ -65,7 +65,8 @@ _SIZE = struct.Struct("<I")
 _HEAD = struct.Struct("<IBQH")
 _WORD = struct.Struct("<Q")
 _SIGNED = struct.Struct("<q")
-_DONE = struct.Struct("<IBQH7I")
+_DONE = struct.Struct("<IBQH4I")
+_FACTS = struct.Struct("<??QQ")  # ok, stopped, nanoseconds it ran, resident KiB after it
 _LENGTHS = [struct.Struct(f"<{count}I") for count in range(16)]
 _AFTER_SIZE = _HEAD.size - _SIZE.size
 _KINDS: list[Kind | None] = [None] * 256
@@ -95,14 +96,11 @@ def pack_done(token: int, done: Done) -> bytes:
     result = done.result.encode("utf-8", "replace")
     code = done.error_code.encode("utf-8", "replace") if done.error_code else b""
     message = done.error_message.encode("utf-8", "replace") if done.error_message else b""
-    size = _AFTER_SIZE + 28 + 18 + len(result) + len(code) + len(message)
+    size = _AFTER_SIZE + 4 * 4 + _FACTS.size + len(result) + len(code) + len(message)
     if size > MAX_FRAME:
         raise WireError(f"a result of {len(result)} bytes is too large")
-    head = _DONE.pack(size, Kind.DONE, token, 7, 1, len(result), len(code), len(message), 1, 8, 8)
-    return b"".join((
-        head, b"1" if done.ok else b"0", result, code, message, b"1" if done.stopped else b"0",
-        _WORD.pack(done.run_ns), _WORD.pack(done.rss_kb),
-    ))  # fmt: skip
+    head = _DONE.pack(size, Kind.DONE, token, 4, _FACTS.size, len(result), len(code), len(message))
+    return b"".join((head, _FACTS.pack(done.ok, done.stopped, done.run_ns, done.rss_kb), result, code, message))
 
 
 def tokens_of(parts: Sequence[bytes]) -> list[int]:
@@ -113,12 +111,10 @@ def tokens_of(parts: Sequence[bytes]) -> list[int]:
 def done_of(parts: Sequence[bytes]) -> Done:
     """The content of a DONE frame."""
     try:
-        ok, result, code, message, stopped, run_ns, rss_kb = parts
-        return Done(
-            ok == b"1", result.decode(), code.decode() or None, message.decode() or None,
-            stopped == b"1", word(run_ns), word(rss_kb),
-        )  # fmt: skip
-    except ValueError as error:
+        facts, result, code, message = parts
+        ok, stopped, run_ns, rss_kb = _FACTS.unpack(facts)
+        return Done(ok, result.decode(), code.decode() or None, message.decode() or None, stopped, run_ns, rss_kb)
+    except (ValueError, struct.error) as error:
         raise WireError(f"unreadable DONE frame: {error}") from None
 
 

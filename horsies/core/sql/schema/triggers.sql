@@ -7,6 +7,8 @@ BEGIN
         CREATE TRIGGER horsies_task_notify_trigger
         AFTER INSERT OR UPDATE ON horsies_tasks
         FOR EACH ROW
+        -- The function would do nothing for a claim or a start, and calling it costs more than this look.
+        WHEN (NEW.status NOT IN ('CLAIMED', 'RUNNING'))
         EXECUTE FUNCTION horsies_notify_task_changes();
     END IF;
 

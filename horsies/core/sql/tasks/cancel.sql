@@ -9,7 +9,7 @@ WITH locked AS (
     UPDATE horsies_tasks t
     SET status = 'CANCELLED', claimed = FALSE, claim_expires_at = NULL, result = %(result)s, error_code = 'TASK_CANCELLED',
         updated_at = now()
-    FROM locked l WHERE t.id = l.id
+    FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
     RETURNING t.id, l.was
 )
 SELECT id, was, CASE WHEN was <> 'PENDING' THEN pg_notify('horsies_claim_lost', id) END FROM moved

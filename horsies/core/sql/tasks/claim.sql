@@ -11,36 +11,55 @@ WITH queues AS (
     SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING' OR %(hard)s) AS counted, count(*) AS held
     FROM horsies_tasks WHERE claimed AND %(counting)s GROUP BY queue_name
 ), room AS (
-    SELECT q.name, q.place,
-           GREATEST(0, LEAST(q.take, q.cap - COALESCE(f.counted, 0))) AS take
-    FROM queues q LEFT JOIN in_flight f ON f.queue_name = q.name
+    SELECT q.name, q.place, GREATEST(0, LEAST(q.take, q.cap - COALESCE(
+               (SELECT f.counted FROM in_flight f WHERE f.queue_name = q.name), 0))) AS take
+    FROM queues q
 ), due AS (
     SELECT t.*, r.place, t.task_name = ANY(%(async_names)s::text[]) AS is_async
-    FROM room r CROSS JOIN LATERAL (
-        SELECT id, task_name, priority, enqueued_at FROM horsies_tasks p
-        WHERE status = 'PENDING' AND queue_name = r.name AND enqueued_at <= statement_timestamp()
-          AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
-          AND (good_until IS NULL OR good_until > statement_timestamp())
-          AND (workflow_id IS NULL OR EXISTS (
-              SELECT 1 FROM horsies_workflows w WHERE w.id = p.workflow_id AND w.status IN ('PENDING', 'RUNNING')))
-        ORDER BY priority, enqueued_at, id LIMIT r.take FOR UPDATE SKIP LOCKED
+    FROM (SELECT * FROM room WHERE take > 0 ORDER BY place) r CROSS JOIN LATERAL (
+        -- From priority to priority: one walk through the queue would pass every task that is not due yet. Backwards,
+        -- because claimed tasks leave their dead entries in front; who waits is at the back.
+        WITH RECURSIVE level AS (
+            (SELECT priority FROM horsies_tasks WHERE is_waiting AND queue_name = r.name
+             ORDER BY queue_name DESC, priority DESC LIMIT 1)
+            UNION ALL
+            SELECT n.priority FROM level l CROSS JOIN LATERAL (
+                SELECT priority FROM horsies_tasks WHERE is_waiting AND queue_name = r.name AND priority < l.priority
+                ORDER BY queue_name DESC, priority DESC LIMIT 1
+            ) n
+        )
+        SELECT c.* FROM (SELECT priority FROM level ORDER BY priority) l CROSS JOIN LATERAL (
+            SELECT ctid AS at, id, task_name, priority, enqueued_at FROM horsies_tasks p
+            WHERE is_waiting AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
+              AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
+              AND (good_until IS NULL OR good_until > statement_timestamp())
+              -- As a value: EXISTS could be planned as a hash of every open workflow.
+              AND (workflow_id IS NULL
+                   OR (SELECT w.status FROM horsies_workflows w WHERE w.id = p.workflow_id) IN ('PENDING', 'RUNNING'))
+            ORDER BY enqueued_at, id FOR UPDATE SKIP LOCKED
+        ) c LIMIT r.take
     ) t
+    -- Queue after queue until the budget is spent; who counts sync tasks may have to leave some out, and looks further.
+    LIMIT CASE WHEN %(concurrency)s = 1 THEN %(budget)s::int END
 ), counted AS (
-    SELECT id, place, priority, enqueued_at, is_async,
-           count(*) FILTER (WHERE NOT is_async) OVER (ORDER BY place, priority, enqueued_at, id) AS nth_sync
-    FROM due
+    SELECT *, count(*) FILTER (WHERE NOT is_async) OVER (ORDER BY place, priority, enqueued_at, id) AS nth_sync
+    FROM due WHERE %(concurrency)s > 1
 ), ordered AS (
     SELECT *, bool_or(NOT is_async AND nth_sync > %(sync_budget)s
                       AND extract(epoch FROM statement_timestamp() - enqueued_at)::bigint / 10 %% 2 = 1)
                   OVER (ORDER BY place, priority, enqueued_at, id) AS is_behind
     FROM counted
 ), weighed AS (
-    SELECT id, place, priority, enqueued_at,
-           sum(CASE WHEN is_async OR nth_sync > %(whole)s THEN 1 ELSE %(concurrency)s END)
-               OVER (ORDER BY place, priority, enqueued_at, id) AS filled
+    SELECT *, sum(CASE WHEN is_async OR nth_sync > %(whole)s THEN 1 ELSE %(concurrency)s END)
+                  OVER (ORDER BY place, priority, enqueued_at, id) AS filled
     FROM ordered WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
+), fitting AS (
+    -- One task at a time in each child: all weigh the same, and nothing needs to be counted.
+    SELECT at, place, priority, enqueued_at, id FROM due WHERE %(concurrency)s = 1
+    UNION ALL
+    SELECT at, place, priority, enqueued_at, id FROM weighed WHERE filled <= %(room)s
 ), chosen AS (
-    SELECT id, place FROM weighed WHERE filled <= %(room)s
+    SELECT at, place FROM fitting
     ORDER BY place, priority, enqueued_at, id
     LIMIT GREATEST(0, LEAST(%(budget)s, %(cluster_cap)s::int - (SELECT COALESCE(sum(held), 0) FROM in_flight)))
 )
@@ -48,7 +67,7 @@ UPDATE horsies_tasks t
 SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
     claim_expires_at = statement_timestamp() + %(lease)s::interval, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
     next_retry_at = NULL, updated_at = statement_timestamp()
-FROM chosen c WHERE t.id = c.id
+FROM chosen c WHERE t.ctid = c.at  -- a row that moved between the look and the lock waits for the next look
 RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,
           t.task_options, t.retry_count, t.max_retries, t.good_until IS NOT NULL, t.workflow_id,
           -- A lost claim costs nothing (the fence), so its commit need not wait for the disk.

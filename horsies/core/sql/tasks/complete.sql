@@ -1,18 +1,16 @@
 -- RUNNING → COMPLETED (L-10), each with its attempt row, in one statement for the whole batch.
 -- A row that is no longer this claim's running attempt is left alone and not returned: someone recovered it first.
-WITH wanted AS (
-    SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(results)s::text[]) AS w(id, claim_seq, result) ORDER BY id
-), locked AS (
-    SELECT t.id, w.result FROM wanted w CROSS JOIN LATERAL (
-        SELECT id FROM horsies_tasks
-        WHERE id = w.id AND claim_seq = w.claim_seq AND status = 'RUNNING' AND claimed_by_worker_id = %(worker_id)s
-        FOR UPDATE
-    ) t
-), moved AS (
+-- Updated, and so locked, in id order: the batch is sorted, and the rows, named again, come from the index in that order.
+WITH moved AS (
     UPDATE horsies_tasks t
-    SET status = 'COMPLETED', claimed = FALSE, claim_expires_at = NULL, completed_at = now(), result = l.result,
+    SET status = 'COMPLETED', claimed = FALSE, claim_expires_at = NULL, completed_at = now(), result = w.result,
         error_code = NULL, failed_reason = NULL, updated_at = now()
-    FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
+    FROM (
+        SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(results)s::text[]) AS w(id, claim_seq, result)
+        ORDER BY id
+    ) w
+    WHERE t.id = w.id AND t.id = ANY(%(ids)s::text[]) AND t.claim_seq = w.claim_seq AND t.status = 'RUNNING'
+      AND t.claimed_by_worker_id = %(worker_id)s
     RETURNING t.id, t.claim_seq, t.retry_count, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name
 )
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at,

@@ -1,2 +1,3 @@
--- The worker is busy again: nobody needs to ring for it.
-DELETE FROM horsies_waiting WHERE holder = %(worker_id)s
+-- The worker is busy again: nobody needs to ring for it. (By an array, as in waiting/withdraw.)
+DELETE FROM horsies_waiting
+WHERE holder = %(worker_id)s AND topic = ANY(ARRAY(SELECT 'queue:' || q FROM unnest(%(queues)s::text[]) AS q))

@@ -1,0 +1,195 @@
+"""Every figure of the speed table: how it is measured and what it has to reach. `GROUPS` names them for `ONLY=`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rich.console import Console
+
+from benchmarks import drain, latency, sending
+from benchmarks.process import worker
+from benchmarks.report import Bar, Report, percentiles, ratios
+from benchmarks.server import Server
+
+TWO = ("--processes", "2")
+NAPS = 2_000
+SENDERS = 16
+SENT_BY_ONE, SENT_BY_MANY = 600, 3_200
+MANY = 50_000
+PINGS = 300
+MILLION = 1_000_000
+FULL_LEAD_S = 8.0  # vacuum and analyze have more to read
+IDLE_S = 30
+SETTLE_S = 2
+
+
+class Bench(NamedTuple):
+    """What was asked for, the server it runs on, and the report that grows."""
+
+    server: Server
+    report: Report
+    console: Console
+    tasks: int
+    repeat: int
+
+    def times(self, what: str, runs: int = 0, rounds: int = 1) -> Iterator[int]:
+        """The runs of one figure (as many as were asked for, or `runs`; each so many rounds), a word about each."""
+        runs = runs or self.repeat * rounds
+        for run in range(runs):
+            begin = time.monotonic()
+            with self.console.status(f"{what} ({run + 1} of {runs})"):
+                yield run
+            self.say(f"{what} ({run + 1} of {runs}): {time.monotonic() - begin:.1f} s", "")
+
+    def say(self, text: str, indent: str = "  ") -> None:
+        self.console.print(f"{indent}{text}", highlight=False, markup=False, soft_wrap=True)
+
+
+def drains(bench: Bench) -> None:
+    """The ceiling and the drain, turn by turn; memory and processor time with them."""
+    tops: list[drain.Ceiling] = []
+    runs: list[drain.Drain] = []
+    for _ in bench.times("ceiling and drain"):
+        tops.append(drain.measure_ceiling(bench.server, bench.tasks))
+        bench.say(f"ceiling {tops[-1]}")
+        runs.append(drain.measure(bench.server, bench.tasks, *TWO))
+        bench.server.clear()
+        bench.say(f"drain {runs[-1]}")
+    rates, most = [run.rate for run in runs], [top.rate for top in tops]
+    add = bench.report.add
+    add("ceiling", "ceiling: the same statements in batches of 200, no children", "tasks/s", most)
+    for part in tops[0].cpu_us:
+        add(f"ceiling_cpu_{part}", f"… processor time for each task, {part}", "µs", [top.cpu_us[part] for top in tops])
+    add("drain", f"drain of {bench.tasks:,} no-op tasks, `--processes 2`", "tasks/s", rates, Bar(15_000))
+    add("drain_ratio", "… of the ceiling", "", ratios(rates, most), Bar(0.5))
+    for part in runs[0].cpu_us:
+        add(f"cpu_{part}", f"… processor time for each task, {part}", "µs", [run.cpu_us[part] for run in runs])
+    add("wal", "… write-ahead log for each task", "bytes", [run.wal_bytes for run in runs])
+    for part, bar in (("supervisor", Bar(90, "under")), ("child", Bar(60, "under")), ("launcher", None)):
+        found = [run.memory[part] for run in runs]
+        note = f"resident; proportional {found[-1].pss:.0f} MB, private {found[-1].uss:.0f} MB"
+        add(f"memory_{part}", f"memory after the drain, {part}", "MB", [one.rss for one in found], bar, note)
+
+
+def strict(bench: Bench) -> None:
+    count = max(200, bench.tasks // 8)
+    rates = [_drained(bench, count, *TWO, "--run-ahead-ms", "0") for _ in bench.times("drain without run-ahead")]
+    what = f"the same with `--run-ahead-ms 0` ({count:,} tasks)"
+    bench.report.add("strict", what, "tasks/s", rates, Bar(1_200))
+
+
+def naps(bench: Bench) -> None:
+    options = ("--processes", "1", "--concurrency", "200")
+    rates = [_drained(bench, NAPS, *options, task="nap") for _ in bench.times("async tasks that sleep")]
+    what = f"{NAPS:,} `async def` tasks that sleep 50 ms, one process, `--concurrency 200`"
+    bench.report.add("async", what, "tasks/s", rates, Bar(2_500))
+
+
+def _drained(bench: Bench, count: int, *options: str, task: str = "noop") -> float:
+    found = drain.measure(bench.server, count, *options, task=task)
+    bench.server.clear()
+    bench.say(str(found))
+    return found.rate
+
+
+def sends(bench: Bench) -> None:
+    """Ours and the raw insert, turn by turn, and whoever came second comes first the next time."""
+    _sends(bench, "send_1", "`send_async`, one producer", sending.with_asyncio, 1)
+    _sends(bench, f"send_{SENDERS}", f"`send_async`, {SENDERS} producers", sending.with_asyncio, SENDERS)
+    _sends(bench, f"send_{SENDERS}_threads", f"`send`, {SENDERS} threads", sending.with_threads, SENDERS)
+
+
+def _sends(bench: Bench, key: str, what: str, measure: Callable[..., sending.Pair], senders: int) -> None:
+    pairs = []
+    count = SENT_BY_ONE if senders == 1 else SENT_BY_MANY
+    for turn in bench.times(f"{what}, and raw inserts", rounds=2):
+        pairs.append(measure(bench.server, count, senders, raw_first=bool(turn % 2)))
+        bench.say(f"{pairs[-1].ours:,.0f} and {pairs[-1].raw:,.0f} tasks/s")
+    ours, raw = [pair.ours for pair in pairs], [pair.raw for pair in pairs]
+    bench.report.add(key, f"{what}, one by one", "tasks/s", ours)
+    bench.report.add(f"{key}_raw", "… the raw insert beside it", "tasks/s", raw)
+    bench.report.add(f"{key}_ratio", "… of the raw insert", "", ratios(ours, raw), Bar(0.6))
+
+
+def many(bench: Bench) -> None:
+    rates = []
+    for _ in bench.times("send_many"):
+        rates.append(sending.all_at_once(bench.server, MANY))
+        bench.say(f"{rates[-1]:,.0f} tasks/s")
+    bench.report.add("send_many", f"`send_many` of {MANY:,}", "tasks/s", rates, Bar(25_000))
+
+
+def pings(bench: Bench) -> None:
+    found = [latency.measure(bench.server, PINGS) for _ in bench.times(f"latency of {PINGS} sends")]
+    for key, what, runs, limit in (
+        ("start", "the start of user code", [one.start for one in found], 4),
+        ("result", "the result seen by `get`", [one.result for one in found], 6),
+    ):
+        cuts = percentiles([value for run in runs for value in run])
+        note = f"p95 {cuts[95]:.1f} ms, p99 {cuts[99]:.1f} ms"
+        medians = [percentiles(run)[50] for run in runs]
+        bench.report.add(f"latency_{key}", f"idle, `send` to {what}: p50", "ms", medians, Bar(limit, "under"), note)
+
+
+def full(bench: Bench) -> None:
+    """The drain in a table with a million finished and a million future tasks; before and after it in an empty one."""
+    empty = [_drained(bench, bench.tasks, *TWO) for _ in bench.times("drain of an otherwise empty table")]
+    for _ in bench.times("filling the table with 2,000,000 tasks", runs=1):
+        bench.server.fill_finished(MILLION)
+        bench.server.fill("noop", MILLION, enqueued_at="now() + interval '1 day' + nth * interval '1 second'")
+        bench.server.settle()
+    runs: list[drain.Drain] = []
+    for _ in bench.times("drain of the full table"):
+        runs.append(drain.measure(bench.server, bench.tasks, *TWO, lead_s=FULL_LEAD_S))
+        bench.say(str(runs[-1]))
+    bench.server.clear()
+    empty += [_drained(bench, bench.tasks, *TWO) for _ in bench.times("drain of the table, empty again")]
+    rates, usual = [run.rate for run in runs], statistics.median(empty)
+    postgres = statistics.median(run.cpu_us["postgres"] for run in runs)
+    note = f"processor time for each task, postgres {postgres:.0f} µs"
+    bench.report.add("empty", "drain of the otherwise empty table, before and after the next", "tasks/s", empty)
+    bench.report.add(
+        "full", "drain with 10^6 finished and 10^6 future tasks in the table", "tasks/s", rates, None, note
+    )
+    bench.report.add("full_ratio", "… of the empty table", "", [rate / usual for rate in rates], Bar(0.7))
+
+
+def idle(bench: Bench) -> None:
+    for _ in bench.times(f"an idle worker over {IDLE_S} s", runs=1):
+        with worker(bench.server, *TWO) as running:
+            time.sleep(SETTLE_S)
+            before, begin = running.cpu(), time.monotonic()
+            time.sleep(IDLE_S)
+            spent = running.cpu().since(before).per((time.monotonic() - begin) / 100)
+    postgres = spent.pop("postgres")
+    note = ", ".join(f"{part} {value:.2f} %" for part, value in spent.items())
+    what = f"processor time of an idle worker over {IDLE_S} s, of one core"
+    bench.report.add("idle", what, "%", [sum(spent.values())], Bar(1, "under"), note)
+    bench.report.add("idle_postgres", "… of PostgreSQL meanwhile", "%", [postgres])
+
+
+def batches(bench: Bench) -> None:
+    """The ceiling by the size of its batches; only when asked for."""
+    for size in (1, 10, 50, 200, 500):
+        count = min(bench.tasks, 1_000 * size)
+        rates = [
+            drain.measure_ceiling(bench.server, count, size).rate for _ in bench.times(f"ceiling, batches of {size}")
+        ]
+        bench.report.add(f"ceiling_{size}", f"ceiling in batches of {size} ({count:,} tasks)", "tasks/s", rates)
+
+
+GROUPS: dict[str, Callable[[Bench], None]] = {
+    "drain": drains,
+    "strict": strict,
+    "async": naps,
+    "send": sends,
+    "many": many,
+    "latency": pings,
+    "full": full,
+    "idle": idle,
+    "batches": batches,
+}
+USUAL = [name for name in GROUPS if name != "batches"]

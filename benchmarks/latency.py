@@ -1,0 +1,57 @@
+"""One task at a time on an idle system: from the call of `send` to the first line of the task, and to its result.
+
+The sender is a process of its own (`python -m benchmarks.latency COUNT`) that uses `send()` and `get()` as any program
+would. All three times are of the system's clock, on one machine: before `send`, in the task's first line (which is its
+result), after `get`. Random pauses keep the sends from falling into step with anything.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from benchmarks.process import ROOT, worker
+from benchmarks.server import Server
+
+PAUSE_S = (0.01, 0.04)
+WARM_UP = 20
+PATIENCE_MS = 30_000
+
+
+class Latency(NamedTuple):
+    """Milliseconds from the call of `send`, of each task."""
+
+    start: list[float]
+    result: list[float]
+
+
+def measure(server: Server, count: int) -> Latency:
+    with worker(server, "--processes", "2"):
+        command = [sys.executable, "-m", "benchmarks.latency", str(count)]
+        answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    server.clear()
+    times: list[list[int]] = json.loads(answer)
+    return Latency(
+        [(started - sent) / 1e6 for sent, started, _ in times], [(got - sent) / 1e6 for sent, _, got in times]
+    )
+
+
+def main(count: int) -> None:
+    from benchmarks.app import clock
+
+    times: list[tuple[int, int, int]] = []
+    pauses = random.Random(1)
+    for n in range(WARM_UP + count):
+        time.sleep(pauses.uniform(*PAUSE_S))
+        sent = time.time_ns()
+        started = clock.send(n).unwrap().get(timeout_ms=PATIENCE_MS).unwrap()
+        times.append((sent, started, time.time_ns()))
+    print(json.dumps(times[WARM_UP:]))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,117 @@
+"""Makes the environment of `make bench-peers`: ours from this tree and the peers from the package index, all pinned.
+
+    python benchmarks/peers/install.py DIRECTORY          PEERS_PYTHON=python3.13 to choose the interpreter
+
+All of them run on the same Python, so it has to be one that every peer supports; without such a one the peers that ask
+for more are left out. A peer that cannot be installed is said and left out as well: the others are still compared. Only
+the standard library is used here, for there is nothing else yet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+CONSTRAINTS = (ROOT / "constraints.txt", ROOT / "benchmarks" / "peers" / "constraints.txt")
+EVERY_PEER_RUNS_ON = ("3.14", "3.13", "3.12")
+PEERS = {
+    "pgqueuer": ("pgqueuer", "asyncpg"),
+    "procrastinate": ("procrastinate",),
+    "oban": ("oban",),
+    "celery": ("celery[redis]", "hiredis"),
+}
+
+
+def main(directory: Path) -> int:
+    interpreter = find_python()
+    print(f"{directory}: {interpreter}", flush=True)
+    subprocess.run([interpreter, "-m", "venv", "--clear", str(directory)], check=True)
+    python = str(directory / "bin" / "python")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    subprocess.run(from_index(python, shared_requirements(project)), check=True)
+    subprocess.run(from_tree(python), check=True)
+    for peer, names in PEERS.items():
+        print(f"installing {peer}", flush=True)
+        if subprocess.run(from_index(python, names), check=False).returncode:
+            print(f"{peer} cannot be installed here; it will be left out", flush=True)
+    check_ours(python)
+    (directory / ".installed").touch()
+    return 0
+
+
+def shared_requirements(project: dict[str, Any]) -> list[str]:
+    """What our package needs, with its server and the chart, and what builds it: everything but our package."""
+    extras = project["project"]["optional-dependencies"]
+    needed = [*project["project"]["dependencies"], *extras["embedded"], *extras["bench"]]
+    return [*needed, *project["build-system"]["requires"], "editables", "uvloop"]
+
+
+def from_index(python: str, requirements: Sequence[str]) -> list[str]:
+    """The command that installs from the package index. Our own name is never looked up there."""
+    ours = [one for one in requirements if name_of(one) == "horsies"]
+    if ours:
+        raise ValueError(f"{ours} comes from this tree, not from an index")
+    limits = [part for file in CONSTRAINTS for part in ("--constraint", str(file))]
+    return [*pip(python), *limits, *requirements]
+
+
+def from_tree(python: str) -> list[str]:
+    """The command that installs our package: from this directory, without asking any index for anything."""
+    return [*pip(python), "--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
+
+
+def pip(python: str) -> list[str]:
+    return [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+
+
+def name_of(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
+    return re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""
+
+
+def check_ours(python: str) -> None:
+    """What is measured as ours has to be this tree."""
+    command = [python, "-I", "-c", "import horsies; print(horsies.__file__)"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(found).resolve().is_relative_to(ROOT):
+        raise SystemExit(f"the package in this environment is not that of this tree but {found}")
+
+
+def find_python() -> str:
+    """The interpreter asked for, else the first that every peer supports, else the one that runs this."""
+    if asked := os.environ.get("PEERS_PYTHON"):
+        return asked
+    for candidate in candidates():
+        if version_of(candidate) in EVERY_PEER_RUNS_ON:
+            return candidate
+    print(f"no Python of {', '.join(EVERY_PEER_RUNS_ON)} found (PEERS_PYTHON=… to name one)", flush=True)
+    return sys.executable
+
+
+def candidates() -> Iterator[str]:
+    yield sys.executable
+    yield from filter(None, (shutil.which(f"python{version}") for version in EVERY_PEER_RUNS_ON))
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    for version in EVERY_PEER_RUNS_ON:
+        yield from (str(found) for found in sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True))
+
+
+def version_of(python: str) -> str:
+    """Such as 3.13; empty if it does not run, as the placeholders of version managers."""
+    command = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))

@@ -1,0 +1,290 @@
+"""Where the contenders meet: one PostgreSQL with a database for each, a Redis if there is one, and the processes.
+
+The server is the embedded one with the settings it always has, fsync on. Redis listens on a socket of its own in our
+directory and nowhere else, and keeps an append-only file, written to disk every second unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+
+from benchmarks.peers import gate, marks
+from benchmarks.peers.catalog import Contender, Settings, processes, worker_command
+from horsies.core import embedded
+
+ROOT = Path(__file__).resolve().parents[2]
+APPENDFSYNC = os.environ.get("REDIS_APPENDFSYNC", "everysec")
+PATIENCE_S = 90.0
+STOP_S = 20.0
+SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum", "jit")
+
+
+class Failed(Exception):
+    """A contender that did not do what was asked; its last words are in the message."""
+
+
+class Lab:
+    """The servers, and the directory in which everything happens."""
+
+    def __init__(self, home: Path, url: str, redis: Any, tasks: int) -> None:
+        self.home = home
+        self.redis = redis
+        self.marks = marks.Marks.create(home / "marks", tasks)
+        self._admin = psycopg.connect(url, autocommit=True)
+        self._url = url
+
+    def facts(self) -> dict[str, str]:
+        """What the servers say of themselves."""
+        found = {"PostgreSQL": str(self._one("SHOW server_version")).split()[0]}
+        found |= {name: str(self._one(f"SHOW {name}")) for name in SHOWN}
+        if self.redis is not None:
+            found["Redis"] = f"{self.redis.info('server')['redis_version']}, appendonly yes, appendfsync {APPENDFSYNC}"
+        return found
+
+    def _one(self, query: str) -> object:
+        row = self._admin.execute(query.encode()).fetchone()
+        assert row is not None
+        return row[0]
+
+    def fresh(self, contender: Contender) -> Store:
+        """An empty place for its tasks."""
+        if contender.needs_redis:
+            self.redis.flushall()
+            return RedisStore(self.redis, str(self.home / "redis.sock"))
+        name = f"peer_{contender.system}"
+        self._admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        self._admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        url = urlunsplit(urlsplit(self._url)._replace(path=f"/{name}"))
+        return PostgresStore(contender, url)
+
+    def environment(self, store: Store, settings: Settings, waiting: Path) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "PEERS_URL": store.url,
+            "PEERS_SETTINGS": json.dumps(dict(settings)),
+            marks.VARIABLE: str(self.home / "marks"),
+            gate.VARIABLE: str(waiting),
+        }
+
+    @contextmanager
+    def worker(self, contender: Contender, store: Store, settings: Settings) -> Iterator[list[Process]]:
+        """The processes of one worker, all told to go, for as long as the block lasts."""
+        waiting = Path(tempfile.mkdtemp(dir=self.home, prefix="gate-"))
+        count = processes(contender, settings)
+        started: list[Process] = []
+        try:
+            for _ in range(count):
+                environment = self.environment(store, settings, waiting)
+                started.append(Process(worker_command(contender, settings), environment, self.home))
+            if contender.system not in ("horsies", "celery"):
+                until(lambda: gate.Gate(waiting).ready == count, started, f"{contender.title}: worker ready")
+                gate.Gate(waiting).open()
+            yield started
+        finally:
+            for process in started:
+                process.ask_to_stop()
+            for process in started:
+                process.stop()
+
+    @contextmanager
+    def sender(self, contender: Contender, store: Store) -> Iterator[Sender]:
+        command = [sys.executable, "-m", "benchmarks.peers.program", contender.system, "send"]
+        process = Process(command, self.environment(store, {}, self.home), self.home, talks=True)
+        try:
+            yield Sender(process)
+        finally:
+            process.stop()
+
+
+class Store:
+    """Where a contender's tasks are, seen from outside."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def clear(self) -> None:
+        """Forget what was sent so far."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """As if the tasks had been there for a while."""
+
+    def is_done(self, count: int, settings: Settings) -> bool:
+        """Whether every task is recorded as finished."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class PostgresStore(Store):
+    def __init__(self, contender: Contender, url: str) -> None:
+        super().__init__(url)
+        self._contender = contender
+        self._conn = psycopg.connect(url, autocommit=True)
+
+    def clear(self) -> None:
+        self._conn.execute(f"TRUNCATE {self._contender.table} CASCADE".encode())
+
+    def settle(self) -> None:
+        self._conn.execute("VACUUM ANALYZE")
+        self._conn.execute("CHECKPOINT")
+
+    def is_done(self, count: int, settings: Settings) -> bool:
+        return self._conn.execute(self._contender.unfinished.encode()).fetchone() is None
+
+    def close(self) -> None:
+        self._conn.close()
+
+
+class RedisStore(Store):
+    """Database 0 holds the messages, database 1 the results; unacknowledged messages count as unfinished."""
+
+    def __init__(self, redis: Any, path: str) -> None:
+        super().__init__(path)
+        self._redis = redis
+
+    def clear(self) -> None:
+        self._redis.flushall()
+
+    def is_done(self, count: int, settings: Settings) -> bool:
+        if self._redis.llen("celery") or (settings["acks_late"] and self._redis.hlen("unacked")):
+            return False
+        keys: Mapping[str, Any] = self._redis.info("keyspace").get("db1", {"keys": 0})
+        return not settings["results"] or int(keys["keys"]) >= count
+
+
+class Process:
+    """One process of a contender, in a group of its own. What it writes is kept for the case that it fails."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], home: Path, talks: bool = False) -> None:
+        self._log = Path(tempfile.mkstemp(dir=home, prefix="said-")[1])
+        pipe = subprocess.PIPE if talks else None
+        with self._log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdin=pipe or subprocess.DEVNULL,
+                stdout=pipe or log,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+
+    def must_live(self) -> None:
+        if self.popen.poll() is not None:
+            raise Failed(f"a process ended with {self.popen.returncode}:\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
+
+    def ask_to_stop(self) -> None:
+        """A sender ends when it hears no more, a worker by its signal."""
+        if self.popen.stdin is not None:
+            self.popen.stdin.close()
+        elif self.popen.poll() is None:
+            self.popen.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Gently; if that takes too long, the whole group at once."""
+        self.ask_to_stop()
+        try:
+            self.popen.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.popen.pid, signal.SIGKILL)
+            self.popen.wait()
+
+
+class Sender:
+    """A sender process that takes orders."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def order(self, do: str, settings: Settings | None = None, **facts: object) -> dict[str, Any]:
+        pipes = self._process.popen
+        assert pipes.stdin is not None and pipes.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            pipes.stdin.write(json.dumps({"do": do, "settings": dict(settings or {}), **facts}) + "\n")
+            pipes.stdin.flush()
+        line = pipes.stdout.readline()
+        if not line:
+            pipes.wait(STOP_S)
+            self._process.must_live()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def until(holds: Any, alive: Sequence[Process], what: str, every: float = 0.01) -> None:
+    """Wait for it; fail when a process ends or nothing happens for too long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        for process in alive:
+            process.must_live()
+        if time.monotonic() > deadline:
+            words = "\n".join(process.last_words() for process in alive)
+            raise Failed(f"{what}: not within {PATIENCE_S:.0f} s\n{words}")
+        time.sleep(every)
+
+
+@contextmanager
+def opened(tasks: int, *, with_redis: bool) -> Iterator[Lab]:
+    """The servers, for as long as the block lasts."""
+    home = Path(tempfile.mkdtemp(prefix="horsies-peers-"))
+    home.chmod(0o711)  # the server runs as another user if we are root
+    try:
+        with redis_server(home) if with_redis else contextlib.nullcontext() as redis:
+            url = embedded.ensure_running(home / "pg")
+            yield Lab(home, url, redis, tasks)
+    finally:
+        embedded.stop(home / "pg")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def redis_server(home: Path) -> Iterator[Any]:
+    """A client of a Redis of our own, or None if this machine has no server or we have no client."""
+    binary = shutil.which("redis-server")
+    try:
+        import redis
+    except ImportError:
+        binary = None
+    if binary is None:
+        yield None
+        return
+    (home / "redis").mkdir()
+    options = {
+        "port": "0",
+        "unixsocket": str(home / "redis.sock"),
+        "dir": str(home / "redis"),
+        "save": "",
+        "appendonly": "yes",
+        "appendfsync": APPENDFSYNC,
+        "daemonize": "no",
+    }
+    command = [binary, *(part for name, value in options.items() for part in (f"--{name}", value))]
+    process = Process(command, os.environ, home)
+    try:
+        until((home / "redis.sock").is_socket, [process], "Redis")
+        yield redis.Redis(unix_socket_path=str(home / "redis.sock"))
+    finally:
+        process.stop()

@@ -1,0 +1,1 @@
+"""A web application that sends tasks from its endpoints, each in the transaction of its request."""

@@ -1,0 +1,95 @@
+"""The endpoints. Placing an order stores it, takes it from the stock and sends the task that ships it: one transaction.
+
+The commit happens inside the endpoint, before the answer goes out: whoever reads "201 Created" can rely on the order
+and on its task. If anything fails on the way, neither exists.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel, PositiveInt
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from .tasks import app as horsies_app
+from .tasks import ship
+
+sessions = async_sessionmaker(expire_on_commit=False)
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Stock(Base):
+    __tablename__ = "shop_stock"
+
+    item: Mapped[str] = mapped_column(primary_key=True)
+    quantity: Mapped[int]
+
+
+class Order(Base):
+    __tablename__ = "shop_orders"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    item: Mapped[str]
+    quantity: Mapped[int]
+    shipped: Mapped[bool] = mapped_column(default=False)
+
+
+class NewOrder(BaseModel):
+    item: str
+    quantity: PositiveInt = 1
+
+
+class PlacedOrder(BaseModel):
+    order_id: int
+    task_id: str
+
+
+@asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    broker = horsies_app.get_broker()
+    (await broker.ensure_schema_initialized()).unwrap()
+    engine = create_async_engine(horsies_app.config.broker.dsn().replace("postgresql://", "postgresql+psycopg://"))
+    sessions.configure(bind=engine)
+    async with engine.begin() as conn:
+        await conn.run_sync(Base.metadata.create_all)
+    async with sessions.begin() as session:
+        await session.merge(Stock(item="book", quantity=3))
+    yield
+    await engine.dispose()
+    await broker.close_async()
+
+
+api = FastAPI(lifespan=lifespan)
+
+
+@api.post("/orders", status_code=201)
+async def place_order(new: NewOrder) -> PlacedOrder:
+    async with sessions.begin() as session:
+        order = Order(item=new.item, quantity=new.quantity)
+        session.add(order)
+        await session.flush()  # now it has an id
+        sent = await ship.with_options(connection=session).send_async(order.id)
+        handle = sent.unwrap_or_raise(HTTPException(503, "orders cannot be taken now"))
+        await take_from_stock(session, new)
+    return PlacedOrder(order_id=order.id, task_id=handle.task_id)
+
+
+async def take_from_stock(session: AsyncSession, wanted: NewOrder) -> None:
+    enough = (Stock.item == wanted.item) & (Stock.quantity >= wanted.quantity)
+    taken = update(Stock).where(enough).values(quantity=Stock.quantity - wanted.quantity).returning(Stock.quantity)
+    if await session.scalar(taken) is None:
+        raise HTTPException(409, "not enough in stock")  # rolls back the order and its task as well
+
+
+@api.get("/orders/{order_id}")
+async def show_order(order_id: int) -> dict[str, str | int | bool]:
+    async with sessions() as session:
+        order = await session.scalar(select(Order).where(Order.id == order_id))
+    if order is None:
+        raise HTTPException(404, "no such order")
+    return {"item": order.item, "quantity": order.quantity, "shipped": order.shipped}

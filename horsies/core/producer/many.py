@@ -1,0 +1,144 @@
+"""The calls of a `send_many`: what may stand for one, and the way from all of them to what is written.
+
+Everything is bound, checked and encoded before anything is written; the first call that is wrong is the error, with its
+position. Writing is `send.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, final
+
+from horsies.core.definition import TaskDefinition
+from horsies.core.models.tasks import TaskSendError, TaskSendPayload
+from horsies.core.producer import envelope
+from horsies.core.producer.envelope import Frame
+from horsies.core.producer.ids import new_task_ids
+from horsies.core.producer.options import NO_OPTIONS, SendOptions, flags_of
+from horsies.core.store.sends import Send
+from horsies.core.types.result import Err, Ok, Result
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# An event loop is not held up for longer than it takes to encode so many calls.
+AT_A_TIME = 200
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PreparedTask(Generic[P, T]):
+    """A call of a task, with options of its own: what `task.prepare(...)` gives. It is checked when it is sent."""
+
+    task: TaskDefinition[P, T]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: SendOptions
+
+
+def prepared(
+    task: TaskDefinition[P, T], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: SendOptions
+) -> PreparedTask[P, T]:
+    """The call as a value that nobody can change."""
+    return PreparedTask(task, args, MappingProxyType(dict(kwargs)), options)
+
+
+Call: TypeAlias = PreparedTask[P, T] | tuple[Any, ...] | Mapping[str, Any]
+Sends: TypeAlias = Result[list[Send], TaskSendError]
+
+
+def collect(task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: SendOptions, sent_at: datetime) -> Sends:
+    """What to write for the calls, or what is wrong with the first bad one."""
+    sends: list[Send] = []
+    for made in _each(task, calls, options, sent_at):
+        if isinstance(made, TaskSendError):
+            return Err(made)
+        sends.append(made)
+    return Ok(sends)
+
+
+async def collect_async(
+    task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: SendOptions, sent_at: datetime
+) -> Sends:
+    """The same on an event loop, which others need meanwhile."""
+    sends: list[Send] = []
+    for made in _each(task, calls, options, sent_at):
+        if isinstance(made, TaskSendError):
+            return Err(made)
+        sends.append(made)
+        if len(sends) % AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    return Ok(sends)
+
+
+def _each(
+    task: TaskDefinition[Any, Any], calls: Any, options: SendOptions, sent_at: datetime
+) -> Iterator[Send | TaskSendError]:
+    try:
+        options = _for_all(calls, options)
+    except ValueError as problem:
+        yield envelope.refused(task, str(problem), problem).error
+        return
+    shared = envelope.frame(task, options, sent_at)
+    if isinstance(shared, Err):
+        yield shared.error
+        return
+    for position, (call, task_id) in enumerate(zip(calls, new_task_ids(), strict=False)):
+        made = _payload(shared.value, call, options)
+        yield Send(task_id, made.value) if isinstance(made, Ok) else _at(position, task, made.error)
+
+
+def _for_all(calls: Any, options: SendOptions) -> SendOptions:
+    if not isinstance(calls, Iterable):
+        raise ValueError(f"send_many takes a list of calls, not {type(calls).__name__}")
+    if options.idempotency_key is not None:
+        raise ValueError(
+            "an idempotency key belongs to one task: give each call its own with "
+            "task.with_options(idempotency_key=...).prepare(...)"
+        )
+    # Flags may be an iterator, and are needed more than once.
+    return options if options.flags is None else replace(options, flags=flags_of(options.flags))
+
+
+def _payload(shared: Frame, call: Any, options: SendOptions) -> Result[TaskSendPayload, TaskSendError]:
+    task = shared.task
+    if isinstance(call, tuple):
+        return envelope.fill(shared, call, {})
+    if isinstance(call, PreparedTask):
+        return _prepared(shared, call, options)
+    if not isinstance(call, Mapping):
+        return envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}")
+    if not all(isinstance(name, str) for name in call):
+        return envelope.refused(task, "the names of keyword arguments are texts")
+    if envelope.has_deadline(task, call):
+        return envelope.build(task, (), call, options, shared.fields["sent_at"])
+    return envelope.fill(shared, (), dict(call))
+
+
+_A_CALL = "a call is a tuple of positional arguments, a dict of keyword arguments or a task.prepare(...)"
+
+
+def _prepared(
+    shared: Frame, call: PreparedTask[Any, Any], options: SendOptions
+) -> Result[TaskSendPayload, TaskSendError]:
+    task = shared.task
+    if call.task.task_name != task.task_name:
+        return envelope.refused(task, f"it was prepared for task {call.task.task_name!r}")
+    if call.options.connection is not None and call.options.connection is not options.connection:
+        return envelope.refused(task, "it was prepared with another connection than that of the send_many")
+    if call.options is NO_OPTIONS and not envelope.has_deadline(task, call.kwargs):
+        return envelope.fill(shared, call.args, dict(call.kwargs))
+    try:
+        own = call.options.with_defaults(options)
+    except ValueError as problem:
+        return envelope.refused(task, str(problem), problem)
+    return envelope.build(task, call.args, dict(call.kwargs), own, shared.fields["sent_at"])
+
+
+def _at(position: int, task: TaskDefinition[Any, Any], error: TaskSendError) -> TaskSendError:
+    whose = f"task {task.task_name!r}: "
+    return replace(error, message=f"{whose}calls[{position}]: {error.message.removeprefix(whose)}", position=position)

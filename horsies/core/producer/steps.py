@@ -1,0 +1,81 @@
+"""Statements in a row, apart from the connection that runs them.
+
+A series is a generator: it yields a statement and is given its rows, or what the database raised. So the same series
+runs on a connection of ours or of the caller's, blocking or not; what holds it together, a transaction or a savepoint,
+is a series around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from typing import TypeAlias, TypeVar
+
+from horsies.core.store.sends import Rows, Statement
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[Statement, Rows, T]
+
+_BEGIN, _COMMIT, _ROLLBACK = Statement("BEGIN"), Statement("COMMIT"), Statement("ROLLBACK")
+_SAVE, _RELEASE = Statement("SAVEPOINT horsies_send"), Statement("RELEASE SAVEPOINT horsies_send")
+_BACK = Statement("ROLLBACK TO SAVEPOINT horsies_send")
+
+
+def in_transaction(steps: Steps[T]) -> Steps[T]:
+    """All of it is committed, or nothing."""
+    yield _BEGIN
+    try:
+        result = yield from steps
+    except BaseException:
+        with suppress(Exception):  # the first problem is the one to tell
+            yield _ROLLBACK
+        raise
+    yield _COMMIT
+    return result
+
+
+def in_savepoint(steps: Steps[T]) -> Steps[T]:
+    """All of it happens inside the transaction that is open, or nothing, and the transaction stays usable."""
+    yield _SAVE
+    try:
+        result = yield from steps
+    except BaseException:
+        with suppress(Exception):  # the first problem is the one to tell
+            yield _BACK
+            yield _RELEASE
+        raise
+    yield _RELEASE
+    return result
+
+
+def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
+    """Run the series; what it raises in the end is raised here."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = execute(statement)
+            except BaseException as problem:
+                statement = steps.throw(problem)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def run_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
+    """Run the series; what it raises in the end is raised here."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = await execute(statement)
+            except BaseException as problem:
+                statement = steps.throw(problem)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result

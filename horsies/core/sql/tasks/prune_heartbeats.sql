@@ -1,0 +1,12 @@
+-- Deletes heartbeats older than `age` (R-80), the oldest first, but none that could still tell that a task lives: it must
+-- also be older than the longest threshold by which anybody judges, the caller (`longest`) or a registered worker (R-82).
+DELETE FROM horsies_heartbeats WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM horsies_heartbeats
+    WHERE sent_at < now() - GREATEST(%(age)s::interval, %(longest)s::interval, (
+        SELECT interval '1 ms' * max(GREATEST(
+            (recovery ->> 'claimed_stale_threshold_ms')::float8, (recovery ->> 'running_stale_threshold_ms')::float8,
+            (recovery ->> 'finalizing_stale_threshold_ms')::float8,
+            (recovery -> 'worker_recovery' ->> 'sweep_threshold')::float8
+                * (recovery -> 'worker_recovery' ->> 'resilient_sweep_threshold_multiplier')::float8))
+        FROM horsies_workers))
+    ORDER BY sent_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))

@@ -1,0 +1,33 @@
+"""`make soak` in a few seconds: a real worker, a real load, and samples of every kind."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.worker_support import ROOT
+
+pytestmark = pytest.mark.e2e
+
+SECONDS = 3.0
+RUN = f"""
+import sys
+from benchmarks.soak import soak
+from benchmarks.soak_report import as_csv
+print(as_csv(soak(sys.argv[1], {SECONDS}, 100, 1), {SECONDS}), end="")
+"""
+
+
+def test_a_soak_of_three_seconds_sees_everything(database_url: str) -> None:
+    env = {**os.environ, "DATABASE_URL": database_url}
+    command = [sys.executable, "-c", RUN, database_url]
+    text = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
+    samples = list(csv.DictReader(text.splitlines()))
+    last = samples[-1]
+    for name in ("sent", "done", "claims", "claim_p99_ms", "ping_ms", "wait_p99_ms", "probe_ms", "table_bytes"):
+        assert float(last[name]) > 0, name
+    assert float(last["probe_pages"]) > 0 and float(last["indexes_bytes"]) > float(last["pending_index_bytes"]) > 0

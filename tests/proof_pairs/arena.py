@@ -1,0 +1,402 @@
+"""Runs operations at the same time, in the interleaving an example asks for, and one after the other for comparison."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, Self
+
+import psycopg
+from psycopg import AsyncConnection
+
+from horsies.core.brokers.connections import BY_INDEX, IN_BULK
+from horsies.core.sql import load
+from tests.architecture.source import statements
+from tests.proof_pairs.operations import Operation
+from tests.proof_pairs.rows import Start
+from tests.proof_pairs.stage import SESSION, Stage, at
+
+BARRIER = 9  # the gate that all share when they are let go together
+STUCK_S = 8.0
+
+# How sessions may plan; who locks several rows takes them in id order all the same. The worker's own two come first.
+PERSONAS = (
+    BY_INDEX,
+    IN_BULK,
+    "",
+    "-c enable_nestloop=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan",
+    "-c enable_hashjoin=off -c enable_nestloop=off -c plan_cache_mode=force_custom_plan",
+    "-c enable_indexscan=off -c enable_bitmapscan=off -c enable_indexonlyscan=off",
+)
+ANY_PERSONA = range(len(PERSONAS))
+
+
+class Ending(Enum):
+    """How an operation's transaction ends."""
+
+    OWN = "as the function does it"
+    COMMIT = "held open, then committed"
+    ROLLBACK = "held open, then rolled back"
+    LOST = "held open, then the connection is lost"
+
+    @property
+    def is_held(self) -> bool:
+        return self is not Ending.OWN
+
+    @property
+    def counts(self) -> bool:
+        return self in (Ending.OWN, Ending.COMMIT)
+
+
+class Pause(NamedTuple):
+    """Where an operation stands still until it is let go: at the n-th reading of the clock, or before a statement."""
+
+    reading: int = 0
+    statement: int = 0
+
+
+class Role(NamedTuple):
+    """How one operation runs in a play."""
+
+    ending: Ending = Ending.OWN
+    pause: Pause = Pause()
+    persona: int = 0
+
+
+@dataclass(frozen=True)
+class Play:
+    """One interleaving: the roles, and whose turn it is to take its next step: start, be let go, end."""
+
+    roles: tuple[Role, ...]
+    turns: tuple[int, ...]
+    together: bool = False
+
+
+@dataclass(frozen=True)
+class Example:
+    """Rows, operations, what the clock of each says, and some ways to run them at the same time."""
+
+    start: Start
+    operations: tuple[Operation, ...]
+    clocks: tuple[float, ...]
+    plays: tuple[Play, ...]
+
+
+class Failure(NamedTuple):
+    """An operation that raised."""
+
+    sqlstate: str | None
+    kind: str
+
+
+class Run(NamedTuple):
+    """What came of an example: what each function returned, and the database after it."""
+
+    answers: list[Any]
+    outcome: dict[str, Any]
+
+
+class Stepped(AsyncConnection[Any]):
+    """A connection that can stand still before its n-th statement, and remembers which files it ran."""
+
+    actor: Actor | None = None
+    pid = 0
+
+    async def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.actor is not None:
+            await self.actor.before_statement(query)
+        return await super().execute(query, *args, **kwargs)
+
+
+class Standing(Enum):
+    NEW = "not started"
+    BUSY = "in the database"
+    PAUSED = "between two statements"
+    HELD = "done, its transaction open"
+    ENDED = "ended"
+
+
+class Stuck(AssertionError):
+    """Operations wait and nobody can move."""
+
+
+class Actor:
+    """One operation under way on its own connection."""
+
+    def __init__(self, arena: Arena, place: int, operation: Operation, role: Role, conn: Stepped) -> None:
+        self.place, self.operation, self.role, self.conn = place, operation, role, conn
+        self.state = Standing.NEW
+        self.answer: Any = None
+        self.began = self.ended = 0
+        self.is_let_go = role.pause == Pause()
+        self._arena = arena
+        self._let_go = asyncio.Event()
+        self._may_end = asyncio.Event()
+        self._statements = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.began = self._arena.tick()
+        self.conn.actor = self
+        self._move(Standing.BUSY)
+        self._task = asyncio.create_task(self._perform())
+
+    def let_go(self) -> None:
+        self.is_let_go = True
+        if self.state is Standing.PAUSED:
+            self._move(Standing.BUSY)
+        self._let_go.set()
+
+    def end(self) -> None:
+        if self.state is Standing.HELD:
+            self._move(Standing.BUSY)
+        self._may_end.set()
+
+    async def finished(self) -> None:
+        if self._task is not None:
+            await self._task
+
+    async def before_statement(self, query: Any) -> None:
+        self._arena.seen.add(query)
+        self._statements += 1
+        if self._statements == self.role.pause.statement and not self.is_let_go:
+            self._move(Standing.PAUSED)
+            await self._let_go.wait()
+
+    async def _perform(self) -> None:
+        try:
+            self.answer = await self._run()
+        except psycopg.Error as problem:
+            self.answer = Failure(problem.sqlstate, type(problem).__name__)
+        finally:
+            self.conn.actor = None
+            self.ended = self._arena.tick()
+            self._move(Standing.ENDED)
+
+    async def _run(self) -> Any:
+        ending = self.role.ending
+        if not ending.is_held:
+            return await self.operation.run(self.conn)
+        async with self.conn.transaction(force_rollback=ending is Ending.ROLLBACK):
+            answer = await self.operation.run(self.conn)
+            self._move(Standing.HELD)
+            await self._may_end.wait()
+            if ending is Ending.LOST:
+                self.conn.pgconn.finish()
+        return answer
+
+    def _move(self, state: Standing) -> None:
+        self.state = state
+        self._arena.moved.set()
+
+
+class Arena:
+    """The connections of the property. `together` runs an example as it says, `one_by_one` in a serial order."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._conns: dict[tuple[int, int], Stepped] = {}
+        self._ticks = itertools.count(1)
+        self.moved = asyncio.Event()
+        self.seen: set[Any] = set()
+        self.pids: set[int] = set()
+        self.trace: list[str] = []
+        self.actors: list[Actor] = []
+
+    async def __aenter__(self) -> Self:
+        self.stage = await Stage.open(self._url)
+        self._bystander = await self._connect("")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for conn in (*self._conns.values(), self._bystander):
+            await conn.close()
+        await self.stage.close()
+
+    def tick(self) -> int:
+        return next(self._ticks)
+
+    @property
+    def files(self) -> set[str]:
+        """The statements that have been run."""
+        return {name for name in statements() if load(name) in self.seen}
+
+    # All at the same time
+
+    async def together(self, example: Example, play: Play) -> Run:
+        self.trace = []
+        self.actors = [
+            Actor(self, place, example.operations[place], role, await self._ready(place, role.persona))
+            for place, role in enumerate(play.roles)
+        ]
+        await self._prepare(example, play)
+        try:
+            if play.together:
+                await self._start_together()
+            for place in play.turns:
+                if await self._step(self.actors[place]):
+                    await self._settle()
+            await self._finish()
+        finally:
+            await self._clear_up()
+        return Run([actor.answer for actor in self.actors], await self.stage.outcome())
+
+    async def _start_together(self) -> None:
+        for actor in self.actors:
+            actor.start()
+        await self._settle()
+        self.trace.append("all are let go")
+        await self.stage.lift({BARRIER})
+        for actor in self.actors:
+            actor.is_let_go = not actor.role.pause.statement
+        await self._settle()
+
+    async def _prepare(self, example: Example, play: Play) -> None:
+        """The rows, the clocks, and the gates that will hold someone."""
+        if play.together:
+            gates = {actor.place: BARRIER for actor in self.actors}
+        else:
+            gates = {actor.place: actor.place for actor in self.actors if actor.role.pause.reading}
+
+        async def restore() -> None:
+            await self.stage.restore(example.start.as_json())
+            await self.stage.hold(set(gates.values()))
+
+        async def wind(actor: Actor) -> None:
+            readings = actor.role.pause.reading or (1 if play.together else 0)
+            await _set(actor.conn, example.clocks[actor.place], readings, gates.get(actor.place, 0))
+
+        await asyncio.gather(restore(), *map(wind, self.actors))
+
+    async def _step(self, actor: Actor) -> bool:
+        """Its next step, if it can take one now."""
+        if actor.state is Standing.NEW:
+            actor.start()
+            self.trace.append(f"{actor.place} starts")
+        elif not actor.is_let_go and actor.state is not Standing.ENDED:
+            if actor.role.pause.reading:
+                await self.stage.lift({actor.place})
+            actor.let_go()
+            self.trace.append(f"{actor.place} is let go")
+        elif actor.state is Standing.HELD:
+            actor.end()
+            self.trace.append(f"{actor.place} ends: {actor.role.ending.name}")
+        else:
+            return False
+        return True
+
+    async def _settle(self) -> None:
+        """Wait until everybody that is busy has got somewhere or waits for a lock."""
+        deadline = time.monotonic() + STUCK_S
+        while busy := [actor for actor in self.actors if actor.state is Standing.BUSY]:
+            self.moved.clear()
+            try:
+                await asyncio.wait_for(self.moved.wait(), 0.002)
+            except TimeoutError:
+                waiting = await self.stage.waiting([actor.conn.pid for actor in busy])
+                self._nobody_waits_who_must_not(busy, waiting)
+                if all(actor.state is Standing.BUSY and actor.conn.pid in waiting for actor in busy):
+                    self.trace += [f"{actor.place} waits" for actor in busy]
+                    return
+            if time.monotonic() > deadline:
+                raise Stuck(f"still busy after {STUCK_S} s: {self.trace}")
+
+    def _nobody_waits_who_must_not(self, busy: Sequence[Actor], waiting: dict[int, str]) -> None:
+        for actor in busy:
+            event = waiting.get(actor.conn.pid, "advisory")
+            assert actor.operation.waits or event == "advisory", (
+                f"{actor.operation} waits for a lock ({event}); it should wait for nobody. {self.trace}"
+            )
+
+    async def _finish(self) -> None:
+        """All remaining steps, in order of place, until everybody has ended."""
+        deadline = time.monotonic() + STUCK_S
+        while any(actor.state is not Standing.ENDED for actor in self.actors):
+            stepped = [await self._step(actor) for actor in self.actors]
+            await self._settle()
+            if any(stepped):
+                deadline = time.monotonic() + STUCK_S
+            elif time.monotonic() > deadline:
+                raise Stuck(f"nobody moves any more: {self.trace}")
+
+    async def _clear_up(self) -> None:
+        """Nothing of this example may be left in the sessions, after a failure neither."""
+        await self.stage.lift_all()
+        for actor in self.actors:
+            actor.let_go()
+            actor.end()
+        for actor in self.actors:
+            await actor.finished()
+            if actor.conn.closed:
+                await self._is_gone(actor.conn)
+
+    # One after the other
+
+    async def one_by_one(
+        self, example: Example, order: Sequence[int], left_out: dict[int, frozenset[str]], undone: frozenset[int]
+    ) -> Run:
+        """The operations in this order; some with rows locked by a bystander while they run, some rolled back."""
+        conns = [await self._ready(place, 0) for place in range(len(order))]
+        wound = [_set(conn, clock, 0, 0) for conn, clock in zip(conns, example.clocks, strict=True)]
+        await asyncio.gather(self.stage.restore(example.start.as_json()), *wound)
+        answers: dict[int, Any] = {}
+        for place in order:
+            async with self._locked(left_out.get(place)):
+                answers[place] = await _alone(conns[place], example.operations[place], is_undone=place in undone)
+        return Run([answers[place] for place in range(len(order))], await self.stage.outcome())
+
+    @asynccontextmanager
+    async def _locked(self, names: frozenset[str] | None) -> AsyncIterator[None]:
+        if not names:
+            yield
+            return
+        async with self._bystander.transaction():
+            for table, column in (("horsies_tasks", "id"), ("horsies_waiting", "topic")):
+                query = f"SELECT FROM {table} WHERE {column} = ANY(%s) FOR UPDATE"  # noqa: S608
+                await self._bystander.execute(query.encode(), [sorted(names)])
+            yield
+
+    # Connections
+
+    async def _ready(self, place: int, persona: int) -> Stepped:
+        """The connection of this place and persona, made again if it was lost."""
+        conn = self._conns.get((place, persona))
+        if conn is None or conn.closed:
+            conn = self._conns[place, persona] = await self._connect(PERSONAS[persona])
+        return conn
+
+    async def _is_gone(self, conn: Stepped) -> None:
+        """Its transaction is open, and its rows are locked, until the server has noticed."""
+        while not await self.stage.has_ended(conn.pid):
+            await asyncio.sleep(0.001)
+
+    async def _connect(self, persona: str) -> Stepped:
+        options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
+        conn = await Stepped.connect(self._url, autocommit=True, options=f"{options} {persona}")
+        conn.pid = conn.pgconn.backend_pid
+        self.pids.add(conn.pid)
+        return conn
+
+
+async def _set(conn: Stepped, clock: float, readings: int, gate: int) -> None:
+    """Set the session's clock and gate; locks that a session kept (liveness) are given back."""
+    await conn.execute(
+        "SELECT pg_advisory_unlock_all(), set_config('proof.now', %s, FALSE), set_config('proof.readings', %s, FALSE),"
+        " set_config('proof.gate', %s, FALSE)",
+        [at(clock), str(readings), str(gate)],
+    )
+
+
+async def _alone(conn: Stepped, operation: Operation, *, is_undone: bool) -> Any:
+    try:
+        if is_undone:
+            async with conn.transaction(force_rollback=True):
+                return await operation.run(conn)
+        return await operation.run(conn)
+    except psycopg.Error as problem:
+        return Failure(problem.sqlstate, type(problem).__name__)

@@ -1,0 +1,76 @@
+"""The property speaks of every function of the store: one that writes has a kind in `operations.py`, one that does not
+is seen not to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from horsies.core import store
+from tests.architecture.source import statements
+from tests.proof_pairs.operations import KINDS
+
+WRITING = re.compile(
+    r"\b(?:INSERT\s+INTO|UPDATE\s+\w+|DELETE\s+FROM|FOR\s+(?:NO\s+KEY\s+)?UPDATE|FOR\s+(?:KEY\s+)?SHARE|pg_notify|horsies_ring"
+    r"|pg_(?:try_)?advisory\w*)\b"
+)
+# Loaded by no function of the store, and asking nothing of the tables.
+APART = {"workers/ping"}
+
+
+def WRITES(texts: Mapping[str, str]) -> set[str]:
+    """The statements that write, lock or ring while the engine runs."""
+    without_comments = {name: re.sub(r"--[^\n]*", "", text) for name, text in texts.items()}
+    return {
+        name
+        for name, text in without_comments.items()
+        if WRITING.search(text) and not name.startswith(("schema/", "demo/")) and name not in APART
+    }
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """Every public function of the store that runs a statement, or returns one."""
+    found = {}
+    for info in pkgutil.iter_modules(store.__path__):
+        module = importlib.import_module(f"{store.__name__}.{info.name}")
+        for name, value in vars(module).items():
+            is_ours = inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+            if is_ours and (inspect.iscoroutinefunction(value) or "load(" in inspect.getsource(value)):
+                found[f"{info.name}.{name}"] = value
+    return found
+
+
+def test_every_function_of_the_store_that_writes_takes_part() -> None:
+    takes_part = {function for kind in KINDS.values() for function in kind.functions}
+    missing = [
+        name for name, function in functions().items() if function not in takes_part and not is_reading(function)
+    ]
+    assert missing == [], "give them a kind in tests/proof_pairs/operations.py"
+
+
+def test_a_function_that_writes_is_recognised() -> None:
+    reading = {name for name, function in functions().items() if is_reading(function)}
+    assert {"results.ended", "results.info", "sends.find", "tasks.strays"} <= reading
+    assert not reading & {"tasks.claim", "tasks.apply", "tasks.heartbeat", "workers.pong", "sends.insert"}
+
+
+def is_reading(function: Callable[..., Any]) -> bool:
+    """Whether all it loads only reads; one that names no file is not known to."""
+    loaded = set(re.findall(r'\bload\("([^"]+)"\)', inspect.getsource(function)))
+    return bool(loaded) and not loaded & WRITES(statements())
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_kind_that_skips_or_may_not_wait_says_so_as_its_statement_does(name: str) -> None:
+    """The allowance for skipped rows is given to statements with SKIP LOCKED only."""
+    kind = KINDS[name]
+    loaded = {file for f in kind.functions for file in re.findall(r'\bload\("([^"]+)"\)', inspect.getsource(f))}
+    skips = any("SKIP LOCKED" in statements()[file] for file in loaded)
+    assert skips == kind.skips

@@ -1,0 +1,196 @@
+"""What is done to have its plan pinned: a call of the store for a full batch, and what that may cost. The bounds are
+about half as much again as was measured on PostgreSQL 15 and 18 for a batch of 200; a walk through a large table costs
+several times as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Requeue, Retry
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.monitoring import actions
+from horsies.core.store import recovery, results, retention, sends, tasks
+from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
+from horsies.core.types.status import TaskStatus
+from tests.store.plan_states import BATCH, GROUPS, IN_FLIGHT, QUEUES, SOWN, ids
+
+ME = Claimant("me", timedelta(seconds=60), enrolled=False)
+EVERYWHERE = [*QUEUES, "default"]
+ALL_IN_FLIGHT = len(GROUPS) * IN_FLIGHT + SOWN
+DAY = timedelta(days=1)
+POLICY, SWEEPING = RecoveryConfig(), WorkerRecoveryConfig()
+
+PKEY, PENDING, OWNER = "horsies_tasks_pkey", "horsies_tasks_pending_idx", "horsies_tasks_owner_idx"
+DEADLINE, AGE = "horsies_tasks_deadline_idx", "horsies_tasks_terminal_age_idx"
+KEY = "horsies_tasks_idempotency_idx"
+
+Db = AsyncConnection[Any]
+
+
+@dataclass(frozen=True)
+class Act:
+    """A call, the statement it is about, and the bounds of that: rows of tasks, buffers, rows in one sort, rows of any
+    other table."""
+
+    statement: str
+    run: Callable[[Db], Awaitable[object]]
+    indexes: set[str]
+    rows: int
+    buffers: int
+    sorts: int = 2 * BATCH
+    others: int = 3 * BATCH
+    settings: tuple[str, ...] = ("by index",)
+
+
+def order(queues: list[str], *, cap: int | None = None) -> ClaimOrder:
+    count = len(queues)
+    return ClaimOrder(queues, [BATCH] * count, [cap] * count, BATCH, BATCH, None, True, [])
+
+
+def claims(letter: str) -> list[Claim]:
+    return [Claim(task_id, 1) for task_id in ids(letter)]
+
+
+def failures() -> list[Fail]:
+    return [Fail(claim, "r", "CODE") for claim in claims("e")]
+
+
+def bulk(statement: str, run: Callable[[Db], Awaitable[object]], buffers: int) -> Act:
+    """A batch of named rows, moved by the stages that have sessions of their own, or share the others'."""
+    return Act(statement, run, {PKEY}, 2 * BATCH, buffers, settings=("in bulk", "by index"))
+
+
+def move(statement: str, moves: Callable[[], list[Any]], buffers: int) -> Act:
+    return bulk(statement, lambda conn: tasks.apply(conn, "me", moves()), buffers)
+
+
+async def find(conn: Db) -> object:
+    """Every second id is there, and every key."""
+    payloads = [
+        TaskSendPayload(
+            task_name="t",
+            queue_name="q",
+            priority=100,
+            args_json=None,
+            kwargs_json=None,
+            sent_at=datetime.now(UTC),
+            good_until=None,
+            enqueue_delay_seconds=None,
+            task_options=None,
+            enqueue_sha="",
+            idempotency_key=f"e{n}",
+        )
+        for n in range(1, BATCH + 1)
+    ]
+    wanted = [task_id if n % 2 else "nobody" for n, task_id in enumerate(ids("d"))]
+    return await conn.execute(*sends.find(map(sends.Send, wanted, payloads)))
+
+
+def beats() -> list[Beat]:
+    return [Beat(claim, True, "s", 1) for claim in claims("e")]
+
+
+def two_kinds() -> list[Any]:
+    """A batch that is locked as a whole before its parts are moved."""
+    return [*(Complete(claim, "r") for claim in claims("e")[: BATCH // 2]), *failures()[BATCH // 2 :]]
+
+
+def by_id(statement: str, run: Callable[[Db], Awaitable[object]], buffers: int) -> Act:
+    return Act(statement, run, {PKEY}, 2 * BATCH, buffers)
+
+
+def beside(statement: str, run: Callable[[Db], Awaitable[object]], buffers: int) -> Act:
+    """One that does not read tasks; other tables are small enough that sorting some of one may be the best plan."""
+    return Act(statement, run, set(), 0, buffers, sorts=10_000, others=12_000)
+
+
+def stale(status: TaskStatus) -> Act:
+    return Act(
+        "tasks/lock_stale",
+        lambda conn: recovery.lock_stale(conn, status, POLICY, SWEEPING, most=BATCH),
+        {OWNER},
+        2 * ALL_IN_FLIGHT,
+        # Each that may be dead is looked up among the heartbeats and the workers.
+        3 * ALL_IN_FLIGHT,
+        sorts=ALL_IN_FLIGHT,
+        others=ALL_IN_FLIGHT,
+    )
+
+
+PREPARED = {
+    "claim": Act("tasks/claim", lambda conn: tasks.claim(conn, ME, order(EVERYWHERE)), {PENDING}, 3 * BATCH, 5_500),
+    "claim with caps": Act(
+        "tasks/claim",
+        lambda conn: tasks.claim(conn, ME, order(EVERYWHERE, cap=ALL_IN_FLIGHT + BATCH)),
+        {PENDING, OWNER},
+        ALL_IN_FLIGHT + 3 * BATCH,
+        6_000,
+        sorts=ALL_IN_FLIGHT,
+    ),
+    "claim of nodes": Act(
+        "tasks/claim", lambda conn: tasks.claim(conn, ME, order(["nodes"])), {PENDING}, 3 * BATCH, 5_000
+    ),
+    "start": bulk(
+        "tasks/start",
+        lambda conn: tasks.start(conn, "me", "h", claims("d"), [1] * BATCH, ["p"] * BATCH),
+        2_200,
+    ),
+    "complete": move("tasks/complete", lambda: [Complete(claim, "r") for claim in claims("e")], 7_500),
+    "fail": move("tasks/fail", failures, 10_500),
+    "retry": move("tasks/retry", lambda: [Retry(fail.claim, 1.0, fail) for fail in failures()], 8_000),
+    "lock": move("tasks/lock", two_kinds, 1_600),
+    "requeue": move("tasks/requeue", lambda: [Requeue(claim) for claim in claims("d")], 7_500),
+    "expire": move("tasks/expire", lambda: [Expire(claim, "r") for claim in claims("f")], 8_000),
+    "heartbeat": by_id("tasks/heartbeat", lambda conn: tasks.heartbeat(conn, "me", "h", beats()), 1_600),
+    "renew": by_id("tasks/renew", lambda conn: tasks.renew(conn, ME, claims("d"), DAY), 4_000),
+    "mark_finalizing": by_id(
+        "tasks/mark_finalizing", lambda conn: tasks.mark_finalizing(conn, "me", claims("e")), 4_000
+    ),
+    "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
+    "results": by_id("tasks/results", lambda conn: results.ended(conn, ids("a")), 1_600),
+    "find_sent": Act("tasks/find_sent", find, {PKEY, KEY}, 3 * BATCH, 2_500),
+    "announce": beside("waiting/announce", lambda conn: results.announce(conn, ids("e"), "h", 1.0), 2_000),
+    "withdraw": beside("waiting/withdraw", lambda conn: results.withdraw(conn, ids("e"), "h"), 1_200),
+}
+
+# Planned anew each time, with the sizes of the moment.
+RARE = {
+    "claim_expired": Act(
+        "tasks/claim_expired",
+        lambda conn: tasks.claim_expired(conn, ME, EVERYWHERE, BATCH),
+        {OWNER},
+        ALL_IN_FLIGHT + 2 * BATCH,
+        5_500,
+        sorts=ALL_IN_FLIGHT,
+    ),
+    "expire_waiting": Act(
+        "tasks/expire_waiting", lambda conn: tasks.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 4_200
+    ),
+    "strays": Act("tasks/strays", lambda conn: tasks.strays(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300),
+    "lock_stale claimed": stale(TaskStatus.CLAIMED),
+    "lock_stale running": stale(TaskStatus.RUNNING),
+    "prune": Act(
+        "tasks/prune", lambda conn: retention.prune_tasks(conn, 30 * DAY, most=BATCH), {PKEY, AGE}, 3 * BATCH, 4_000
+    ),
+    "prune_heartbeats": beside(
+        "tasks/prune_heartbeats", lambda conn: retention.prune_heartbeats(conn, DAY, DAY, most=BATCH), 1_500
+    ),
+    "prune_states": beside(
+        "workers/prune_states", lambda conn: retention.prune_worker_states(conn, 7 * DAY, most=BATCH), 1_500
+    ),
+    "prune_workers": Act(
+        "workers/prune", lambda conn: retention.prune_workers(conn, most=BATCH), {OWNER}, ALL_IN_FLIGHT, 2_500
+    ),
+    "prune_workflows": beside(
+        "workflows/prune", lambda conn: retention.prune_workflows(conn, 30 * DAY, most=BATCH), 8_000
+    ),
+}
+
+ACTS = {**PREPARED, **RARE}

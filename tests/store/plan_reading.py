@@ -1,0 +1,128 @@
+"""Reads the plans by which statements were really run: the store's own functions, prepared as the store prepares them,
+with the settings of the sessions that run them, and PostgreSQL's `auto_explain` telling how.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from psycopg import AsyncConnection
+
+from horsies.core.sql import load
+from tests.architecture.source import PARAMETER, statements
+
+Node: TypeAlias = dict[str, Any]
+Act: TypeAlias = Callable[[AsyncConnection[Any]], Awaitable[object]]
+
+EXPLAIN = """
+    LOAD 'auto_explain';
+    SET auto_explain.log_min_duration = 0;
+    SET auto_explain.log_analyze = on;
+    SET auto_explain.log_buffers = on;
+    SET auto_explain.log_timing = off;
+    SET auto_explain.log_format = json;
+    SET auto_explain.log_nested_statements = on;
+    SET auto_explain.log_level = notice
+"""
+
+
+def as_sent(text: str) -> str:
+    """A statement with its parameters numbered, as the server gets it."""
+    numbers: dict[str, str] = {}
+    return PARAMETER.sub(lambda found: numbers.setdefault(found[1], f"${len(numbers) + 1}"), text).replace("%%", "%")
+
+
+NAMES = {as_sent(load(name)).strip(): name for name in statements()}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One statement as it was run; `name` is its file, or its text if it is a trigger's."""
+
+    name: str
+    top: Node
+
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """Those that were executed."""
+        return (node for node in _below(self.top) if node["Actual Loops"] > 0)
+
+    @property
+    def buffers(self) -> int:
+        return int(self.top["Shared Hit Blocks"] + self.top["Shared Read Blocks"])
+
+    @property
+    def whole_scans(self) -> set[str]:
+        """Tables that were read as a whole."""
+        return {node["Relation Name"] for node in self.nodes if node["Node Type"] == "Seq Scan"}
+
+    def indexes(self, table: str) -> set[str]:
+        """The indexes by which a table was read."""
+        return {node["Index Name"] for node in self.nodes if node.get("Index Name", "").startswith(f"{table}_")}
+
+    def rows(self, table: str) -> int:
+        """How many rows of a table were looked at, those that were thrown away included."""
+        return sum(_seen(node) for node in self.nodes if node.get("Relation Name") == table)
+
+    @property
+    def sorted(self) -> int:
+        """The rows that went into the largest sort."""
+        sorts = (node for node in self.nodes if node["Node Type"] == "Sort")
+        return max((round(node["Plans"][0]["Actual Rows"]) for node in sorts), default=0)
+
+    @property
+    def mismatches(self) -> int:
+        """Pairs of rows that were compared and did not fit."""
+        return sum(int(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"]) for node in self.nodes)
+
+
+@asynccontextmanager
+async def explaining(url: str, options: str, plan_cache_mode: str) -> AsyncIterator[Explainer]:
+    """A session with these settings, whose plans are told."""
+    async with await AsyncConnection.connect(url, autocommit=True, options=options, prepare_threshold=0) as conn:
+        await conn.execute(f"SET plan_cache_mode = {plan_cache_mode}".encode())
+        await conn.execute(EXPLAIN, prepare=False)
+        yield Explainer(conn)
+
+
+class Explainer:
+    """Runs an act, takes it back, and returns the plans by name."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self.conn = conn
+        self._told: list[Plan] = []
+        conn.add_notice_handler(lambda diagnostic: self._hear(diagnostic.message_primary or ""))
+
+    async def plans(self, act: Act) -> list[Plan]:
+        await self.conn.execute("BEGIN")
+        self._told = []
+        try:
+            await act(self.conn)
+        finally:
+            # Behind psycopg's back, which would forget what it has prepared.
+            self.conn.pgconn.exec_(b"ROLLBACK")
+        return self._told
+
+    def _hear(self, message: str) -> None:
+        head, _, body = message.partition("\n")
+        if head.endswith("plan:"):
+            told = json.loads(body)
+            text = told["Query Text"].strip()
+            self._told.append(Plan(NAMES.get(text, text), told["Plan"]))
+
+
+def _below(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _below(child)
+
+
+def _seen(node: Node) -> int:
+    if node["Node Type"] == "ModifyTable":
+        return 0
+    thrown = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+    return round((node["Actual Rows"] + thrown) * node["Actual Loops"])

@@ -1,0 +1,207 @@
+"""Which index serves which statement, and how much of a table it reads (D-12): the store's own functions, run and taken
+back, on tables in several states, with generic and custom plans, before and after ANALYZE, and with the settings of the
+sessions that run them. What is pinned is the shape: the indexes used, that no growing table is read as a whole, that
+nothing but the batch is sorted, and that rows and buffers read are bounded by the batch and not by the table.
+
+A session keeps a generic plan until the next ANALYZE, also when the flood comes meanwhile; so some are made on an empty
+or a small table and looked at when it has filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.brokers.connections import BY_INDEX, IN_BULK
+from tests.conftest import fresh_database
+from tests.store import plan_states as states
+from tests.store.plan_acts import ACTS, PREPARED, Act
+from tests.store.plan_reading import Explainer, Plan, explaining
+from tests.store.plan_states import BATCH, DEEP
+
+STATES = {
+    "empty": (),
+    "deep": (states.FINISHED, states.PENDING),
+    "overdue": (states.OVERDUE, states.BEHIND),
+    "future": (states.FUTURE, states.AMONG),
+}
+FLOOD = 20_000
+KEPT = ["kept from nothing", "kept from nothing, analysed", "kept from little, analysed"]
+SETTINGS = {"by index": BY_INDEX, "in bulk": IN_BULK}
+# Not held by their age, or so small that nobody cares.
+SMALL = {"horsies_workers", "horsies_waiting", "horsies_meta"}
+TASKS = "horsies_tasks"
+OTHERS = [f"horsies_{name}" for name in ("task_attempts", "heartbeats", "worker_states", "workflows", "workflow_tasks")]
+
+# What cannot be claimed is passed over in the index, but for the deadline, which no order serves beside the priority:
+# overdue tasks are looked at until they are expired, which is why that is done often.
+PASSED_OVER = {("overdue", "claim"): DEEP, ("overdue", "claim with caps"): DEEP}
+
+
+@dataclass(frozen=True)
+class Told:
+    """The plans of one act under some settings."""
+
+    how: str
+    plans: list[Plan]
+
+
+class Shelf:
+    """Builds each state when its first test asks, and keeps the plans."""
+
+    def __init__(self, server_url: str, template: str, stack: ExitStack) -> None:
+        self._server_url = server_url
+        self._template = template
+        self._stack = stack
+        self._told: dict[str, dict[str, list[Told]]] = {}
+        self.urls: dict[str, str] = {}
+
+    def told(self, state: str, act: str) -> list[Told]:
+        if state not in self._told:
+            url = self._stack.enter_context(fresh_database(self._server_url, self._template))
+            self.urls[state] = url
+            self._told[state] = {}  # a state that cannot be built is not tried again for every act
+            self._told[state] = asyncio.run((keep_and_fill if state in KEPT else fill_and_look)(url, state))
+        return self._told[state][act]
+
+
+@pytest.fixture(scope="module")
+def shelf(server_url: str, template: str) -> Iterator[Shelf]:
+    with ExitStack() as stack:
+        yield Shelf(server_url, template, stack)
+
+
+async def fill_and_look(url: str, state: str) -> dict[str, list[Told]]:
+    """Every act with generic and custom plans, without statistics and with them."""
+    told: dict[str, list[Told]] = {name: [] for name in ACTS}
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        await undisturbed(conn)
+        if state != "empty":
+            await states.fill(conn, *STATES[state])
+        for statistics in ("fresh", "analysed"):
+            if statistics == "analysed":
+                await conn.execute("VACUUM ANALYZE")
+            for mode in ("generic", "custom"):
+                async with sessions(url, mode) as open_sessions:
+                    await look(open_sessions, f"{statistics}, {mode}", told)
+    return told
+
+
+async def keep_and_fill(url: str, state: str) -> dict[str, list[Told]]:
+    """Generic plans that were made while the table was small, after it has filled."""
+    told: dict[str, list[Told]] = {name: [] for name in PREPARED}
+    async with (
+        await AsyncConnection.connect(url, autocommit=True) as conn,
+        sessions(url, "generic") as open_sessions,
+    ):
+        await undisturbed(conn)
+        if "little" in state:
+            await states.sow(conn)
+        if "analysed" in state:
+            await conn.execute("VACUUM ANALYZE")
+        small: dict[str, list[Told]] = {name: [] for name in PREPARED}
+        await look(open_sessions, "small", small)
+        await states.fill(conn, states.FINISHED, states.PENDING, rows=FLOOD)
+        await look(open_sessions, "generic", told)
+    for name in PREPARED:
+        before, after = ([main_plan(name, one).top["Total Cost"] for one in looked[name]] for looked in (small, told))
+        assert before == after, f"the plan of {name} was not kept"
+    return told
+
+
+async def undisturbed(conn: AsyncConnection[Any]) -> None:
+    """Nobody else analyses these tables."""
+    cursor = await conn.execute("SELECT relname FROM pg_class WHERE relname LIKE 'horsies%' AND relkind = 'r'")
+    for (name,) in await cursor.fetchall():
+        await conn.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = off)".encode())
+
+
+@asynccontextmanager
+async def sessions(url: str, mode: str) -> AsyncIterator[dict[str, Explainer]]:
+    async with AsyncExitStack() as stack:
+        yield {
+            name: await stack.enter_async_context(explaining(url, options, f"force_{mode}_plan"))
+            for name, options in SETTINGS.items()
+        }
+
+
+async def look(open_sessions: dict[str, Explainer], how: str, told: dict[str, list[Told]]) -> None:
+    for name in told:
+        act = ACTS[name]
+        for settings in act.settings:
+            told[name].append(Told(f"{how}, {settings}", await open_sessions[settings].plans(act.run)))
+
+
+def pinned(state: str, name: str, act: Act, told: Told) -> Iterator[str]:
+    """What is wrong with these plans."""
+    passed_over = PASSED_OVER.get((state, name), 0)
+    for plan in told.plans:
+        if found := plan.whole_scans - SMALL:
+            yield f"{told.how}: {plan.name} reads all of {sorted(found)}"
+    for plan in (plan for plan in told.plans if plan.name == act.statement):
+        for problem in (
+            not goes_by(plan, act, state) and f"goes by {sorted(plan.indexes(TASKS))}",
+            plan.rows(TASKS) > act.rows + passed_over and f"looks at {plan.rows(TASKS)} tasks",
+            any(plan.rows(table) > act.others for table in OTHERS) and f"looks at {[plan.rows(t) for t in OTHERS]}",
+            plan.buffers > act.buffers + passed_over / 10 and f"reads {plan.buffers} buffers",
+            plan.sorted > act.sorts and f"sorts {plan.sorted} rows",
+            # Joined in memory with itself, without a nested loop to look its rows up: no more than each with each.
+            plan.mismatches > (BATCH**2 if "by index" in told.how else 0) and f"compares {plan.mismatches} pairs",
+        ):
+            if problem:
+                yield f"{told.how}: {problem}"
+
+
+def goes_by(plan: Plan, act: Act, state: str) -> bool:
+    """Where there is nothing one index is as good as another; where there is all, each part of a statement is run."""
+    used = plan.indexes(TASKS)
+    return state == "empty" or used == act.indexes or (state != "deep" and used < act.indexes)
+
+
+@pytest.mark.parametrize(("state", "name"), [*product(STATES, ACTS), *product(KEPT, PREPARED)])
+def test_d12_the_plan_of(shelf: Shelf, state: str, name: str) -> None:
+    act, seen = ACTS[name], shelf.told(state, name)
+    assert all(any(plan.name == act.statement for plan in told.plans) for told in seen), "was not run"
+    assert [problem for told in seen for problem in pinned(state, name, act, told)] == []
+
+
+def test_d12_the_states_are_what_they_say(shelf: Shelf) -> None:
+    """Or nothing above would mean anything: the batches are there, and so is what has to be passed over."""
+    full = ["claim", "claim_expired", "start", "complete", "lock_stale claimed", "lock_stale running"]
+    for state, name in [*product(["deep", "overdue", "future"], full), *product(KEPT, ["claim", "start", "complete"])]:
+        for told in shelf.told(state, name):
+            assert main_plan(name, told).top["Actual Rows"] == BATCH, (state, name, told.how)
+    assert all(main_plan("claim", told).rows(TASKS) > DEEP for told in shelf.told("overdue", "claim"))
+
+
+def main_plan(name: str, told: Told) -> Plan:
+    [plan] = [plan for plan in told.plans if plan.name == ACTS[name].statement]
+    return plan
+
+
+LOOKUPS = {
+    "is_waiting AND queue_name = 'hog' ORDER BY priority, enqueued_at, id LIMIT 10": "pending_idx",
+    "claimed": "owner_idx",
+    "is_waiting AND good_until < now()": "deadline_idx",
+    "is_waiting AND next_retry_at < now()": "retry_idx",
+    "error_code = 'TASK_EXPIRED'": "error_code_idx",
+    "ended_at < now() - interval '49 days'": "terminal_age_idx",
+    "task_name = 't' AND idempotency_key = 'k'": "idempotency_idx",
+}
+
+
+def test_d12_a_look_by_hand_is_served_too(shelf: Shelf) -> None:
+    """In an ordinary session, on the deep table that has been analysed."""
+    shelf.told("deep", "claim")
+    with psycopg.connect(shelf.urls["deep"]) as conn:
+        for condition, index in LOOKUPS.items():
+            rows = conn.execute(f"EXPLAIN SELECT id FROM horsies_tasks WHERE {condition}".encode())  # noqa: S608
+            assert f"horsies_tasks_{index}" in "\n".join(row[0] for row in rows), condition

@@ -1,0 +1,206 @@
+"""What a send is made of, without a database: fingerprints, ids, prepared calls, chunks, series of statements."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import uuid
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from horsies import AppConfig, Horsies, TaskError, TaskResult, TaskSendPayload
+from horsies.core.codec.fingerprint import enqueue_sha
+from horsies.core.producer import enqueue as enqueue_module
+from horsies.core.producer.enqueue import MAX_CHARS, MAX_ROWS, MismatchError, Sent, chunks, enqueue, enqueue_all
+from horsies.core.producer.ids import new_task_id, new_task_ids
+from horsies.core.producer.options import NO_OPTIONS, SendOptions
+from horsies.core.producer.steps import Steps, in_savepoint, in_transaction, run, run_async
+from horsies.core.store.sends import Rows, Send, Statement
+
+APP = Horsies(AppConfig.for_database_url("postgresql://u:p@h/d"))
+PAYLOAD = TaskSendPayload(
+    task_name="t",
+    queue_name="default",
+    priority=100,
+    args_json="[1]",
+    kwargs_json=None,
+    sent_at=datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+    good_until=None,
+    enqueue_delay_seconds=None,
+    task_options=None,
+    enqueue_sha="sha",
+)
+
+
+@APP.task("paint")
+def paint(n: int, colour: str = "red") -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+texts = st.text(st.characters(codec=None), max_size=30)  # lone surrogates, NUL and all
+zones = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+times = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=zones)
+
+
+@given(
+    st.builds(
+        TaskSendPayload,
+        task_name=texts,
+        queue_name=texts,
+        priority=st.integers(1, 100),
+        args_json=st.none() | texts,
+        kwargs_json=st.none() | texts,
+        sent_at=times,
+        good_until=st.none() | times,
+        enqueue_delay_seconds=st.none() | st.integers(0, 10**9),
+        task_options=st.none() | texts,
+        enqueue_sha=st.just(""),
+        flags_json=st.none() | texts,
+        idempotency_key=st.none() | texts,
+    )
+)
+def test_t50_the_fingerprint_is_that_of_compact_sorted_json(payload: TaskSendPayload) -> None:
+    fields = {name: getattr(payload, name) for name in payload.__slots__ if name != "enqueue_sha"}
+    for name in ("sent_at", "good_until"):
+        if fields[name] is not None:
+            fields[name] = fields[name].astimezone(UTC).isoformat(timespec="microseconds")
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert enqueue_sha(payload) == hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def test_t40_ids_are_uuids_that_sort_as_they_were_taken() -> None:
+    one = uuid.UUID(new_task_id())
+    assert (one.version, one.variant) == (7, uuid.RFC_4122)
+    assert abs((one.int >> 80) / 1000 - datetime.now(UTC).timestamp()) < 60
+    many = list(islice(new_task_ids(), 5000))
+    assert many == sorted(many) and len(set(many)) == 5000
+    assert {uuid.UUID(each).version for each in many} == {7}
+    noise = {uuid.UUID(each).int & (1 << 62) - 1 for each in many}
+    assert len(noise) == 5000
+
+
+def test_a_prepared_call_cannot_be_changed() -> None:
+    given_to_it: dict[str, Any] = {"n": 1}
+    call = paint.with_options(flags=["big"]).prepare(**given_to_it)
+    given_to_it["n"] = 2
+    assert dict(call.kwargs) == {"n": 1}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        call.args = (2,)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        call.kwargs["n"] = 3  # type: ignore[index]
+
+
+def test_t43_own_options_win_over_those_of_all() -> None:
+    soon, later = datetime(2030, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
+    for_all = SendOptions(good_until=soon, flags=["a", "b"])
+    assert NO_OPTIONS.with_defaults(for_all) == SendOptions(good_until=soon, flags=["a", "b"])
+    own = SendOptions(good_until=later, idempotency_key="k", flags={"b": False})
+    merged = own.with_defaults(for_all)
+    assert (merged.good_until, merged.idempotency_key, merged.flags) == (later, "k", {"a": True, "b": False})
+    assert own.with_defaults(NO_OPTIONS) is own
+
+
+def send(task_id: str, **changes: Any) -> Send:
+    return Send(task_id, dataclasses.replace(PAYLOAD, **changes))
+
+
+def test_chunks_are_small_in_number_and_in_text() -> None:
+    assert list(chunks([])) == []
+    assert [len(places) for places in chunks([send(str(n)) for n in range(2 * MAX_ROWS + 1)])] == [
+        MAX_ROWS,
+        MAX_ROWS,
+        1,
+    ]
+    big = "x" * (MAX_CHARS // 2)
+    assert [len(places) for places in chunks([send(str(n), args_json=big) for n in range(5)])] == [2, 2, 1]
+
+
+@given(st.lists(st.none() | st.text(max_size=3), max_size=50))
+def test_t57_keys_go_in_one_order_over_all_chunks(keys: list[str | None]) -> None:
+    places = [
+        place for chunk in chunks([send(str(n), idempotency_key=key) for n, key in enumerate(keys)]) for place in chunk
+    ]
+    assert sorted(places) == list(range(len(keys)))
+    ordered = [keys[place] for place in places]
+    with_key = [key for key in ordered if key is not None]
+    assert with_key == sorted(with_key) and ordered == with_key + [None] * keys.count(None)
+
+
+class Database:
+    """Answers statements in turn, with rows or by raising; remembers their first word."""
+
+    def __init__(self, *answers: Rows | BaseException) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def execute(self, statement: Statement) -> Rows:
+        lines = [line for line in statement.text.splitlines() if not line.startswith("--")]
+        self.asked.append(lines[0].split()[0])
+        answer = self.answers.pop(0) if self.answers and statement.params is not None else ()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def two(rows_of: list[Rows]) -> Steps[str]:
+    rows_of.append((yield Statement("SELECT 1", {})))
+    rows_of.append((yield Statement("SELECT 2", {})))
+    return "done"
+
+
+def test_a_series_gets_the_rows_of_each_statement() -> None:
+    rows: list[Rows] = []
+    database = Database([(1,)], [(2,)])
+    assert run(in_transaction(two(rows)), database.execute) == "done"
+    assert database.asked == ["BEGIN", "SELECT", "SELECT", "COMMIT"]
+    assert rows == [[(1,)], [(2,)]]
+
+
+def test_what_fails_is_taken_back_and_raised() -> None:
+    for frame, expected in (
+        (in_transaction, ["BEGIN", "SELECT", "SELECT", "ROLLBACK"]),
+        (in_savepoint, ["SAVEPOINT", "SELECT", "SELECT", "ROLLBACK", "RELEASE"]),
+    ):
+        database = Database([], LookupError("gone"))
+        with pytest.raises(LookupError, match="gone"):
+            run(frame(two([])), database.execute)
+        assert database.asked == expected
+
+
+async def test_the_first_problem_is_the_one_that_is_told() -> None:
+    """A connection that breaks in the middle cannot roll back either."""
+
+    async def broken(statement: Statement) -> Rows:
+        if statement.text == "ROLLBACK":
+            raise ConnectionError("and this comes of it")
+        if statement.params is not None:
+            raise ConnectionError("this is why")
+        return ()
+
+    with pytest.raises(ConnectionError, match="this is why"):
+        await run_async(in_transaction(two([])), broken)
+
+
+def test_t54_a_row_that_comes_and_goes_is_tried_again_and_then_told() -> None:
+    database = Database([], [], [("a",)])
+    assert run(enqueue([send("a")]), database.execute) == [Sent("a")]
+    assert database.asked == ["INSERT", "SELECT", "INSERT"]
+    database = Database()
+    with pytest.raises(Exception, match="came and went"):
+        run(enqueue([send("a")]), database.execute)
+    assert database.asked == ["INSERT", "SELECT"] * enqueue_module.TRIES
+
+
+def test_t54_one_mismatch_among_many_names_its_place() -> None:
+    theirs = (0, True, "b", "another sha", "default", 100, "[1]", None, None, "{}")
+    database = Database([("a",)], [theirs])
+    with pytest.raises(MismatchError, match="another payload") as caught:
+        run(in_transaction(enqueue_all([send("a"), send("b")])), database.execute)
+    assert caught.value.position == 1
+    assert database.asked == ["BEGIN", "INSERT", "SELECT", "ROLLBACK"]
