@@ -48,10 +48,16 @@ async def _stage(config: PostgresConfig, options: str, lanes: int, lane: Lane, o
         await out.put(None)
 
 
+def claimant() -> Claimant:
+    return Claimant(WORKER, timedelta(minutes=1), enrolled=False)
+
+
+def claim_order(batch: int) -> ClaimOrder:
+    return ClaimOrder(["default"], [batch], [None], batch, batch, None, True, [])
+
+
 async def _claim(conn: Connection, batch: int, out: Queue) -> None:
-    who = Claimant(WORKER, timedelta(minutes=1), enrolled=False)
-    order = ClaimOrder(["default"], [batch], [None], batch, batch, None, True, [])
-    while rows := await tasks.claim(conn, who, order):
+    while rows := await tasks.claim(conn, claimant(), claim_order(batch)):
         await out.put([Claim(row.id, row.claim_seq) for row in rows])
 
 

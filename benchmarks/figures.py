@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from benchmarks import drain, latency, sending
+from benchmarks import drain, latency, sending, statements
 from benchmarks.process import worker
 from benchmarks.report import Bar, Report, percentiles, ratios
 from benchmarks.server import Server
@@ -171,6 +171,15 @@ def idle(bench: Bench) -> None:
     bench.report.add("idle_postgres", "… of PostgreSQL meanwhile", "%", [postgres])
 
 
+def by_statement(bench: Bench) -> None:
+    """Where PostgreSQL spends its time."""
+    for size, count in ((200, bench.tasks), (1, max(200, bench.tasks // 20))):
+        runs = [statements.measure(bench.server, count, size) for _ in bench.times(f"statements, batches of {size}")]
+        for stage in statements.STAGES:
+            what = f"processor time of `{stage}` for each task, batches of {size}"
+            bench.report.add(f"{stage}_{size}", what, "µs", [run[stage] for run in runs])
+
+
 def batches(bench: Bench) -> None:
     """The ceiling by the size of its batches; only when asked for."""
     for size in (1, 10, 50, 200, 500):
@@ -190,6 +199,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "latency": pings,
     "full": full,
     "idle": idle,
+    "statements": by_statement,
     "batches": batches,
 }
 USUAL = [name for name in GROUPS if name != "batches"]

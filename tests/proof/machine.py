@@ -45,7 +45,7 @@ def act(**arguments: Any) -> Callable[[Callable[..., None]], Any]:
 class Machine(RuleBasedStateMachine):
     """Stories without crashes of the server."""
 
-    server: Server  # set by `told_by`
+    server: Server  # set by `tell`
     tally: Counter[str]
 
     def __init__(self) -> None:
@@ -125,8 +125,11 @@ class Machine(RuleBasedStateMachine):
         self.story.step(f"cancel {task_id}{', even if it runs' if include_running else ''}")
         self.story.run(meddling.cancel(self.story, task_id, fault, include_running=include_running))
 
-    @act(most=st.sampled_from([500, 1, 2]), fault=faults)
-    def expire_waiting(self, most: int, fault: int | None) -> None:
+    @act(most=st.sampled_from([500, 1, 2]), fault=faults, is_late=st.booleans())
+    def expire_waiting(self, most: int, fault: int | None, is_late: bool) -> None:
+        waiting = [i for i, what in self._ahead("PENDING") if what == meddling.DEADLINE]
+        if is_late and waiting:
+            self._pass_time(waiting[0], meddling.DEADLINE)
         self.story.step(f"expire at most {most} that wait")
         self.story.run(meddling.expire_waiting(self.story, most, fault))
 
@@ -257,9 +260,11 @@ class Machine(RuleBasedStateMachine):
             worker.hand_back()
 
     @precondition(lambda self: self._that(lambda worker: len(worker.hand)))
-    @act(pick=picks, is_vouched_for=st.booleans(), fault=faults)
-    def heartbeat(self, pick: int, is_vouched_for: bool, fault: int | None) -> None:
+    @act(pick=picks, is_vouched_for=st.booleans(), is_old=st.booleans(), fault=faults)
+    def heartbeat(self, pick: int, is_vouched_for: bool, is_old: bool, fault: int | None) -> None:
         worker = _pick(self._that(lambda worker: len(worker.hand)), pick)
+        if is_old and worker.hand.waiting and (worker.hand.waiting[0].id, meddling.AGE) in self._ahead("CLAIMED"):
+            self._pass_time(worker.hand.waiting[0].id, meddling.AGE)
         self.story.step(f"{worker.id} gives signs of life")
         self.story.run(working.heartbeat(self.story, worker, fault, is_vouched_for=is_vouched_for))
 
@@ -369,20 +374,25 @@ class CrashingMachine(Machine):
         claimants=st.lists(picks, max_size=2),
         fault=faults,
         sig=st.sampled_from([signal.SIGQUIT, signal.SIGKILL]),
+        are_starting=st.booleans(),
     )
-    def server_crashes(self, before: Onward, claimants: list[int], fault: int | None, sig: signal.Signals) -> None:
-        """Just after something was committed for good, or after claims that may be lost, or both."""
+    def server_crashes(
+        self, before: Onward, claimants: list[int], fault: int | None, sig: signal.Signals, are_starting: bool
+    ) -> None:
+        """Just after something was committed for good, or after claims that may be lost, or both. Starts that were
+        under way are not confirmed, and their tasks are claimed again before they are handed back."""
         self._go_on(before)
         for pick in claimants:
             self._claim(_pick(self.story.workers, pick), fault, True)
         self.story.step(f"the server gets {sig.name}")
         self.story.crash(sig)
         self.story.run()
-
-
-def told_by(machine: type[Machine], server: Server, tally: Counter[str]) -> type[Machine]:
-    """The machine for this server; what happens in its stories is counted in the tally."""
-    return type(machine.__name__, (machine,), {"server": server, "tally": tally})
+        for worker in self._that(lambda worker: are_starting and worker.hand.waiting):
+            self._start(worker, 2, 0)
+            self._claim(worker, None, False)
+            self._start(worker, 2, None)
+            for child in worker.children:
+                self._begin(worker, child)
 
 
 def _pick(found: list[Any], number: int) -> Any:

@@ -171,12 +171,13 @@ def _held(story: Story, hold: Hold) -> Held:
 
 LAPSE = "the lease of a claim runs out"
 DEADLINE = "a deadline passes"
+AGE = "a claim grows old"
 PASSING: dict[str, tuple[float, tuple[str, ...]]] = {
     LAPSE: (-1.0, ("claim_expires_at",)),
     DEADLINE: (FAR_PAST, ("good_until",)),
     "a delay is over": (-1.0, ("enqueued_at",)),
     "a retry is due": (-1.0, ("enqueued_at", "next_retry_at")),
-    "a claim grows old": (-1000.0, ("claimed_at",)),
+    AGE: (-1000.0, ("claimed_at",)),
 }
 
 
@@ -185,7 +186,7 @@ def may_pass(task: Task, what: str) -> bool:
     if task.status not in ("PENDING", "CLAIMED", "RUNNING"):
         return False
     instants = [getattr(task, column) for column in PASSING[what][1]]
-    return None not in instants and (what == "a claim grows old" or not all(i.is_past for i in instants))
+    return None not in instants and (what == AGE or not all(i.is_past for i in instants))
 
 
 async def pass_time(story: Story, task_id: str, what: str) -> None:

@@ -30,14 +30,17 @@ def server() -> Iterator[Server]:
 
 def test_l03_l33_l35_l36_every_interleaving_ends_as_the_model_says(server: Server) -> None:
     tally: Counter[str] = Counter()
-    tell(Machine, server, tally, stories=20)
-    assert ARROWS - tally.keys() == set(), "arrows that no story has taken"
-    assert tally["stale statements"] and tally["strays handed back"] and tally["too late"]
+    wanted = ARROWS | {"stale statements", "strays handed back", "too late"}
+    for seed in range(8):  # two rounds; more only if something has not occurred yet
+        tell(Machine, server, tally, stories=8, from_seed=seed)
+        if seed and wanted <= tally.keys():
+            break
+    assert wanted - tally.keys() == set(), "what has not occurred in any story"
 
 
 def test_l03_l05_a_crash_of_the_server_loses_claims_and_nothing_else(server: Server) -> None:
     tally: Counter[str] = Counter()
-    tell(CrashingMachine, server, tally, stories=8)
+    tell(CrashingMachine, server, tally, stories=5, from_seed=0)
     assert tally["crashes"] and tally["commits lost"]
 
 
@@ -82,3 +85,21 @@ def test_l03_w21_a_claim_made_again_under_its_old_number_is_not_left_behind(stor
     story.step("look again")
     story.run(working.claim(story, worker, None, takes_over=False))
     assert story.world.strays(worker.id) == worker.known()
+
+
+def test_l03_l27_a_claim_made_again_before_it_was_handed_back_is_kept_once(story: Story) -> None:
+    """Else the code would run under the second hold when the first is handed back."""
+    worker = story.workers[0]
+    story.step("claim")
+    story.run(working.claim(story, worker, None, takes_over=False))
+    story.crash(signal.SIGQUIT)
+    story.step("start, which does not arrive, then claim again and start")
+    story.run(
+        working.start(story, worker, 1, 0),
+        working.claim(story, worker, None, takes_over=False),
+        working.start(story, worker, 1, None),
+    )
+    working.begin(story, worker, worker.children[0])
+    story.step("hand it back")
+    story.run(working.write_ends(story, worker, 9, None))
+    assert story.world.tasks["t"].status == "PENDING" and not worker.known() and not story.runs

@@ -156,7 +156,10 @@ def _follow(story: Story, worker: Worker, ending: Ending) -> bool:
     hold = worker.hold(ending.held)
     if ending.report is not None:
         return story.world.end(hold, ending.report)
-    return story.world.expire(hold) if isinstance(ending.move, Expire) else story.world.requeue(hold)
+    has_moved = story.world.expire(hold) if isinstance(ending.move, Expire) else story.world.requeue(hold)
+    runs = any(child.running and worker.hold(child.running) == hold for child in worker.children)
+    story.demand(not (has_moved and runs), f"{hold} is given back while its code runs (invariant 3)")
+    return has_moved
 
 
 async def heartbeat(story: Story, worker: Worker, fault: int | None, *, is_vouched_for: bool) -> None:

@@ -16,13 +16,15 @@ from psycopg import AsyncConnection
 
 from horsies.core.brokers.connections import BY_INDEX, IN_BULK
 from horsies.core.sql import load
+from horsies.core.store.retention import RETENTION_LOCK
 from tests.architecture.source import statements
-from tests.proof_pairs.operations import Operation
+from tests.proof_pairs.kinds import PRUNER, Operation
 from tests.proof_pairs.rows import Start
 from tests.proof_pairs.stage import SESSION, Stage, at
 
 BARRIER = 9  # the gate that all share when they are let go together
 STUCK_S = 8.0
+NEVER = 1 << 60
 
 # How sessions may plan; who locks several rows takes them in id order all the same. The worker's own two come first.
 PERSONAS = (
@@ -34,6 +36,19 @@ PERSONAS = (
     "-c enable_indexscan=off -c enable_bitmapscan=off -c enable_indexonlyscan=off",
 )
 ANY_PERSONA = range(len(PERSONAS))
+THE_WORKERS = (1, 0)
+
+
+# What a name means (`Kind.names`).
+_LOCKS = (
+    "SELECT FROM horsies_tasks WHERE id = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_waiting WHERE topic = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_workers WHERE 'worker ' || worker_id = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_heartbeats WHERE 'horsies_heartbeats' = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_worker_states WHERE 'horsies_worker_states' = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_workflows WHERE 'horsies_workflows' = ANY(%s) FOR UPDATE",
+    f"SELECT pg_advisory_xact_lock({RETENTION_LOCK}) WHERE '{PRUNER}' = ANY(%s)",
+)
 
 
 class Ending(Enum):
@@ -75,6 +90,7 @@ class Play:
     roles: tuple[Role, ...]
     turns: tuple[int, ...]
     together: bool = False
+    obstacle: str | None = None  # a row that a bystander keeps locked until its turn comes
 
 
 @dataclass(frozen=True)
@@ -99,6 +115,22 @@ class Run(NamedTuple):
 
     answers: list[Any]
     outcome: dict[str, Any]
+
+
+class Way(NamedTuple):
+    """A serial order. Some operations find rows locked and leave them out, some are undone at once, and what some have
+    written is not seen by those that follow."""
+
+    order: tuple[int, ...]
+    undone: frozenset[int] = frozenset()
+    unseen: frozenset[int] = frozenset()
+    left_out: frozenset[tuple[int, str]] = frozenset()
+
+    def left_out_by(self, place: int) -> frozenset[str]:
+        return frozenset(name for by, name in self.left_out if by == place)
+
+    def leaving_out(self, place: int, name: str) -> Way:
+        return self._replace(left_out=self.left_out | {(place, name)})
 
 
 class Stepped(AsyncConnection[Any]):
@@ -175,7 +207,8 @@ class Actor:
             self.answer = Failure(problem.sqlstate, type(problem).__name__)
         finally:
             self.conn.actor = None
-            self.ended = self._arena.tick()
+            # Nobody knows when the server notices that a connection is lost, and gives up its locks.
+            self.ended = NEVER if self.role.ending is Ending.LOST else self._arena.tick()
             self._move(Standing.ENDED)
 
     async def _run(self) -> Any:
@@ -236,11 +269,12 @@ class Arena:
         ]
         await self._prepare(example, play)
         try:
-            if play.together:
-                await self._start_together()
-            for place in play.turns:
-                if await self._step(self.actors[place]):
-                    await self._settle()
+            async with self._locked(play.obstacle and frozenset({play.obstacle})) as is_obstructed:
+                if play.together:
+                    await self._start_together()
+                for place in play.turns:
+                    if await (self._step(self.actors[place]) if place < len(self.actors) else self._go(is_obstructed)):
+                        await self._settle()
             await self._finish()
         finally:
             await self._clear_up()
@@ -290,6 +324,13 @@ class Arena:
             return False
         return True
 
+    async def _go(self, is_there: bool) -> bool:
+        """Let the obstacle's row go."""
+        if is_there:
+            self.trace.append("the obstacle goes")
+            await self._bystander.execute("ROLLBACK TO before")
+        return is_there
+
     async def _settle(self) -> None:
         """Wait until everybody that is busy has got somewhere or waits for a lock."""
         deadline = time.monotonic() + STUCK_S
@@ -309,7 +350,7 @@ class Arena:
     def _nobody_waits_who_must_not(self, busy: Sequence[Actor], waiting: dict[int, str]) -> None:
         for actor in busy:
             event = waiting.get(actor.conn.pid, "advisory")
-            assert actor.operation.waits or event == "advisory", (
+            assert actor.operation.kind.waits or event == "advisory", (
                 f"{actor.operation} waits for a lock ({event}); it should wait for nobody. {self.trace}"
             )
 
@@ -337,29 +378,32 @@ class Arena:
 
     # One after the other
 
-    async def one_by_one(
-        self, example: Example, order: Sequence[int], left_out: dict[int, frozenset[str]], undone: frozenset[int]
-    ) -> Run:
-        """The operations in this order; some with rows locked by a bystander while they run, some rolled back."""
-        conns = [await self._ready(place, 0) for place in range(len(order))]
+    async def one_by_one(self, example: Example, way: Way) -> Run:
+        """The operations in a serial order."""
+        conns = [await self._ready(place, 0) for place in range(len(way.order))]
         wound = [_set(conn, clock, 0, 0) for conn, clock in zip(conns, example.clocks, strict=True)]
         await asyncio.gather(self.stage.restore(example.start.as_json()), *wound)
         answers: dict[int, Any] = {}
-        for place in order:
-            async with self._locked(left_out.get(place)):
-                answers[place] = await _alone(conns[place], example.operations[place], is_undone=place in undone)
-        return Run([answers[place] for place in range(len(order))], await self.stage.outcome())
+        for place in way.order:
+            async with self._locked(way.left_out_by(place)):
+                answers[place] = await _alone(conns[place], example.operations[place], is_undone=place in way.undone)
+            if place in way.unseen:
+                await self.stage.hide_beats()
+        if way.unseen:
+            await self.stage.show_beats()
+        return Run([answers[place] for place in range(len(way.order))], await self.stage.outcome())
 
     @asynccontextmanager
-    async def _locked(self, names: frozenset[str] | None) -> AsyncIterator[None]:
+    async def _locked(self, names: frozenset[str] | None) -> AsyncIterator[bool]:
+        """Keep rows locked; going back to the savepoint lets them go early."""
         if not names:
-            yield
+            yield False
             return
         async with self._bystander.transaction():
-            for table, column in (("horsies_tasks", "id"), ("horsies_waiting", "topic")):
-                query = f"SELECT FROM {table} WHERE {column} = ANY(%s) FOR UPDATE"  # noqa: S608
-                await self._bystander.execute(query.encode(), [sorted(names)])
-            yield
+            await self._bystander.execute("SAVEPOINT before")
+            for query in _LOCKS:
+                await self._bystander.execute(query, [sorted(names)])
+            yield True
 
     # Connections
 

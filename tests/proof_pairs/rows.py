@@ -46,13 +46,12 @@ SHAPES = {
     "cancelled": Shape("CANCELLED"),
     "expired": Shape("EXPIRED"),
 }
-BY_STATUS = {
-    status: [name for name, shape in SHAPES.items() if shape.status == status]
-    for status in ("PENDING", "CLAIMED", "RUNNING")
-}
+BY_STATUS: dict[str, list[str]] = {}
+for _name, _shape in SHAPES.items():
+    BY_STATUS.setdefault(_shape.status, []).append(_name)
 # Ended tasks are all alike: they should be met, but not often.
 BY_STATUS["PENDING"] += ["due", "due", "retrying"]
-OPEN = [name for names in BY_STATUS.values() for name in names]
+OPEN = [name for name, shape in SHAPES.items() if shape.status in ("PENDING", "CLAIMED", "RUNNING")]
 ANY = [*OPEN, *OPEN, "completed", "failed", "cancelled", "expired"]
 
 
@@ -72,6 +71,7 @@ class Row:
     retries: int = 0
     attempts: int = 0
     workflow: str | None = None
+    has_beaten: bool = False
 
     @property
     def status(self) -> str:
@@ -133,15 +133,17 @@ class Start:
             for n in range(row.attempts)
         ]
         words = [{"topic": topic, "holder": holder, "until": at(until)} for topic, holder, until in self.words]
+        beats = [{"task_id": row.id, "sent_at": at(-2)} for row in self.tasks if row.is_held and row.has_beaten]
         workers = [{"worker_id": name, "at": at(-50), "seen": at(-3)} for name in self.workers]
         tasks = [row.columns() for row in self.tasks]
-        return json.dumps({"tasks": tasks, "attempts": attempts, "waiting": words, "workers": workers})
+        return json.dumps({"tasks": tasks, "attempts": attempts, "waiting": words, "workers": workers, "beats": beats})
 
 
 # Few draws for each row: an example has many, and what counts is who meets whom.
 _TRAITS = [
-    {"queue": queue, "priority": priority, "name": name, "workflow": workflow}
-    for workflow in (None,) * 7 + ("wf-on", "wf-off")
+    {"queue": queue, "priority": priority, "name": name, "workflow": workflow, "has_beaten": has_beaten}
+    for has_beaten in (False, False, True)
+    for workflow in (None,) * 8 + ("wf-on", "wf-off", "wf-done")
     for priority in (100, 10)
     for name in NAMES
     for queue in ("default", "default", "default", "other")
@@ -161,9 +163,9 @@ def row(pick: Choices, task_id: str, shapes: Sequence[str], owners: Sequence[str
 _TOPICS = (("task:a", "client"), ("task:b", "client"), ("queue:default", "alpha"), ("queue:other", "alpha"))
 
 
-def starts(pick: Choices, status: str | None) -> Start:
-    """Two to six tasks, whose ids are in no order, most of them in this status; and some words and workers."""
-    likely = ANY if status is None else BY_STATUS[status]
+def starts(pick: Choices, statuses: Sequence[str]) -> Start:
+    """Two to six tasks, whose ids are in no order, most of them in these states; and some words and workers."""
+    likely = [shape for status in statuses for shape in BY_STATUS[status]] or ANY
     shapes = likely * 6 * len(ANY) + [shape for shape in ANY for _ in range(len(likely))]
     owners = pick.of((["alpha"] * 6 + ["beta"], ["alpha", "beta"]))
     ids = pick.shuffled("abcdef")[: pick.of((3, 2, 3, 4, 6))]

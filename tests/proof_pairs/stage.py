@@ -61,6 +61,13 @@ BEGIN
         SELECT r.* FROM jsonb_to_recordset(rows->'attempts')
             AS r(task_id text, attempt int, outcome text, will_retry bool, started_at timestamptz, finished_at timestamptz);
     INSERT INTO horsies_waiting SELECT * FROM jsonb_populate_recordset(NULL::horsies_waiting, rows->'waiting');
+    INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
+        SELECT r.task_id, 'somebody', role, r.sent_at
+        FROM jsonb_to_recordset(rows->'beats') AS r(task_id text, sent_at timestamptz), unnest('{{claimer,runner}}'::text[]) role;
+    INSERT INTO horsies_heartbeats OVERRIDING SYSTEM VALUE SELECT * FROM proof.heartbeats;
+    INSERT INTO horsies_worker_states OVERRIDING SYSTEM VALUE SELECT * FROM proof.worker_states;
+    INSERT INTO horsies_workflows SELECT * FROM proof.workflows;
+    INSERT INTO horsies_workflow_tasks SELECT * FROM proof.workflow_tasks;
     INSERT INTO horsies_workers (worker_id, started_at, last_heartbeat_at)
         SELECT r.* FROM jsonb_to_recordset(rows->'workers') AS r(worker_id text, at timestamptz, seen timestamptz);
 END;
@@ -80,8 +87,23 @@ _COLUMNS = """
 SELECT attname::text FROM pg_attribute
 WHERE attrelid = 'public.horsies_tasks'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 """
+# Rows that are there in every example: workflows of all sorts, and one thing of each kind to clear away.
+_BACKGROUND = """
+CREATE TABLE proof.workflows (LIKE horsies_workflows INCLUDING DEFAULTS);
+INSERT INTO proof.workflows (id, name, definition_key, status, open_nodes, completed_at)
+VALUES ('wf-on', 'w', 'k', 'RUNNING', 1, NULL), ('wf-off', 'w', 'k', 'PAUSED', 1, NULL),
+       ('wf-done', 'w', 'k', 'COMPLETED', 0, '{before}'), ('wf-old', 'w', 'k', 'FAILED', 0, '{before}');
+CREATE TABLE proof.workflow_tasks (LIKE horsies_workflow_tasks INCLUDING DEFAULTS);
+INSERT INTO proof.workflow_tasks (id, workflow_id, task_index, node_id, node_type, task_name, status, task_id)
+VALUES (-1, 'wf-done', 0, 'n', 'TASK', 'plain', 'COMPLETED', 'a'), (-2, 'wf-on', 0, 'n', 'TASK', 'plain', 'RUNNING', 'b');
+CREATE TABLE proof.heartbeats (LIKE horsies_heartbeats);
+INSERT INTO proof.heartbeats (id, task_id, sender_id, role, sent_at) VALUES (-1, 'long gone', 'x', 'runner', '{before}');
+CREATE TABLE proof.hidden (LIKE horsies_heartbeats);
+CREATE TABLE proof.worker_states (LIKE horsies_worker_states);
+INSERT INTO proof.worker_states (id, worker_id, snapshot_at) VALUES (-1, 'long gone', '{before}');
+"""
 # What no operation of the property changes, and every restore would have to bring back.
-_CONSTANT = {"horsies_meta", "horsies_workflows", "horsies_workflow_tasks"}
+_CONSTANT = {"horsies_meta"}
 
 
 def at(seconds: float) -> str:
@@ -108,11 +130,7 @@ async def set_up(conn: AsyncConnection[Any]) -> None:
     )
     script.append(_outcome_function({name: tables[name] for name in sorted(set(tables) - {"horsies_meta"})}))
     script.append("UPDATE horsies_meta SET value = 'when_waiting' WHERE key = 'notify';")
-    for name, status in (("wf-on", "RUNNING"), ("wf-off", "PAUSED")):
-        script.append(
-            "INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes)"
-            f" VALUES ('{name}', 'w', 'k', '{status}', 1);"
-        )
+    script.append(_BACKGROUND.format(before=at(-100)))
     await conn.execute("\n".join(script).encode())
 
 
@@ -175,6 +193,19 @@ class Stage:
     async def has_ended(self, pid: int) -> bool:
         cursor = await self._conn.execute("SELECT FROM pg_stat_get_activity(%s)", [pid])
         return cursor.rowcount == 0
+
+    async def hide_beats(self) -> None:
+        """Put away the heartbeats that were written since the start."""
+        await self._conn.execute(
+            "WITH hidden AS (DELETE FROM horsies_heartbeats WHERE id > 0 AND sender_id <> 'somebody' RETURNING *)"
+            " INSERT INTO proof.hidden SELECT * FROM hidden"
+        )
+
+    async def show_beats(self) -> None:
+        await self._conn.execute(
+            "WITH shown AS (DELETE FROM proof.hidden RETURNING *)"
+            " INSERT INTO horsies_heartbeats OVERRIDING SYSTEM VALUE SELECT * FROM shown"
+        )
 
     async def outcome(self) -> dict[str, Any]:
         """Every table, and the notifications since the last call: all up to a fence of our own, as they come in the order

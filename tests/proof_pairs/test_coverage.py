@@ -52,7 +52,7 @@ def test_every_function_of_the_store_that_writes_takes_part() -> None:
     missing = [
         name for name, function in functions().items() if function not in takes_part and not is_reading(function)
     ]
-    assert missing == [], "give them a kind in tests/proof_pairs/operations.py"
+    assert missing == [], "give them a kind in tests/proof_pairs/task_kinds.py or other_kinds.py"
 
 
 def test_a_function_that_writes_is_recognised() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter, deque
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
-from tests.proof_pairs.arena import Actor, Arena, Example, Failure, Play, Run
+from tests.proof_pairs.arena import Actor, Arena, Example, Failure, Play, Run, Way
+from tests.proof_pairs.kinds import Operation
+from tests.proof_pairs.operations import WORDS
 
 FEW = 1  # plays of operations that do not care for their order
-
-LeftOut: TypeAlias = dict[int, frozenset[str]]
-LeftOutKey: TypeAlias = frozenset[tuple[int, frozenset[str]]]
 
 # Deadlock, lock timeout, cancelled statement: nothing of the kind may happen, in whatever order.
 FORBIDDEN = {"40P01", "55P03", "57014"}
@@ -23,99 +22,98 @@ class Judge:
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self._serial: dict[Any, Run] = {}
+        self._serial: dict[Way, Run] = {}
         self.counts: Counter[str] = Counter()
 
     async def check(self, example: Example) -> None:
         """Raise an AssertionError unless a serial order explains each of its plays."""
         self._serial.clear()
-        self.counts.update(operation.kind for operation in example.operations)
-        plays = example.plays if await self._matters(example) else example.plays[:FEW]
-        self.counts.update({"examples": 1, "examples whose order matters": plays == example.plays})
-        for play in plays:
-            left_out = await self._explain(example, play)
+        self.counts.update(operation.kind.name for operation in example.operations)
+        matters = await self._matters(example)
+        self.counts.update({"examples": 1, "examples whose order matters": matters})
+        for play in example.plays if matters else example.plays[:FEW]:
+            way = await self._explain(example, play)
             waited = any("waits" in said for said in self._arena.trace)
-            self.counts.update({"plays": 1, "plays with a wait": waited, "plays with rows left out": left_out})
+            self.counts.update(
+                {"plays": 1, "plays with a wait": waited, "plays with rows left out": bool(way.left_out)}
+            )
+            self.counts.update({"plays with beats unseen": bool(way.unseen)})
 
     async def _matters(self, example: Example) -> bool:
         """Whether it makes a difference who goes first: these are worth more tries."""
         order = tuple(range(len(example.operations)))
-        forth, back = [await self._one_by_one(example, way, {}, frozenset()) for way in (order, order[::-1])]
-        return forth != back
+        return await self._one_by_one(example, Way(order)) != await self._one_by_one(example, Way(order[::-1]))
 
-    async def _explain(self, example: Example, play: Play) -> bool:
-        """Whether rows had to be left out to explain it."""
+    async def _explain(self, example: Example, play: Play) -> Way:
+        """The serial order that explains it."""
         run = await self._arena.together(example, play)
         trace, actors = list(self._arena.trace), self._arena.actors
         bad = [answer for answer in run.answers if isinstance(answer, Failure) and answer.sqlstate in FORBIDDEN]
         assert not bad, f"{bad}\n{_described(example, play, trace)}"
-        undone = frozenset(place for place, role in enumerate(play.roles) if not role.ending.counts)
-        tried: list[tuple[tuple[int, ...], Run]] = []
-        for order in _orders(actors):
-            serial = await self._one_by_one(example, order, {}, undone)
+        ways = _ways(actors)
+        tried = []
+        for way in ways:
+            serial = await self._one_by_one(example, way)
             if serial == run:
-                return False
-            tried.append((order, serial))
+                return way
+            tried.append((way, serial))
         if _word_by_word(example, run, [serial for _, serial in tried]):
-            return False
-        for order, serial in tried:
-            if await self._with_rows_left_out(example, order, serial, run, undone):
-                return True
+            return ways[0]
+        allowed = _skippable(example, play, actors)
+        for way in ways:
+            if found := await self._with_rows_left_out(example, way, run, allowed):
+                return found
         raise AssertionError(_report(example, play, trace, run, tried))
 
     async def _with_rows_left_out(
-        self, example: Example, order: tuple[int, ...], serial: Run, run: Run, undone: frozenset[int]
-    ) -> bool:
-        """Whether rows that skipping statements left out explain it in this order. A row to leave out is looked for
-        where the two outcomes differ: each is tried, until nothing differs or there is nothing left to try."""
-        allowed = {
-            place: _skippable(example, self._arena.actors, place) for place in order if example.operations[place].skips
-        }
-        waiting: deque[tuple[LeftOut, Run]] = deque([({}, serial)])
-        seen: set[LeftOutKey] = set()
+        self, example: Example, way: Way, run: Run, allowed: dict[int, frozenset[str]]
+    ) -> Way | None:
+        """The way with rows left out that explains it, if there is one. A row to leave out is looked for where the two
+        outcomes differ: each is tried, until nothing differs or there is nothing left to try."""
+        waiting = deque([way])
+        seen = {way}
         while waiting:
-            left_out, serial = waiting.popleft()
+            way = waiting.popleft()
+            serial = await self._one_by_one(example, way)
+            if serial == run:
+                return way
             differing = _differing(run, serial)
             for place, names in allowed.items():
                 said = _answered_otherwise(run.answers[place], serial.answers[place])
                 doubtful = names if said is None else names & (differing | said)
-                for name in sorted(doubtful - left_out.get(place, frozenset())):
-                    more = {**left_out, place: left_out.get(place, frozenset()) | {name}}
-                    if _key(more) in seen:
-                        continue
-                    seen.add(_key(more))
-                    other = await self._one_by_one(example, order, more, undone)
-                    if other == run:
-                        return True
-                    waiting.append((more, other))
-        return False
+                more = [way.leaving_out(place, name) for name in sorted(doubtful - way.left_out_by(place))]
+                waiting.extend(one for one in more if one not in seen)
+                seen.update(more)
+        return None
 
-    async def _one_by_one(
-        self, example: Example, order: tuple[int, ...], left_out: LeftOut, undone: frozenset[int]
-    ) -> Run:
-        key = (order, _key(left_out), undone)
-        if key not in self._serial:
-            self._serial[key] = await self._arena.one_by_one(example, order, left_out, undone)
-        return self._serial[key]
+    async def _one_by_one(self, example: Example, way: Way) -> Run:
+        if way not in self._serial:
+            self._serial[way] = await self._arena.one_by_one(example, way)
+        return self._serial[way]
 
 
-def _key(left_out: LeftOut) -> LeftOutKey:
-    return frozenset(left_out.items())
-
-
-def _orders(actors: list[Actor]) -> list[tuple[int, ...]]:
-    """The serial orders that agree with what ended before what began, the order of the ends first."""
+def _ways(actors: list[Actor]) -> list[Way]:
+    """The serial orders that agree with what ended before what began, the order of the ends first. Then the same with an
+    operation that only reads at the front, and unseen by those it overlaps."""
+    undone = frozenset(actor.place for actor in actors if not actor.role.ending.counts)
     places = sorted(range(len(actors)), key=lambda place: actors[place].ended)
-    return [
+    orders = [
         order
         for order in itertools.permutations(places)
         if all(actors[one].began < actors[other].ended for one, other in itertools.combinations(order, 2))
     ]
+    ways = [Way(order, undone) for order in orders]
+    for order in orders:
+        first = order[0]
+        overlaps = all(actors[first].ended > actors[other].began for other in order[1:])
+        if actors[first].operation.kind.reads and overlaps and first not in undone:
+            ways.append(Way(order, undone, frozenset({first})))
+    return ways
 
 
 def _word_by_word(example: Example, run: Run, serial: list[Run]) -> bool:
     """Words have nothing to do with each other: for each of them its own order will do."""
-    if not all(operation.is_about_words for operation in example.operations):
+    if not all(operation.kind.name in WORDS for operation in example.operations):
         return False
 
     def words(one: Run, topic: str) -> list[Any]:
@@ -149,24 +147,32 @@ def _answered_otherwise(ours: Any, theirs: Any) -> set[str] | None:
     return None
 
 
-def _skippable(example: Example, actors: list[Actor], place: int) -> frozenset[str]:
-    """What this operation could have found locked: rows of those whose transaction was open while it ran."""
-    me = example.operations[place]
+def _skippable(example: Example, play: Play, actors: list[Actor]) -> dict[int, frozenset[str]]:
+    """For each operation that skips, what it could have found locked: rows of those whose transaction was open while it
+    ran, and the obstacle."""
     named = {name for operation in example.operations for name in operation.names(example.start)}
-    mine = named if len(actors) > 2 else me.names(example.start)  # a third may have made it one of mine
-    found: set[str] = set()
-    for other in actors:
-        theirs = other.operation
-        overlaps = other.began < actors[place].ended and actors[place].began < other.ended
-        if other.place != place and overlaps and not (me.counts and theirs.counts):
-            found |= mine & (named if theirs.skips and len(actors) > 2 else theirs.names(example.start))
-    return frozenset(found)
+
+    def reach(operation: Operation) -> set[str]:
+        # Among three, one may have made a row what the other looks for.
+        return named if operation.kind.skips and len(actors) > 2 else operation.names(example.start)
+
+    found = {}
+    for me in actors:
+        if not me.operation.kind.skips:
+            continue
+        held = {play.obstacle} if play.obstacle else set()
+        for other in actors:
+            overlaps = other.began < me.ended and me.began < other.ended
+            if other is not me and overlaps and not (me.operation.kind.counts and other.operation.kind.counts):
+                held |= reach(other.operation)
+        found[me.place] = frozenset(reach(me.operation) & held)
+    return found
 
 
-def _report(example: Example, play: Play, trace: list[str], run: Run, tried: list[tuple[tuple[int, ...], Run]]) -> str:
+def _report(example: Example, play: Play, trace: list[str], run: Run, tried: list[tuple[Way, Run]]) -> str:
     lines = ["no serial order explains it", _described(example, play, trace), f"answers: {run.answers}"]
-    for order, serial in tried:
-        lines.append(f"in the order {order} the answers are {serial.answers}, and the rows differ by:")
+    for way, serial in tried:
+        lines.append(f"in the order {way.order} the answers are {serial.answers}, and the rows differ by:")
         lines += _differences(run.outcome, serial.outcome)
     return "\n".join(lines)
 
@@ -175,7 +181,7 @@ def _described(example: Example, play: Play, trace: list[str]) -> str:
     lines = [f"  row {row}" for row in example.start.tasks]
     for place, role in enumerate(play.roles):
         lines.append(f"  {place}: {example.operations[place]} at {example.clocks[place]} {role}")
-    return "\n".join([*lines, f"  barrier: {play.together}; {'; '.join(trace)}"])
+    return "\n".join([*lines, f"  barrier: {play.together}; obstacle: {play.obstacle}; {'; '.join(trace)}"])
 
 
 def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:

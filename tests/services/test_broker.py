@@ -30,6 +30,7 @@ from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskOpt
 from horsies.core.monitoring.actions import TaskActionErrorCode, TaskCancelled
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.plain import payload_for
+from horsies.core.schema.install import SCHEMA_VERSION
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.factories import count_tasks, end_task, given_attempt, given_task, given_worker_state, task_row
 from tests.services.test_pool import refusing_port
@@ -90,7 +91,10 @@ async def test_t12_a_failed_first_use_is_tried_again(database_url: str, db: Asyn
     await db.execute("UPDATE horsies_meta SET value = '999' WHERE key IN ('breaking_version', 'schema_version')")
     with a_broker(database_url) as broker:
         assert "too new" in broker.enqueue("x").unwrap_err().message
-        await db.execute("UPDATE horsies_meta SET value = '1' WHERE key IN ('breaking_version', 'schema_version')")
+        version = str(SCHEMA_VERSION)
+        await db.execute(
+            "UPDATE horsies_meta SET value = %s WHERE key IN ('breaking_version', 'schema_version')", [version]
+        )
         assert broker.enqueue("x").is_ok()
 
 

@@ -69,11 +69,18 @@ FLYING = """
            %(letter)s::text || n
     FROM generate_series(1, %(rows)s) AS n, LATERAL (SELECT now() - %(since)s::interval) AS _(at)
 """
-BESIDE = """
+# Open workflows, with a task waiting in many.
+NODES = """
+    INSERT INTO horsies_workflows (id, name, definition_key, open_nodes, status)
+    SELECT 'o' || n, 'w', 'w', 1, 'RUNNING' FROM generate_series(1, 10000) AS n;
+    INSERT INTO horsies_tasks (id, task_name, queue_name, workflow_id)
+    SELECT 'j' || n, 't', 'nodes', 'o' || 2 * n FROM generate_series(1, 3000) AS n;
+"""
+# What retention finds: old and young of everything. The oldest tasks are those of the oldest workflows.
+RECORDS = """
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, finished_at)
     SELECT id, 1, 'COMPLETED', FALSE, completed_at FROM horsies_tasks WHERE id < 'b' ORDER BY id LIMIT 50000;
 
-    -- Very many for tasks that ended long ago, and ten for each that lives.
     INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
     SELECT 'a' || lpad(n::text, 35, '0'), 's', 'runner', now() - interval '3 days' + n * interval '1 s'
     FROM generate_series(1, 50000) AS n;
@@ -87,16 +94,12 @@ BESIDE = """
     SELECT 'w' || n, now() - n * interval '5 min' FROM generate_series(0, 500) AS n;
     INSERT INTO horsies_workers (worker_id, sweeping) VALUES ('me', TRUE), ('alive', TRUE);
 
-    -- Half of them are old, some with their tasks; the others are open, with a task waiting in many.
     INSERT INTO horsies_workflows (id, name, definition_key, open_nodes, status, completed_at)
-    SELECT n, 'w', 'w', 1, CASE WHEN n % 2 = 0 THEN 'COMPLETED' ELSE 'RUNNING' END,
-           CASE WHEN n % 2 = 0 THEN now() - interval '50 days' + n * interval '1 min' END
-    FROM generate_series(1, 20000) AS n;
+    SELECT n, 'w', 'w', 1, 'COMPLETED', now() - interval '50 days' + n * interval '2 min'
+    FROM generate_series(1, 10000) AS n;
     INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name)
-    SELECT n, i, i, 'TASK', 't' FROM generate_series(1, 20000) AS n, generate_series(1, 2) AS i;
+    SELECT n, i, i, 'TASK', 't' FROM generate_series(1, 10000) AS n, generate_series(1, 4) AS i;
     UPDATE horsies_tasks SET workflow_id = substr(id, 32)::int::text WHERE id < 'a' || lpad('2000', 35, '0');
-    INSERT INTO horsies_tasks (id, task_name, queue_name, workflow_id)
-    SELECT 'j' || n, 't', 'nodes', 1 + 2 * n FROM generate_series(1, 3000) AS n;
 """
 
 
@@ -106,15 +109,13 @@ def ids(letter: str) -> list[str]:
 
 
 async def fill(conn: AsyncConnection[Any], *bodies: str, rows: int = DEEP) -> None:
-    """Write the tasks of a state, those in flight, and (if it has finished ones) what lies in the other tables."""
+    """Write the tasks in flight, and what else belongs to a state."""
     await conn.execute("SET session_replication_role = replica")  # nobody is to be rung
-    for body in bodies:
-        await conn.execute(body.encode(), {"rows": rows} if "%(rows)s" in body else None)
     for letter, (status, owner, since, late) in GROUPS.items():
         known = {"letter": letter, "status": status, "owner": owner, "since": since, "late": late, "rows": IN_FLIGHT}
         await conn.execute(FLYING, known)
-    if FINISHED in bodies:
-        await conn.execute(BESIDE)
+    for body in bodies:
+        await conn.execute(body.encode(), {"rows": rows} if "%(rows)s" in body else None)
 
 
 async def sow(conn: AsyncConnection[Any]) -> None:

@@ -29,7 +29,7 @@ from tests.store.plan_states import BATCH, DEEP
 
 STATES = {
     "empty": (),
-    "deep": (states.FINISHED, states.PENDING),
+    "deep": (states.FINISHED, states.PENDING, states.NODES, states.RECORDS),
     "overdue": (states.OVERDUE, states.BEHIND),
     "future": (states.FUTURE, states.AMONG),
 }
@@ -109,7 +109,7 @@ async def keep_and_fill(url: str, state: str) -> dict[str, list[Told]]:
             await conn.execute("VACUUM ANALYZE")
         small: dict[str, list[Told]] = {name: [] for name in PREPARED}
         await look(open_sessions, "small", small)
-        await states.fill(conn, states.FINISHED, states.PENDING, rows=FLOOD)
+        await states.fill(conn, states.FINISHED, states.PENDING, states.NODES, rows=FLOOD)
         await look(open_sessions, "generic", told)
     for name in PREPARED:
         before, after = ([main_plan(name, one).top["Total Cost"] for one in looked[name]] for looked in (small, told))

@@ -256,6 +256,12 @@ async def test_r84_nodes_go_in_batches_of_their_own(frozen: Db) -> None:
     assert await left(frozen, "horsies_workflow_tasks") == set()
 
 
+async def test_r84_workflows_that_ended_together_may_be_more_than_a_batch(frozen: Db) -> None:
+    for _ in range(5):
+        await given_workflow(frozen, status="FAILED", completed_at=await ago(frozen, OLDER))
+    assert await pass_over_workflows(frozen, most=2) == [(2, 0), (2, 0), (1, 0)]
+
+
 async def test_r83_a_child_goes_only_when_its_root_may_go(frozen: Db) -> None:
     old, kept = {"completed_at": await ago(frozen, OLDER)}, set()
     for name, root in (

@@ -163,8 +163,11 @@ async def test_r63_never_by_less_than_two_of_its_own_heartbeats(frozen: Db, stat
     assert await stale(frozen, status) == {late}
 
 
-async def test_r63_its_own_finalizing_threshold_holds_too(frozen: Db) -> None:
-    await given_worker(frozen, "patient", recovery=Jsonb({"finalizing_stale_threshold_ms": 1_200_000}))
+@pytest.mark.parametrize(
+    "settings", [{"finalizing_stale_threshold_ms": 1_200_000}, {"runner_heartbeat_interval_ms": 600_000}]
+)
+async def test_r63_its_own_finalizing_threshold_holds_too(frozen: Db, settings: dict[str, int]) -> None:
+    await given_worker(frozen, "patient", recovery=Jsonb(settings))
     limit = timedelta(seconds=1200)
     await silent(frozen, RUNNING, claimed_by_worker_id="patient", finalizing_at=await ago(frozen, limit))
     mine = {"claimed_by_worker_id": "patient", "finalizing_at": await ago(frozen, limit + A_MOMENT)}

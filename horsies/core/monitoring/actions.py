@@ -53,11 +53,13 @@ TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
 async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
     """PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED."""
     wanted = {"ids": [task_id], "include_running": include_running, "result": _CANCELLED}
-    moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
-    if moved is not None:
-        return Ok(TaskCancelled(task_id, TaskStatus(moved[1])))
-    found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
-    return Err(_why_not(task_id, found))
+    while True:
+        moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
+        if moved is not None:
+            return Ok(TaskCancelled(task_id, TaskStatus(moved[1])))
+        found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
+        if not _is_cancellable(found, include_running=include_running):
+            return Err(_why_not(task_id, found))
 
 
 def action_failed(task_id: str, problem: BaseException) -> Err[TaskActionError]:
@@ -65,6 +67,13 @@ def action_failed(task_id: str, problem: BaseException) -> Err[TaskActionError]:
     return Err(
         TaskActionError(code, describe(problem), task_id, retryable=is_transient(problem), exception=reason(problem))
     )
+
+
+def _is_cancellable(found: Any, *, include_running: bool) -> bool:
+    """It came, or came back, between the two looks: then there is no reason, and cancelling it is tried again."""
+    if found is None or found[1] is not None:
+        return False
+    return found[0] in ("PENDING", "CLAIMED") or (found[0] == "RUNNING" and include_running)
 
 
 def _why_not(task_id: str, found: Any) -> TaskActionError:

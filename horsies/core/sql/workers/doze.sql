@@ -5,7 +5,7 @@ WITH recorded AS (
 ), word AS (
     INSERT INTO horsies_waiting (topic, holder, until)
     SELECT 'queue:' || q, %(worker_id)s, clock_timestamp() + %(until)s::interval
-    FROM recorded CROSS JOIN unnest(%(queues)s::text[]) AS q WHERE mode = 'when_waiting'
+    FROM recorded CROSS JOIN unnest(%(queues)s::text[]) AS q WHERE mode = 'when_waiting' ORDER BY 1
     ON CONFLICT (topic, holder) DO UPDATE SET until = EXCLUDED.until
 )
 SELECT mode FROM recorded

@@ -8,7 +8,7 @@ WITH looked AS (
         (SELECT id, '-infinity'::timestamptz AS at FROM horsies_workflows
          WHERE %(after)s::timestamptz = '-infinity' AND %(after_id)s::text = '' AND completed_at IS NULL
            AND status IN ('COMPLETED', 'FAILED', 'CANCELLED') AND updated_at < now() - %(age)s::interval
-         ORDER BY id LIMIT %(most)s)
+         LIMIT %(most)s)
         UNION ALL
         (SELECT id, completed_at FROM horsies_workflows
          WHERE completed_at < now() - %(age)s::interval

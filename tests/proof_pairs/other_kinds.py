@@ -1,0 +1,173 @@
+"""The operations around tasks: sending them, the doorbell's words, workers about themselves, and what clears away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
+
+from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.producer.enqueue import MismatchError, Verdict, enqueue, enqueue_all
+from horsies.core.producer.steps import in_savepoint, in_transaction, run_async
+from horsies.core.store import results, retention, sends, tasks, workers
+from horsies.core.store.sends import Rows, Send, Statement
+from tests.proof_pairs.choices import Choices
+from tests.proof_pairs.kinds import PRUNER, Arguments, Kind, Names, Run, rows_in
+from tests.proof_pairs.rows import QUEUES, WORKERS, Start
+from tests.proof_pairs.stage import T0
+
+SHORT = timedelta(seconds=1)
+
+# One id is one send, with its own name and key, though its arguments may differ by mistake; a key may be used by several.
+_LETTERS = {
+    **{"n1": ("plain", "k1"), "n2": ("plain", "k2"), "n3": ("light", None)},
+    **{"n4": ("plain", "k2"), "n5": ("plain", "k1"), "n6": ("light", "k3")},
+}
+
+
+def _letters(pick: Choices, start: Start) -> Arguments:
+    """New tasks and old ones sent again, in any order."""
+    letters = {**_LETTERS, **{row.id: (row.name, row.key) for row in start.tasks}}
+    ids = pick.shuffled(pick.of((list(_LETTERS), list(_LETTERS), list(letters))))[: pick.of((2, 1, 3, 4))]
+    return {"sends": [_send(pick, task_id, *letters[task_id]) for task_id in ids]}
+
+
+def _send(pick: Choices, task_id: str, name: str, key: str | None) -> Send:
+    args = pick.of(("[1]", "[1]", "[2]"))
+    payload = TaskSendPayload(
+        task_name=name,
+        queue_name="default",
+        priority=100,
+        args_json=args,
+        kwargs_json=None,
+        # Sent in what is the future here: the age of the call, which is read off the real clock, is nothing.
+        sent_at=T0,
+        good_until=None,
+        enqueue_delay_seconds=pick.of((None, 60)),
+        task_options=None,
+        enqueue_sha=f"sha {args}",
+        idempotency_key=key,
+    )
+    return Send(task_id, payload)
+
+
+async def _execute(conn: AsyncConnection[Any], statement: Statement) -> Rows:
+    cursor = await conn.execute(statement.text, statement.params, prepare=True)
+    return await cursor.fetchall() if statement.params is not None else ()
+
+
+async def _write(conn: AsyncConnection[Any], sends: list[Send]) -> list[Verdict]:
+    return await run_async(enqueue(sends), partial(_execute, conn))
+
+
+async def _write_all(conn: AsyncConnection[Any], sends: list[Send]) -> list[str] | str:
+    """All or none, in a transaction of its own or in the one that is open."""
+    is_idle = conn.info.transaction_status is TransactionStatus.IDLE
+    steps = (in_transaction if is_idle else in_savepoint)(enqueue_all(sends))
+    try:
+        return await run_async(steps, partial(_execute, conn))
+    except MismatchError as problem:
+        return f"{problem.position}: {problem}"
+
+
+def _word(start: Start, arguments: Arguments) -> set[str]:
+    return {f"task:{task_id}" for task_id in arguments["ids"]}
+
+
+def _sleep(start: Start, arguments: Arguments) -> set[str]:
+    return {f"queue:{queue}" for queue in arguments["queues"]}
+
+
+def _all_words(start: Start, arguments: Arguments) -> set[str]:
+    return {topic for topic, _, _ in start.words}
+
+
+def _words(pick: Choices, start: Start) -> Arguments:
+    return {"ids": pick.shuffled("abc")[: pick.of((3, 2, 1))], "holder": "client"}
+
+
+def _sleeps(pick: Choices, start: Start) -> Arguments:
+    return {"worker_id": pick.of(("alpha", "alpha", "beta")), "queues": pick.shuffled(QUEUES)}
+
+
+_REGISTRATION = {
+    **{"age": 5.0, "hostname": "host", "pid": 7, "boot_id": None, "pid_namespace": None, "process_start": 1},
+    **{"liveness_key": 1, "sweeping": False, "queues": ["default"], "recovery": {}},
+}
+_SNAPSHOT = {
+    **{"hostname": "host", "pid": 7, "processes": 1, "queues": ["default"], "tasks_running": 1, "tasks_claimed": 1},
+    **{"memory_usage_mb": 1.0, "cpu_percent": 1.0, "memory_percent": 1.0, "children_memory_mb": 1.0, "age": 5.0},
+    **{"max_claim_batch": 1, "max_claim_per_worker": 1, "cluster_wide_cap": None, "queue_priorities": {}},
+    **{"queue_max_concurrency": {}, "recovery_config": {}},
+}
+
+
+def _about_a_worker(columns: Arguments) -> Callable[[Choices, Start], Arguments]:
+    return lambda pick, start: {"row": {**columns, "worker_id": pick.of(WORKERS)}}
+
+
+def _worker(start: Start, arguments: Arguments) -> set[str]:
+    return {f"worker {arguments['row']['worker_id'] if 'row' in arguments else arguments['worker_id']}"}
+
+
+def _all_workers(start: Start, arguments: Arguments) -> set[str]:
+    return {f"worker {name}" for name in start.workers}
+
+
+def _always(name: str) -> Names:
+    return lambda start, arguments: {name}
+
+
+def _bells(pick: Choices, start: Start) -> Arguments:
+    return {"due": [(row.queue, row.id) for row in pick.shuffled(start.tasks)[:2]]}
+
+
+async def _prune(conn: AsyncConnection[Any], prune: Run, **arguments: Any) -> Any:
+    """As a pruner does it: alone in its transaction, or not at all."""
+    async with conn.transaction():
+        return await prune(conn, age=SHORT, **arguments) if await retention.try_lock(conn) else "somebody else prunes"
+
+
+def _pruning(name: str, function: Run, names: Names, **arguments: Any) -> Kind:
+    def all_names(start: Start, arguments: Arguments) -> set[str]:
+        return names(start, arguments) | {PRUNER}
+
+    run = partial(_prune, prune=function, **arguments)
+    return Kind(name, run, names=all_names, uses=(retention.try_lock, function), skips=True, waits=False, statements=2)
+
+
+SEND_KINDS = (
+    Kind("send", _write, _letters, uses=(sends.insert, sends.find), statements=2),
+    Kind("send_many", _write_all, _letters, uses=(sends.insert, sends.find), statements=3),
+)
+WORD_KINDS = (
+    Kind(
+        "announce",
+        results.announce,
+        lambda pick, start: {**_words(pick, start), "seconds": pick.of((5.0, 9.0))},
+        _word,
+    ),
+    Kind("withdraw", results.withdraw, _words, _word),
+    Kind("doze", workers.doze, lambda pick, start: {**_sleeps(pick, start), "until": timedelta(seconds=30)}, _sleep),
+    Kind("rise", workers.rise, _sleeps, _sleep),
+    Kind("forget_sleepers", workers.forget_sleepers, names=_all_words, skips=True, waits=False),
+)
+WORKER_KINDS = (
+    Kind("register", workers.register, _about_a_worker(_REGISTRATION), _worker),
+    Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
+    Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
+    Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
+    Kind("ring", tasks.ring, _bells, waits=False),
+    Kind("pong", workers.pong, lambda pick, start: {"payload": "here"}, waits=False),
+)
+PRUNE_KINDS = (
+    _pruning("prune_tasks", retention.prune_tasks, rows_in("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")),
+    _pruning("prune_heartbeats", retention.prune_heartbeats, _always("horsies_heartbeats"), longest=SHORT),
+    _pruning("prune_worker_states", retention.prune_worker_states, _always("horsies_worker_states")),
+    _pruning("prune_workers", retention.prune_workers, _all_workers),
+    _pruning("prune_workflows", retention.prune_workflows, _always("horsies_workflows")),
+)

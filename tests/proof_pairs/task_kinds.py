@@ -1,0 +1,197 @@
+"""The operations that take, move and keep up claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.monitoring import actions
+from horsies.core.store import recovery, tasks
+from horsies.core.store.recovery import StaleTask
+from horsies.core.store.tasks import Beat, Claimant, ClaimOrder, Connection
+from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
+from tests.proof_pairs.choices import Choices
+from tests.proof_pairs.kinds import Arguments, Kind, rows_in
+from tests.proof_pairs.rows import NEW_IDS, QUEUES, WORKERS, Start
+
+
+def _claims(pick: Choices, start: Start, statuses: tuple[str, ...]) -> tuple[str, list[Claim]]:
+    """A worker and claims it believes in: mostly its own, some it never had, some that it is just about to get."""
+    likely = [row for row in start.tasks if row.status in statuses]
+    worker = pick.of([row.owner for row in likely] * 6 + list(WORKERS))
+    own = [row for row in likely if row.owner == worker]
+    picked = pick.shuffled(pick.of([own or start.tasks] * 4 + [start.tasks]))[: pick.of((9, 9, 9, 2, 1))]
+    guess = pick.of((0, 0, 0, 0, 1))
+    return worker, [Claim(row.id, row.seq + (guess if row.is_held else 1)) for row in picked]
+
+
+def _fail(claim: Claim, *, crashed: bool) -> Fail:
+    if crashed:
+        return Fail(claim, "{}", "WORKER_CRASHED", "it died", TaskAttemptOutcome.WORKER_FAILURE, "killed")
+    return Fail(claim, "{}", "BROKEN", "it broke")
+
+
+def _retry(pick: Choices, claim: Claim) -> Retry:
+    return Retry(claim, pick.of((0.0, 5.0, 200.0)), _fail(claim, crashed=pick.is_so()), charged=not pick.is_so())
+
+
+_MOVES: dict[type, Callable[[Choices, Claim], Move]] = {
+    Complete: lambda pick, claim: Complete(claim, '{"ok": 1}'),
+    Fail: lambda pick, claim: _fail(claim, crashed=pick.is_so()),
+    Retry: _retry,
+    Requeue: lambda pick, claim: Requeue(claim),
+    Expire: lambda pick, claim: Expire(claim, '{"err": 1}'),
+}
+_FROM: dict[type, tuple[str, ...]] = {
+    Complete: ("RUNNING",),
+    Fail: ("RUNNING",),
+    Retry: ("RUNNING",),
+    Requeue: ("CLAIMED", "RUNNING"),
+    Expire: ("CLAIMED",),
+}
+
+
+def _moves(pick: Choices, start: Start, kinds: tuple[type, ...]) -> Arguments:
+    statuses = tuple({status for kind in kinds for status in _FROM[kind]})
+    worker, claims = _claims(pick, start, statuses)
+    return {"worker_id": worker, "moves": [_MOVES[pick.of(kinds)](pick, claim) for claim in claims]}
+
+
+def _moved(start: Start, arguments: Arguments) -> set[str]:
+    return {move.claim.task_id for move in arguments["moves"]}
+
+
+def _arrow(name: str, *kinds: type) -> Kind:
+    draws = partial(_moves, kinds=kinds)
+    return Kind(name, tasks.apply, draws, _moved, statements=1 + len(kinds), in_bulk=_completes_only)
+
+
+def _completes_only(arguments: Arguments) -> bool:
+    return all(isinstance(move, Complete) for move in arguments["moves"])
+
+
+def _claimed(start: Start, arguments: Arguments) -> set[str]:
+    return {claim.task_id for claim in arguments["claims"]}
+
+
+def _claim(pick: Choices, start: Start, capped: bool) -> Arguments:
+    queues = pick.of((["default"], ["default", "other"], ["other", "default"]))
+    caps = [pick.of((None, 1, 3)) if capped else None for _ in queues]
+    order = ClaimOrder(
+        queues=queues,
+        takes=[pick.of((8, 1, 2)) for _ in queues],
+        caps=caps,
+        budget=pick.of((8, 1, 2)),
+        sync_budget=pick.of((8, 8, 1)),
+        cluster_cap=pick.of((2, 4)) if capped and caps.count(None) == len(caps) else None,
+        hard=pick.is_so(),
+        async_names=pick.of(([], ["light"])),
+        concurrency=pick.of((1, 1, 2)),
+    )
+    return {"who": _claimant(pick), "order": order}
+
+
+def _claimant(pick: Choices) -> Claimant:
+    return Claimant(pick.of(WORKERS), timedelta(seconds=30), pick.is_so())
+
+
+def _takeover(pick: Choices, start: Start) -> Arguments:
+    return {"who": _claimant(pick), "queues": list(QUEUES), "budget": pick.of((8, 1, 2))}
+
+
+def _start(pick: Choices, start: Start) -> Arguments:
+    worker, claims = _claims(pick, start, ("CLAIMED",))
+    children = {"pids": [100 + n for n in range(len(claims))], "names": [f"child-{n}" for n in range(len(claims))]}
+    return {"worker_id": worker, "hostname": "host", "claims": claims, **children}
+
+
+def _beat(pick: Choices, start: Start) -> Arguments:
+    worker, claims = _claims(pick, start, ("CLAIMED", "RUNNING"))
+    return {"worker_id": worker, "hostname": "host", "beats": [Beat(c, pick.is_so(), worker, 7) for c in claims]}
+
+
+def _renewal(pick: Choices, start: Start) -> Arguments:
+    worker, claims = _claims(pick, start, ("CLAIMED",))
+    who = Claimant(worker, timedelta(seconds=90), True)
+    return {"who": who, "claims": claims, "max_age": timedelta(seconds=pick.of((600, 5)))}
+
+
+def _returned(pick: Choices, start: Start) -> Arguments:
+    worker, claims = _claims(pick, start, ("RUNNING",))
+    return {"worker_id": worker, "claims": claims}
+
+
+def _cancel(pick: Choices, start: Start) -> Arguments:
+    ids = [row.id for row in start.tasks if row.workflow is None] * 4 + [row.id for row in start.tasks] + list(NEW_IDS)
+    return {"task_id": pick.of(ids), "include_running": pick.is_so()}
+
+
+async def _recover(conn: Connection, status: TaskStatus, silence: timedelta, most: int) -> set[str]:
+    """What a pass of the reaper does: lock, decide, move, in one transaction."""
+    async with conn.transaction():
+        stale = await recovery.lock_stale(
+            conn, status, RecoveryConfig(), WorkerRecoveryConfig(), threshold=silence, most=most
+        )
+        for worker_id in sorted({task.worker_id for task in stale}):
+            await tasks.apply(conn, worker_id, [_brought_back(task) for task in stale if task.worker_id == worker_id])
+    return {task.task_id for task in stale}
+
+
+def _brought_back(task: StaleTask) -> Move:
+    if task.status is TaskStatus.CLAIMED:
+        return Requeue(task.claim)
+    crash = _fail(task.claim, crashed=True)
+    return Retry(task.claim, 5.0, crash) if task.retry_count < 1 else crash
+
+
+def _silence(pick: Choices, start: Start) -> Arguments:
+    status = pick.of((TaskStatus.RUNNING, TaskStatus.CLAIMED))
+    return {"status": status, "silence": timedelta(seconds=3), "most": pick.of((500, 1, 2))}
+
+
+TASK_KINDS = (
+    Kind("claim", tasks.claim, partial(_claim, capped=False), rows_in("PENDING"), skips=True, waits=False),
+    Kind(
+        "counting claim",
+        tasks.claim,
+        partial(_claim, capped=True),
+        rows_in("PENDING"),
+        skips=True,
+        counts=True,
+        statements=2,
+    ),
+    Kind("claim_expired", tasks.claim_expired, _takeover, rows_in("CLAIMED"), skips=True, waits=False),
+    Kind("start", tasks.start, _start, _claimed, in_bulk=lambda arguments: True),
+    _arrow("complete", Complete),
+    _arrow("fail", Fail),
+    _arrow("retry", Retry),
+    _arrow("requeue", Requeue),
+    _arrow("expire", Expire),
+    _arrow("finalize", Complete, Fail, Retry),
+    _arrow("hand back", Complete, Fail, Retry, Requeue, Expire),
+    Kind(
+        "expire_waiting",
+        tasks.expire_waiting,
+        lambda pick, start: {"most": pick.of((500, 1, 2))},
+        rows_in("PENDING"),
+        skips=True,
+        waits=False,
+    ),
+    Kind("cancel", actions.cancel, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
+    Kind(
+        "recover",
+        _recover,
+        _silence,
+        rows_in("CLAIMED", "RUNNING"),
+        uses=(recovery.lock_stale, tasks.apply),
+        skips=True,
+        waits=False,
+        statements=4,
+    ),
+    Kind("heartbeat", tasks.heartbeat, _beat, waits=False, reads=True),
+    Kind("renew", tasks.renew, _renewal, _claimed, skips=True, waits=False),
+    Kind("mark_finalizing", tasks.mark_finalizing, _returned, _claimed, skips=True, waits=False),
+)
