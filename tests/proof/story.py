@@ -54,6 +54,7 @@ class Story:
         self.holds: list[Hold] = []  # every claim there ever was, also those that are lost
         self.runs: set[Hold] = set()  # the claims under which user code was called
         self.crashes = 0
+        self._brought_back: set[Hold] = set()
         self._memory = Memory()
         self._clock: dict[int, tuple[datetime, datetime]] = {}
         self._may_remain = [self.world.copy()]
@@ -136,7 +137,8 @@ class Story:
         for worker in self.workers:
             if not worker.is_unsure:
                 mine = {hold_of(task) for task in in_flight if task.claimed_by_worker_id == worker.id}
-                wrong += [f"{hold} is not known to its worker (W-21)" for hold in mine - worker.known()]
+                unknown = mine - worker.known() - self._brought_back
+                wrong += [f"{hold} is not known to its worker (W-21)" for hold in unknown]
         return wrong
 
     def crash(self, sig: signal.Signals) -> None:
@@ -166,6 +168,9 @@ class Story:
         self.world.step = step
         self._may_remain = [self.world.copy()]
         self._memory.forget_instants()
+        # A claim that somebody had taken over may be its former owner's again, who has dropped it: it will lapse.
+        known = {hold for worker in self.workers for hold in worker.known()}
+        self._brought_back |= {hold for hold, _ in self.in_flight()} - known
 
     # Looking around
 

@@ -1,7 +1,7 @@
 """Choices read off a string of bytes: one draw makes a whole example.
 
-Hypothesis then has nothing to copy from one part of an example to another, which it likes to do and which would make most
-operations twins; and it still shrinks, because a smaller byte is an earlier, simpler choice.
+Hypothesis then has nothing to copy from one part of an example to another, which it likes to do and which would make
+most operations twins; and it still shrinks, because a smaller byte is an earlier, simpler choice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SIZE = 500
+SIZE = 800
 
 
 class Choices:

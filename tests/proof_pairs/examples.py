@@ -19,7 +19,8 @@ ENDINGS = (Ending.OWN, Ending.OWN, Ending.COMMIT, Ending.COMMIT, Ending.ROLLBACK
 
 READINGS = [Pause(reading=n) for n in (1, 1, 2, 2, 3, 4, 6)]  # the first may happen while a statement is planned
 BETWEEN = [Pause(statement=n) for n in (2, 3)] * 3
-# Three steps for each of two, two for each of three (the last ones come in the end anyway); the highest number is the obstacle's.
+# Three steps for each of two, two for each of three, whose last ones come in the end anyway; the highest number is the
+# obstacle's.
 TURNS = {
     2: sorted(set(itertools.permutations([0, 0, 0, 1, 1, 1, 2]))),
     3: sorted(set(itertools.permutations([0, 0, 1, 1, 2, 2, 3]))),

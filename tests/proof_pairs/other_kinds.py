@@ -22,10 +22,14 @@ from tests.proof_pairs.stage import T0
 
 SHORT = timedelta(seconds=1)
 
-# One id is one send, with its own name and key, though its arguments may differ by mistake; a key may be used by several.
+# One id is one send, with its own name and key, though its arguments may differ by mistake; a key may be used by more.
 _LETTERS = {
-    **{"n1": ("plain", "k1"), "n2": ("plain", "k2"), "n3": ("light", None)},
-    **{"n4": ("plain", "k2"), "n5": ("plain", "k1"), "n6": ("light", "k3")},
+    "n1": ("plain", "k1"),
+    "n2": ("plain", "k2"),
+    "n3": ("light", None),
+    "n4": ("plain", "k2"),
+    "n5": ("plain", "k1"),
+    "n6": ("light", "k3"),
 }
 
 
@@ -94,15 +98,19 @@ def _sleeps(pick: Choices, start: Start) -> Arguments:
     return {"worker_id": pick.of(("alpha", "alpha", "beta")), "queues": pick.shuffled(QUEUES)}
 
 
-_REGISTRATION = {
-    **{"age": 5.0, "hostname": "host", "pid": 7, "boot_id": None, "pid_namespace": None, "process_start": 1},
-    **{"liveness_key": 1, "sweeping": False, "queues": ["default"], "recovery": {}},
+_REGISTRATION: Arguments = {
+    **dict.fromkeys(("hostname", "boot_id", "pid_namespace")),
+    **dict.fromkeys(("age", "pid", "process_start", "liveness_key"), 7),
+    "sweeping": False,
+    "queues": ["default"],
+    "recovery": {},
 }
-_SNAPSHOT = {
-    **{"hostname": "host", "pid": 7, "processes": 1, "queues": ["default"], "tasks_running": 1, "tasks_claimed": 1},
-    **{"memory_usage_mb": 1.0, "cpu_percent": 1.0, "memory_percent": 1.0, "children_memory_mb": 1.0, "age": 5.0},
-    **{"max_claim_batch": 1, "max_claim_per_worker": 1, "cluster_wide_cap": None, "queue_priorities": {}},
-    **{"queue_max_concurrency": {}, "recovery_config": {}},
+_SNAPSHOT: Arguments = {
+    **dict.fromkeys(("hostname", "cluster_wide_cap", "memory_usage_mb", "cpu_percent", "memory_percent")),
+    **dict.fromkeys(("age", "pid", "processes", "tasks_running", "tasks_claimed"), 7),
+    **dict.fromkeys(("max_claim_batch", "max_claim_per_worker", "children_memory_mb"), 7),
+    **{name: {} for name in ("queue_priorities", "queue_max_concurrency", "recovery_config")},
+    "queues": ["default"],
 }
 
 

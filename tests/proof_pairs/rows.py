@@ -83,6 +83,7 @@ class Row:
 
     def columns(self) -> dict[str, Any]:
         shape = SHAPES[self.shape]
+        own = ord(self.id) / 10_000  # of two rows one is always earlier: who takes the first by time takes the same
         ran = shape.status in ("RUNNING", "COMPLETED", "FAILED")
         had_owner = self.is_held or ran
         return {
@@ -96,15 +97,15 @@ class Row:
             "sent_at": at(-30),
             "enqueued_at": at(shape.enqueued),
             "next_retry_at": at(shape.enqueued) if shape.next_retry else None,
-            "good_until": None if self.deadline is None else at(self.deadline),
+            "good_until": None if self.deadline is None else at(self.deadline + own),
             "retry_count": self.retries,
             "max_retries": 3,
             "claimed": self.is_held,
             "claim_seq": self.seq,
             "claimed_by_worker_id": self.owner if had_owner else None,
-            "claimed_at": at(-9) if had_owner else None,
-            "claim_expires_at": None if shape.lease is None else at(shape.lease),
-            "started_at": at(-8) if ran else None,
+            "claimed_at": at(-9 + own) if had_owner else None,
+            "claim_expires_at": None if shape.lease is None else at(shape.lease + own),
+            "started_at": at(-8 + own) if ran else None,
             "worker_pid": 7 if ran else None,
             "worker_hostname": "then" if ran else None,
             "finalizing_at": at(-1) if shape.finalizing else None,

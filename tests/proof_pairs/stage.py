@@ -58,12 +58,13 @@ BEGIN
     INSERT INTO horsies_tasks ({columns})
         SELECT {of_each} FROM proof.blank b CROSS JOIN LATERAL jsonb_populate_recordset(b, rows->'tasks') AS r;
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at)
-        SELECT r.* FROM jsonb_to_recordset(rows->'attempts')
-            AS r(task_id text, attempt int, outcome text, will_retry bool, started_at timestamptz, finished_at timestamptz);
+        SELECT r.* FROM jsonb_to_recordset(rows->'attempts') AS r(
+            task_id text, attempt int, outcome text, will_retry bool, started_at timestamptz, finished_at timestamptz);
     INSERT INTO horsies_waiting SELECT * FROM jsonb_populate_recordset(NULL::horsies_waiting, rows->'waiting');
     INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
         SELECT r.task_id, 'somebody', role, r.sent_at
-        FROM jsonb_to_recordset(rows->'beats') AS r(task_id text, sent_at timestamptz), unnest('{{claimer,runner}}'::text[]) role;
+        FROM jsonb_to_recordset(rows->'beats') AS r(task_id text, sent_at timestamptz)
+        CROSS JOIN unnest('{{claimer,runner}}'::text[]) AS role;
     INSERT INTO horsies_heartbeats OVERRIDING SYSTEM VALUE SELECT * FROM proof.heartbeats;
     INSERT INTO horsies_worker_states OVERRIDING SYSTEM VALUE SELECT * FROM proof.worker_states;
     INSERT INTO horsies_workflows SELECT * FROM proof.workflows;
@@ -83,6 +84,8 @@ LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND starts_with(c.relname, 'horsies_')
 GROUP BY c.relname ORDER BY c.relname
 """
+_DELETE = "DELETE FROM {name};"
+_CONTENT = "'{name}', (SELECT coalesce(jsonb_agg(r ORDER BY r::text), '[]') FROM (SELECT {row} AS r FROM {name} t) t)"
 _COLUMNS = """
 SELECT attname::text FROM pg_attribute
 WHERE attrelid = 'public.horsies_tasks'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
@@ -95,9 +98,11 @@ VALUES ('wf-on', 'w', 'k', 'RUNNING', 1, NULL), ('wf-off', 'w', 'k', 'PAUSED', 1
        ('wf-done', 'w', 'k', 'COMPLETED', 0, '{before}'), ('wf-old', 'w', 'k', 'FAILED', 0, '{before}');
 CREATE TABLE proof.workflow_tasks (LIKE horsies_workflow_tasks INCLUDING DEFAULTS);
 INSERT INTO proof.workflow_tasks (id, workflow_id, task_index, node_id, node_type, task_name, status, task_id)
-VALUES (-1, 'wf-done', 0, 'n', 'TASK', 'plain', 'COMPLETED', 'a'), (-2, 'wf-on', 0, 'n', 'TASK', 'plain', 'RUNNING', 'b');
+VALUES (-1, 'wf-done', 0, 'n', 'TASK', 'plain', 'COMPLETED', 'a'),
+       (-2, 'wf-on', 0, 'n', 'TASK', 'plain', 'RUNNING', 'b');
 CREATE TABLE proof.heartbeats (LIKE horsies_heartbeats);
-INSERT INTO proof.heartbeats (id, task_id, sender_id, role, sent_at) VALUES (-1, 'long gone', 'x', 'runner', '{before}');
+INSERT INTO proof.heartbeats (id, task_id, sender_id, role, sent_at)
+VALUES (-1, 'long gone', 'x', 'runner', '{before}');
 CREATE TABLE proof.hidden (LIKE horsies_heartbeats);
 CREATE TABLE proof.worker_states (LIKE horsies_worker_states);
 INSERT INTO proof.worker_states (id, worker_id, snapshot_at) VALUES (-1, 'long gone', '{before}');
@@ -123,7 +128,7 @@ async def set_up(conn: AsyncConnection[Any]) -> None:
     columns = [name for (name,) in await (await conn.execute(_COLUMNS)).fetchall()]
     script.append(
         _RESTORE.format(
-            deletes=" ".join(f"DELETE FROM {name};" for name in changing),
+            deletes=" ".join(_DELETE.format(name=name) for name in changing),
             columns=", ".join(columns),
             of_each=", ".join(f"r.{name}" for name in columns),
         )
@@ -138,9 +143,7 @@ def _outcome_function(tables: dict[str, list[str]]) -> str:
     entries = []
     for name, masked in tables.items():
         row = "to_jsonb(t)" + "".join(f" - '{column}'" for column in masked)
-        entries.append(
-            f"'{name}', (SELECT coalesce(jsonb_agg(r ORDER BY r::text), '[]') FROM (SELECT {row} AS r FROM {name} t) t)"
-        )
+        entries.append(_CONTENT.format(name=name, row=row))
     return (
         "CREATE FUNCTION proof.outcome() RETURNS jsonb LANGUAGE sql AS"
         f" $$ SELECT jsonb_build_object({', '.join(entries)}) $$;"
@@ -208,8 +211,8 @@ class Stage:
         )
 
     async def outcome(self) -> dict[str, Any]:
-        """Every table, and the notifications since the last call: all up to a fence of our own, as they come in the order
-        of the commits."""
+        """Every table, and the notifications since the last call: all up to a fence of our own, as they come in the
+        order of the commits."""
         self._fences += 1
         fence = ("proof_fence", str(self._fences))
         cursor = await self._conn.execute("SELECT proof.outcome()::text, pg_notify(%s, %s)", fence)

@@ -51,22 +51,24 @@ class Judge:
         bad = [answer for answer in run.answers if isinstance(answer, Failure) and answer.sqlstate in FORBIDDEN]
         assert not bad, f"{bad}\n{_described(example, play, trace)}"
         ways = _ways(actors)
-        tried = []
+        tried: list[tuple[Way, Run]] = []
         for way in ways:
-            serial = await self._one_by_one(example, way)
-            if serial == run:
+            if await self._is_explained_by(way, example, run, tried):
                 return way
-            tried.append((way, serial))
-        if _word_by_word(example, run, [serial for _, serial in tried]):
-            return ways[0]
+        orders = list(tried)
         allowed = _skippable(example, play, actors)
         for way in ways:
-            if found := await self._with_rows_left_out(example, way, run, allowed):
+            if found := await self._with_rows_left_out(example, way, run, allowed, tried):
                 return found
-        raise AssertionError(_report(example, play, trace, run, tried))
+        raise AssertionError(_report(example, play, trace, run, orders))
+
+    async def _is_explained_by(self, way: Way, example: Example, run: Run, tried: list[tuple[Way, Run]]) -> bool:
+        serial = await self._one_by_one(example, way)
+        tried.append((way, serial))
+        return serial == run or _word_by_word(example, run, [one for _, one in tried])
 
     async def _with_rows_left_out(
-        self, example: Example, way: Way, run: Run, allowed: dict[int, frozenset[str]]
+        self, example: Example, way: Way, run: Run, allowed: dict[int, frozenset[str]], tried: list[tuple[Way, Run]]
     ) -> Way | None:
         """The way with rows left out that explains it, if there is one. A row to leave out is looked for where the two
         outcomes differ: each is tried, until nothing differs or there is nothing left to try."""
@@ -74,9 +76,9 @@ class Judge:
         seen = {way}
         while waiting:
             way = waiting.popleft()
-            serial = await self._one_by_one(example, way)
-            if serial == run:
+            if await self._is_explained_by(way, example, run, tried):
                 return way
+            serial = await self._one_by_one(example, way)
             differing = _differing(run, serial)
             for place, names in allowed.items():
                 said = _answered_otherwise(run.answers[place], serial.answers[place])
@@ -93,8 +95,8 @@ class Judge:
 
 
 def _ways(actors: list[Actor]) -> list[Way]:
-    """The serial orders that agree with what ended before what began, the order of the ends first. Then the same with an
-    operation that only reads at the front, and unseen by those it overlaps."""
+    """The serial orders that agree with what ended before what began, the order of the ends first. Then the same with
+    an operation that only reads at the front, and unseen by those it overlaps."""
     undone = frozenset(actor.place for actor in actors if not actor.role.ending.counts)
     places = sorted(range(len(actors)), key=lambda place: actors[place].ended)
     orders = [
@@ -112,15 +114,21 @@ def _ways(actors: list[Actor]) -> list[Way]:
 
 
 def _word_by_word(example: Example, run: Run, serial: list[Run]) -> bool:
-    """Words have nothing to do with each other: for each of them its own order will do."""
-    if not all(operation.kind.name in WORDS for operation in example.operations):
-        return False
+    """Words have nothing to do with each other: if several operations are about them, for each word its own order will
+    do, while everything else agrees with one order."""
 
     def words(one: Run, topic: str) -> list[Any]:
         return [row for row in one.outcome["horsies_waiting"] if row["topic"] == topic]
 
+    def is_alike_elsewhere(one: Run) -> bool:
+        return one._replace(outcome={**one.outcome, "horsies_waiting": run.outcome["horsies_waiting"]}) == run
+
+    if sum(operation.kind.name in WORDS for operation in example.operations) < 2:
+        return False
     topics = {row["topic"] for one in (run, *serial) for row in one.outcome["horsies_waiting"]}
-    return all(any(words(run, topic) == words(one, topic) for one in serial) for topic in topics)
+    return any(map(is_alike_elsewhere, serial)) and all(
+        any(words(run, topic) == words(one, topic) for one in serial) for topic in topics
+    )
 
 
 def _differing(run: Run, serial: Run) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import gc
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
@@ -122,6 +124,35 @@ async def test_a_send_that_is_awaited_alone_needs_no_other_thread(app: Horsies, 
             mismatch = (await add.with_options(idempotency_key="k").send_async(3, 3)).unwrap_err()
             assert mismatch.code is TaskSendErrorCode.PAYLOAD_MISMATCH
     assert await count_tasks(db) == 3
+
+
+def test_a_send_that_blocks_alone_needs_no_other_thread(app: Horsies, add: Add) -> None:
+    first = add.send(0, 0).unwrap()
+    with held_up(app):
+        sending = ThreadPoolExecutor(1).submit(add.send, 1, 1)
+        second = sending.result(10).unwrap()
+        third = add.send(2, 2).unwrap()
+    assert len({first.task_id, second.task_id, third.task_id}) == 3
+
+
+def test_a_lone_send_that_is_interrupted_costs_no_connection(database_url: str) -> None:
+    with (
+        an_app(database_url, postgres={"pool_size": 1, "max_overflow": 0}) as app,
+        psycopg.connect(database_url) as other,
+    ):
+        add = define_add(app)
+        add.send(0, 0).unwrap()
+        other.execute(
+            "INSERT INTO horsies_tasks (id, task_name, idempotency_key) VALUES ('held', %s, 'k')", [add.task_name]
+        )
+        interruption = threading.Timer(0.5, _thread.interrupt_main)
+        interruption.start()
+        with pytest.raises(KeyboardInterrupt):
+            add.with_options(idempotency_key="k").send(1, 1)
+        interruption.join()
+        other.rollback()
+        assert add.send(2, 2).is_ok()
+        assert asyncio.run(add.send_async(3, 3)).is_ok()
 
 
 async def test_t67_sends_on_many_loops_share_few_connections(database_url: str, db: AsyncConnection) -> None:

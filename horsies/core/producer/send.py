@@ -124,6 +124,9 @@ class Sender:
         return Err(error)
 
     def _write(self, send: Send) -> Ids:
+        hub = self._broker.bridge.peek()
+        if hub is not None and (written := hub.writer.write_alone_blocking(send)) is not None:
+            return _accepted(written)
         return _accepted(self._broker.bridge.ask(_submit(send)))
 
     async def _write_async(self, send: Send) -> Ids:

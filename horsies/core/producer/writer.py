@@ -1,8 +1,8 @@
 """Sends that wait at the same moment share one INSERT and one commit: whatever has piled up goes together.
 
-One send alone is written at once, and if it is awaited, on the caller's own loop: that saves two changes of the thread.
-While it is being committed the next ones gather, from all threads and loops of the process, and follow as one
-statement; so a busy producer is bound by its own work and not by commits. That part lives on the loop of the bridge.
+One send alone is written at once, in the caller's own thread: that saves two changes of the thread. While it is being
+committed the next ones gather, from all threads and loops of the process, and follow as one statement; so a busy
+producer is bound by its own work and not by commits. That part lives on the loop of the bridge.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import InvalidStateError
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -47,22 +47,55 @@ class Writer:
         self._waiting: deque[Waiting] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
         self._alone = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None  # of blocking senders; None while one runs it
+        self._is_closed = False
 
     async def write_alone(self, send: Send) -> Verdict | None:
         """Write a send from the caller's own loop, whichever that is. None if that cannot be done now, because others
         are sending too or no connection lies idle: then `submit` it."""
-        if self._lanes or not self._alone.acquire(blocking=False):
+        with self._alone_with_a_connection() as conn:
+            return None if conn is None else await _written(conn, send)
+
+    def write_alone_blocking(self, send: Send) -> Verdict | None:
+        """The same for a caller that blocks. None also if a loop is running in its thread."""
+        if _is_loop_running():
             return None
+        with self._alone_with_a_connection() as conn:
+            return None if conn is None else self._run_here(_written(conn, send))
+
+    @contextmanager
+    def _alone_with_a_connection(self) -> Iterator[AsyncConnection[Any] | None]:
+        if self._lanes or not self._alone.acquire(blocking=False):
+            yield None
+            return
         try:
             if (conn := self._connections.borrow()) is None:
-                return None
+                yield None
+                return
             try:
-                (verdict,) = await run_async(enqueue([send]), partial(_execute, conn))
-                return verdict
+                yield conn
             finally:
                 self._connections.bring_back(conn)
         finally:
             self._alone.release()
+
+    def _run_here(self, work: Coroutine[Any, Any, Verdict]) -> Verdict:
+        """In this thread, on a loop that is kept for the next one: whoever is alone has it to himself."""
+        loop = self._loop or asyncio.SelectorEventLoop()
+        self._loop = None
+        task = loop.create_task(work)
+        try:
+            return loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():  # interrupted, as by Ctrl-C
+                task.cancel()
+                loop.run_until_complete(asyncio.wait([task]))
+            raise
+        finally:
+            if self._is_closed:
+                loop.close()
+            else:
+                self._loop = loop
 
     def submit(self, send: Send, answer: Answer[Verdict]) -> None:
         """Take a send in; its sender gets the answer when it is committed."""
@@ -88,6 +121,10 @@ class Writer:
         for lane in self._lanes:
             lane.cancel()
         await asyncio.gather(*self._lanes, return_exceptions=True)
+        self._is_closed = True
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
 
     async def _run(self) -> None:
         while self._waiting:
@@ -124,6 +161,19 @@ class Writer:
             for (_, answer), verdict in zip(batch, verdicts, strict=True):
                 with suppress(InvalidStateError, asyncio.InvalidStateError):  # the sender has given up
                     answer.set_result(verdict)
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _written(conn: AsyncConnection[Any], send: Send) -> Verdict:
+    (verdict,) = await run_async(enqueue([send]), partial(_execute, conn))
+    return verdict
 
 
 async def _execute(conn: AsyncConnection[Any], statement: Statement) -> Rows:

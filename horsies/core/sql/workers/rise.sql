@@ -1,3 +1,5 @@
--- The worker is busy again: nobody needs to ring for it. (By an array, as in waiting/withdraw.)
-DELETE FROM horsies_waiting
-WHERE holder = %(worker_id)s AND topic = ANY(ARRAY(SELECT 'queue:' || q FROM unnest(%(queues)s::text[]) AS q))
+-- The worker is busy again: nobody needs to ring for it. (By arrays, and locked in order, as in waiting/withdraw.)
+DELETE FROM horsies_waiting WHERE holder = %(worker_id)s AND topic = ANY(ARRAY(
+    SELECT topic FROM horsies_waiting
+    WHERE holder = %(worker_id)s AND topic = ANY(ARRAY(SELECT 'queue:' || q FROM unnest(%(queues)s::text[]) AS q))
+    ORDER BY topic FOR UPDATE))
