@@ -17,6 +17,7 @@ Names: TypeAlias = Callable[[Start, Arguments], set[str]]
 
 
 PRUNER = "lock of the only pruner"
+LEFT_TO_ANOTHER = "somebody else prunes"
 
 
 @dataclass(frozen=True)

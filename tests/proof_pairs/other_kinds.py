@@ -16,7 +16,7 @@ from horsies.core.producer.steps import in_savepoint, in_transaction, run_async
 from horsies.core.store import results, retention, sends, tasks, workers
 from horsies.core.store.sends import Rows, Send, Statement
 from tests.proof_pairs.choices import Choices
-from tests.proof_pairs.kinds import PRUNER, Arguments, Kind, Names, Run, rows_in
+from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in
 from tests.proof_pairs.rows import QUEUES, WORKERS, Start
 from tests.proof_pairs.stage import T0
 
@@ -137,7 +137,7 @@ def _bells(pick: Choices, start: Start) -> Arguments:
 async def _prune(conn: AsyncConnection[Any], prune: Run, **arguments: Any) -> Any:
     """As a pruner does it: alone in its transaction, or not at all."""
     async with conn.transaction():
-        return await prune(conn, age=SHORT, **arguments) if await retention.try_lock(conn) else "somebody else prunes"
+        return await prune(conn, age=SHORT, **arguments) if await retention.try_lock(conn) else LEFT_TO_ANOTHER
 
 
 def _pruning(name: str, function: Run, names: Names, **arguments: Any) -> Kind:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any, Self
 
 from psycopg import AsyncConnection, AsyncCursor, conninfo
@@ -71,13 +72,30 @@ async def connect(
     if options is not None and not pooled_by_proxy:
         given = conninfo.conninfo_to_dict(dsn).get("options") or parameters.get("options")
         parameters["options"] = f"{given} {options}" if given else options
-    return await AsyncConnection.connect(
+    opening = AsyncConnection.connect(
         dsn,
         autocommit=True,
         prepare_threshold=None if pooled_by_proxy else 5,
         cursor_factory=EchoCursor if config.echo else None,
         **parameters,
     )
+    return await _unless_cancelled(opening)
+
+
+async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:
+    """Cancelled in the middle, psycopg would leave a session behind on the server: so it comes to its end, and is
+    closed then."""
+    task = asyncio.create_task(opening)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_close_unwanted)
+        raise
+
+
+def _close_unwanted(task: asyncio.Task[AsyncConnection[Any]]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().pgconn.finish()
 
 
 class EchoCursor(AsyncCursor[Any]):
