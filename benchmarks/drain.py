@@ -13,7 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from benchmarks import ceiling
-from benchmarks.process import Memory, WorkerProcess, own_seconds, tree_seconds, worker
+from benchmarks.process import Memory, WorkerProcess, own_seconds, worker
 from benchmarks.server import Server
 
 LEAD_S = 3.0
@@ -55,10 +55,10 @@ def measure_ceiling(server: Server, count: int, batch: int = ceiling.BATCH) -> C
 
     server.fill("noop", count)
     server.settle()
-    me, postmaster = psutil.Process(), server.postmaster()
-    driver, postgres = own_seconds(me), tree_seconds(postmaster)
+    me = psutil.Process()
+    driver = own_seconds(me)
     ceiling.runner()(ceiling.drain(app.config.broker, batch))
-    spent = {"driver": own_seconds(me) - driver, "postgres": tree_seconds(postmaster) - postgres}
+    spent = {"driver": own_seconds(me) - driver}
     rate = rate_of(server, ceiling.WORKER, count)
     server.clear()
     return Ceiling(rate, {part: seconds / count * 1e6 for part, seconds in spent.items()})

@@ -6,11 +6,13 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.proof_pairs.arena import Actor, Arena, Example, Failure, Play, Run, Way
-from tests.proof_pairs.kinds import Operation
+from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Operation
 from tests.proof_pairs.operations import WORDS
+
+Allowed: TypeAlias = dict[int, frozenset[str]]
 
 FEW = 1  # plays of operations that do not care for their order
 MOST_TRIES = 400  # serial orders with and without rows left out, for one play; a few are enough
@@ -73,11 +75,11 @@ class Judge:
         example: Example,
         ways: list[Way],
         run: Run,
-        allowed: dict[int, frozenset[str]],
+        allowed: Allowed,
         tried: list[tuple[Way, Run]],
     ) -> Way | None:
-        """The way with rows left out that explains it, if there is one. A row to leave out is looked for first where the
-        two outcomes differ, then elsewhere: it may have had its effect on others only."""
+        """The way with rows left out that explains it, if there is one. A row to leave out is looked for first where
+        the two outcomes differ, then elsewhere: it may have had its effect on others only."""
         waiting = [(0, place, way) for place, way in enumerate(ways)]
         seen = set(ways)
         while waiting and len(tried) < MOST_TRIES:
@@ -152,7 +154,9 @@ def _differing(run: Run, serial: Run) -> set[str]:
 
 
 def _answered_otherwise(ours: Any, theirs: Any) -> set[str]:
-    """The tasks by which two answers differ, as far as they tell."""
+    """The names by which two answers differ, as far as they tell."""
+    if ours != theirs and LEFT_TO_ANOTHER in (ours, theirs):
+        return {PRUNER}
     if isinstance(ours, list) and isinstance(theirs, list):  # of claimed rows
         return {row.id for row in ours} ^ {row.id for row in theirs}
     if isinstance(ours, set) and isinstance(theirs, set):
@@ -160,7 +164,7 @@ def _answered_otherwise(ours: Any, theirs: Any) -> set[str]:
     return set()
 
 
-def _skippable(example: Example, play: Play, actors: list[Actor]) -> dict[int, frozenset[str]]:
+def _skippable(example: Example, play: Play, actors: list[Actor]) -> Allowed:
     """For each operation that skips, what it could have found locked: rows of those whose transaction was open while it
     ran, and the obstacle."""
     named = {name for operation in example.operations for name in operation.names(example.start)}
