@@ -61,9 +61,14 @@ def test_a_function_that_writes_is_recognised() -> None:
     assert not reading & {"tasks.claim", "tasks.apply", "tasks.heartbeat", "workers.pong", "sends.insert"}
 
 
+def files_of(function: Callable[..., Any]) -> set[str]:
+    """The statements that its source names."""
+    return set(re.findall(r'"(\w+/\w+)"', inspect.getsource(function))) & set(statements())
+
+
 def is_reading(function: Callable[..., Any]) -> bool:
     """Whether all it loads only reads; one that names no file is not known to."""
-    loaded = set(re.findall(r'\bload\("([^"]+)"\)', inspect.getsource(function)))
+    loaded = files_of(function)
     return bool(loaded) and not loaded & WRITES(statements())
 
 
@@ -71,6 +76,6 @@ def is_reading(function: Callable[..., Any]) -> bool:
 def test_a_kind_that_skips_or_may_not_wait_says_so_as_its_statement_does(name: str) -> None:
     """The allowance for skipped rows is given to statements with SKIP LOCKED only."""
     kind = KINDS[name]
-    loaded = {file for f in kind.functions for file in re.findall(r'\bload\("([^"]+)"\)', inspect.getsource(f))}
+    loaded = {file for function in kind.functions for file in files_of(function)}
     skips = any("SKIP LOCKED" in statements()[file] for file in loaded)
     assert skips == kind.skips

@@ -26,7 +26,7 @@ from tests.proof_pairs.test_coverage import WRITES
 from tests.proof_pairs.verdict import Judge
 
 SECONDS = float(os.environ.get("PROOF_SECONDS", "0"))
-BY_DEFAULT = {2: 260, 3: 60}
+BY_DEFAULT = {2: 150, 3: 25}
 LONG = pytest.mark.timeout(max(400, 2 * SECONDS + 400))  # a failure takes its time to become small
 
 
