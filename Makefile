@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 3
 
-.PHONY: demo test lint fmt bench bench-peers soak proof clean
+.PHONY: demo test lint fmt docs bench bench-peers soak proof chaos heavy clean
 
 demo: $(STAMP)
 	$(BIN)/horsies demo
@@ -22,6 +22,10 @@ lint: $(STAMP)
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The configuration reference, from the settings themselves.
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
 
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
 bench: $(STAMP)
@@ -55,6 +59,16 @@ proof: $(STAMP)
 	$(BIN)/python -m tests.proof --seconds $(PROOF_SECONDS) $(if $(PROOF_EXAMPLES),--stories $(PROOF_EXAMPLES)) \
 		$(if $(PROOF_SEED),--seed $(PROOF_SEED))
 	PROOF_SECONDS=$(PROOF_SECONDS) $(BIN)/python -m pytest -n 2 -q tests/proof_pairs
+
+# Workers, the server and what is between them are killed, stopped and cut while tasks run; then nothing may be lost,
+# doubled or stuck. SECONDS=1200 for the long run, SEED= of a run that found something.
+chaos: $(STAMP)
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# What takes minutes: recovery of 100,000 stale tasks, retention of a million old ones, a cut at every statement.
+heavy: $(STAMP)
+	HORSIES_HEAVY=1 $(BIN)/python -m pytest -n 0 -q -s tests/e2e/test_many_stale.py tests/e2e/test_retention_under_load.py \
+		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) .horsies .pytest_cache .mypy_cache .ruff_cache

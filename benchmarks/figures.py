@@ -76,9 +76,15 @@ def drains(bench: Bench) -> None:
 
 def strict(bench: Bench) -> None:
     count = max(200, bench.tasks // 8)
-    rates = [_drained(bench, count, *TWO, "--run-ahead-ms", "0") for _ in bench.times("drain without run-ahead")]
+    rates, most = [], []
+    for _ in bench.times("drain without run-ahead"):
+        most.append(drain.measure_ceiling(bench.server, count, 1).rate)
+        bench.say(f"ceiling in batches of 1 {most[-1]:,.0f} tasks/s")
+        rates.append(_drained(bench, count, *TWO, "--run-ahead-ms", "0"))
     what = f"the same with `--run-ahead-ms 0` ({count:,} tasks)"
     bench.report.add("strict", what, "tasks/s", rates, Bar(1_200))
+    bench.report.add("strict_ratio", "… of the ceiling in batches of 1", "", ratios(rates, most))
+    bench.report.add("strict_ceiling", "… that ceiling", "tasks/s", most)
 
 
 def naps(bench: Bench) -> None:

@@ -1,11 +1,12 @@
-"""Writes docs/configuration.md from the settings themselves, so that names, defaults and limits cannot drift.
+"""Writes docs/configuration.md from the settings themselves, so that names, defaults, limits and meanings cannot drift.
 
-Run `python docs/generate.py` after a change of a setting or an option; with `--check` it only says whether it is due.
-What a setting means is written here, beside its name; a setting without a meaning is an error.
+Run `make docs` after a change of a setting or an option; with `--check` it only says whether that is due. What a
+setting means is the `description` of its field; a setting without one is an error.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,6 +25,7 @@ from horsies import (
     PostgresConfig,
     RecoveryConfig,
     RetryPolicy,
+    SweepStaleWorkersOptions,
     WorkerRecoveryConfig,
     WorkerResilienceConfig,
 )
@@ -35,149 +37,72 @@ TARGET = Path(__file__).with_name("configuration.md")
 INTRODUCTION = """\
 # Configuration
 
-Every setting with its type, default and limits. This page is written by `python docs/generate.py` from the code; a test
-keeps it up to date. A value outside of its limits, or a name that does not exist, is refused when the object is built,
-all mistakes at once. Settings are immutable.
+Every setting with its type, default and limits, and every option of the command line. This page is written by
+`make docs` from the code; a test keeps it up to date. A value outside of its limits, or a name that does not exist, is
+refused when the object is built, all mistakes at once. Settings are immutable. Names that end in `_ms` are
+milliseconds, in `_hours` hours; where a `timedelta` is wanted, a number means seconds.
 
 """
 
-MEANINGS: dict[type[BaseModel], dict[str, str]] = {
-    AppConfig: {
-        "broker": "where the database is",
-        "queue_mode": "one queue named `default`, or queues of your own",
-        "custom_queues": "the queues of `QueueMode.CUSTOM`",
-        "cluster_wide_cap": "most tasks CLAIMED or RUNNING in all workers together",
-        "prefetch_buffer": "tasks a worker may claim beyond its slots; makes queue limits soft",
-        "claim_lease_ms": "how long a claim holds without renewal; `None` means 60 000; needed with `prefetch_buffer`",
-        "max_claim_renew_age_ms": "claims older than this are not renewed but left to expire",
-        "recovery": "when single tasks are taken for dead",
-        "worker_recovery": "sweeping of whole workers that are gone",
-        "resilience": "how a worker waits for its database",
-        "schedule": "tasks that are sent by the clock (to come)",
-        "payload": "how large arguments and results may be",
-        "exception_mapper": "exception class to error code, for exceptions that leave a task",
-        "default_unhandled_error_code": "the code of exceptions that no mapper knows",
-        "resend_on_transient_err": "try a send again by itself when the database fails (3 times, 200, 400, 800 ms)",
-    },
-    PostgresConfig: {
-        "database_url": "`postgresql://…`, `postgresql+psycopg://…` or `embedded:DIRECTORY`; never shown",
-        "session_database_url": "a direct address for LISTEN and the schema, when `database_url` leads to a pooler",
-        "pgbouncer_transaction_mode": "no prepared statements; needs `session_database_url`",
-        "pool_size": "connections a producer keeps",
-        "max_overflow": "connections a producer may open beyond that",
-        "worker_pool_size": "the same for a worker, beside its listener and its heart; `None`: as a producer",
-        "worker_max_overflow": "the same for a worker; `None`: as a producer",
-        "notify": "when an insert rings: always, only when somebody waits, or never (then polling finds tasks)",
-        "pool_timeout": "seconds to wait for a connection",
-        "pool_recycle": "seconds after which a connection is replaced",
-        "pool_pre_ping": "look whether a connection still answers before it is used",
-        "echo": "log every statement",
-        "tcp_keepalives": "notice a server that is gone without a word",
-        "tcp_keepalives_idle": "seconds of silence before the first probe",
-        "tcp_keepalives_interval": "seconds between probes",
-        "tcp_keepalives_count": "probes without an answer until the connection counts as lost",
-        "tcp_user_timeout_ms": "the same for data under way; 0 leaves it to the operating system",
-    },
-    CustomQueueConfig: {
-        "name": "1 to 52 letters, digits, `_`, `.` or `-`",
-        "priority": "1 is served first",
-        "max_concurrency": "most tasks of the queue in all workers together; `None`: no limit, 0: claim none",
-    },
-    PayloadPolicy: {
-        "warn_bytes": "warn about arguments and results above this",
-        "reject_bytes": "refuse to send arguments above this",
-    },
-    WorkerResilienceConfig: {
-        "db_retry_initial_ms": "first pause after a failure of the database",
-        "db_retry_max_ms": "the pauses double up to this",
-        "db_retry_max_attempts": "failures in a row after which the worker gives up; 0: never",
-        "notify_poll_interval_ms": "how often to look without having been notified",
-    },
-    RecoveryConfig: {
-        "auto_requeue_stale_claimed": "give back claims whose worker is silent",
-        "claimed_stale_threshold_ms": "how long that silence must last",
-        "auto_fail_stale_running": "recover running tasks whose child is silent",
-        "running_stale_threshold_ms": "how long that silence must last",
-        "finalizing_stale_threshold_ms": "the same while a result waits to be written",
-        "crashed_worker_recovery_grace_ms": "pause before workflow states are repaired",
-        "check_interval_ms": "time between looks, also for tasks past their deadline",
-        "runner_heartbeat_interval_ms": "time between signs of life of running tasks",
-        "claimer_heartbeat_interval_ms": "time between signs of life and renewals of claims",
-        "heartbeat_retention_hours": "how long heartbeats are kept; `None`: for ever",
-        "worker_state_retention_hours": "how long snapshots of workers are kept",
-        "terminal_record_retention_hours": "how long ended tasks are kept",
-        "worker_state_snapshot_interval_ms": "time between snapshots",
-        "use_liveness_evidence": "act sooner when a worker is proven to be gone",
-    },
-    WorkerRecoveryConfig: {
-        "enabled": "setting anything else enables it, unless this says `False`",
-        "heartbeat_interval": "time between refreshes of the worker's row",
-        "sweep_interval": "time between sweeps",
-        "sweep_threshold": "silence after which a worker counts as gone",
-        "recovery_delay": "pause before a recovered task may run again",
-        "resilient_sweep_threshold_multiplier": "so many times longer for workers that hold resilient tasks",
-        "resilient_job_flags": "flags that make a task resilient",
-        "max_recoveries_per_task": "after so many only the task's own retry policy brings it back; `None`: no limit",
-    },
-    RetryPolicy: {
-        "auto_retry_for": "error codes that are retried",
-        "max_retries": "how often",
-        "intervals": "seconds before each retry (`fixed`), or one base that doubles (`exponential`)",
-        "backoff_strategy": "`fixed` or `exponential`",
-        "jitter": "vary each pause by a quarter",
-    },
-    WorkerConfig: {
-        "dsn": "another database than the app's",
-        "queues": "serve only these",
-        "processes": "child processes",
-        "max_claim_batch": "most tasks from one queue in one pass; 0: automatic",
-        "max_claim_per_worker": "most tasks claimed and not started; 0: automatic",
-        "app_locator": "where children find the app; by itself if a module holds it",
-        "imports": "more modules for children to import",
-        "max_tasks_per_child": "replace a child after so many tasks; 0: never, else at least 2",
-        "max_memory_per_child_mb": "replace a child that uses more",
-        "worker_recovery": "instead of the app's",
-        "heartbeat_interval": "shortcut into `worker_recovery`",
-        "sweep_interval": "shortcut into `worker_recovery`",
-        "sweep_threshold": "shortcut into `worker_recovery`",
-        "recovery_delay": "shortcut into `worker_recovery`",
-        "concurrency": "async tasks at a time in each child",
-        "run_ahead_ms": "work of very short tasks to hold for each child, see [workers](workers.md#run-ahead); 0: none",
-        "shutdown_grace_ms": "cut off tasks that run this long after the stop; `None`: wait",
-        "loglevel": "of the children",
-        "log_format": "of the children: `text` or `json`",
-    },
+# Each with the page that says more about it.
+MODELS: dict[type[BaseModel], str] = {
+    AppConfig: "",
+    PostgresConfig: "",
+    CustomQueueConfig: "[Workers](workers.md#how-much-it-takes) tells how limits count.",
+    PayloadPolicy: "",
+    WorkerResilienceConfig: "",
+    RecoveryConfig: "[Recovery](recovery.md) tells what each threshold means and how to choose it. Every stale "
+    "threshold must be at least two of its heartbeat intervals.",
+    WorkerRecoveryConfig: "[Worker recovery](recovery.md#worker-recovery) tells what it changes. `sweep_threshold` "
+    "must be at least two `heartbeat_interval`s.",
+    RetryPolicy: "[Tasks](tasks.md#retries) tells which codes can be listed.",
+    WorkerConfig: "[Workers](workers.md) tells the rest.",
+    SweepStaleWorkersOptions: "[Recovery](recovery.md#by-hand) shows how.",
 }
 
 
 def page() -> str:
     """The whole document."""
     parts = [INTRODUCTION]
-    for model, meanings in MEANINGS.items():
-        parts.append(f"## {model.__name__}\n\n{' '.join((model.__doc__ or '').split())}\n\n")
-        parts.append(table(("field", "type", "default", "limits", "meaning"), fields(model, meanings)))
-    parts.append("## `horsies worker`\n\nDurations `D`: seconds, or a number with `s`, `m` or `h`.\n\n")
-    parts.append(table(("option", "default", "meaning"), options()))
+    for model, more in MODELS.items():
+        words = f"{' '.join((model.__doc__ or '').split())} {more}".rstrip()
+        parts.append(f"## {model.__name__}\n\n{words}\n\n")
+        parts.append(table(("field", "type", "default", "limits", "meaning"), fields(model)))
+    parts.append(
+        "# Command line\n\nDurations `D`: seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`). "
+        "Exit code 0: success or a clean end; 1: an error.\n\n"
+    )
+    group: Any = typer.main.get_command(command_line)
+    for name, command in group.commands.items():
+        parts.append(f"## `horsies {name}`\n\n{first_sentence(command.callback)}\n\n")
+        parts.append(table(("option", "default", "meaning"), options(command)))
     return "".join(parts).rstrip() + "\n"
 
 
-def fields(model: type[BaseModel], meanings: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    missing = set(model.model_fields) ^ set(meanings)
-    if missing:
-        raise SystemExit(
-            f"docs/generate.py: {model.__name__} has no meaning, or no field, for {', '.join(sorted(missing))}"
-        )
+def fields(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     for name, field in model.model_fields.items():
-        yield f"`{name}`", code(type_name(field.annotation)), default(field), limits(field), meanings[name]
+        if not field.description:
+            raise SystemExit(f"docs/generate.py: {model.__name__}.{name} has no description")
+        yield f"`{name}`", code(type_name(field.annotation)), default(field), limits(field), field.description
 
 
-def options() -> Iterator[tuple[str, ...]]:
-    group: Any = typer.main.get_command(command_line)
-    for option in group.commands["worker"].params:
-        if option.param_type_name == "option" and option.name != "help":
+def options(command: Any) -> Iterator[tuple[str, ...]]:
+    for option in command.params:
+        if option.param_type_name == "argument":
+            yield (
+                code(option.metavar or option.name.upper()),
+                "required" if option.required else "none",
+                option.help or "",
+            )
+        elif option.name != "help":
             names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
             unset = option.show_default if isinstance(option.show_default, str) else "none"
-            yield names, unset if option.default is None else f"`{option.default}`", option.help or ""
+            default = unset if option.default is None else "off" if option.default is False else code(option.default)
+            yield names, default, option.help or ""
+
+
+def first_sentence(function: Any) -> str:
+    return (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
@@ -216,14 +141,31 @@ def default(field: FieldInfo) -> str:
 
 
 def limits(field: FieldInfo) -> str:
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "at least", "max_length": "at most"}
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "entries >=", "max_length": "entries <="}
     found = [
-        f"{sign} {getattr(rule, name):_}"
-        for rule in field.metadata
+        f"{sign} {limit(getattr(rule, name))}"
+        for rule in rules(field.annotation, *field.metadata)
         for name, sign in signs.items()
         if getattr(rule, name, None) is not None
     ]
     return ", ".join(found)
+
+
+def rules(*annotated: Any) -> Iterator[Any]:
+    """What limits a value, also where it is said of one part of a union."""
+    for part in annotated:
+        if isinstance(part, FieldInfo):
+            yield from part.metadata
+        elif "Literal" not in str(part)[:16] and get_args(part):
+            yield from rules(*get_args(part))
+        else:
+            yield part
+
+
+def limit(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.days} days" if value.days else f"{value.total_seconds():g} s"
+    return f"{value:_}"
 
 
 def code(text: str) -> str:
@@ -236,7 +178,7 @@ def main() -> int:
         return 0
     if TARGET.exists() and TARGET.read_text(encoding="utf-8") == page():
         return 0
-    print("docs/configuration.md is out of date: run python docs/generate.py", file=sys.stderr)
+    print("docs/configuration.md is out of date: run make docs", file=sys.stderr)
     return 1
 
 

@@ -10,6 +10,15 @@ from horsies.core.errors import (
     WorkflowValidationError,
 )
 from horsies.core.exception_mapper import ExceptionMapper
+from horsies.core.hooks import (
+    FailureReason,
+    HookRegistry,
+    Job,
+    JobInterrupted,
+    JobRecovery,
+    JobRecoveryResult,
+    WorkerRecovered,
+)
 from horsies.core.models.app import AppConfig, PayloadPolicy
 from horsies.core.models.broker import (
     BrokerErrorCode,
@@ -23,6 +32,7 @@ from horsies.core.models.broker import (
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import INFRASTRUCTURE_RESILIENT_FLAG, RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.sweeping import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult
 from horsies.core.models.tasks import (
     BuiltInTaskCode,
     ContractCode,
@@ -44,6 +54,7 @@ from horsies.core.models.tasks import (
 from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.many import PreparedTask
+from horsies.core.recovery.worker_utils import WorkerUtils
 from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
 from horsies.core.types.status import (
     TASK_TERMINAL_STATES,
@@ -60,6 +71,7 @@ __all__ = [
     "TASK_TERMINAL_STATES",
     "WORKFLOW_TASK_TERMINAL_STATES",
     "WORKFLOW_TERMINAL_STATES",
+    "ActiveWorker",
     "AppConfig",
     "BrokerErrorCode",
     "BrokerOperationError",
@@ -72,8 +84,14 @@ __all__ = [
     "Err",
     "ErrorCode",
     "ExceptionMapper",
+    "FailureReason",
+    "HookRegistry",
     "Horsies",
     "HorsiesError",
+    "Job",
+    "JobInterrupted",
+    "JobRecovery",
+    "JobRecoveryResult",
     "MultipleValidationErrors",
     "Ok",
     "OperationalErrorCode",
@@ -88,6 +106,8 @@ __all__ = [
     "RetryPolicy",
     "SubWorkflowError",
     "SubWorkflowSummary",
+    "SweepStaleWorkersOptions",
+    "SweepStaleWorkersResult",
     "TaskAttemptInfo",
     "TaskAttemptOutcome",
     "TaskError",
@@ -102,9 +122,11 @@ __all__ = [
     "TaskStatus",
     "ValidationReport",
     "WorkerPong",
+    "WorkerRecovered",
     "WorkerRecoveryConfig",
     "WorkerResilienceConfig",
     "WorkerStateSnapshot",
+    "WorkerUtils",
     "WorkflowContextMissingIdError",
     "WorkflowStatus",
     "WorkflowTaskStatus",

@@ -50,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     directory = tempfile.mkdtemp(prefix=PREFIX)
     os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
     os.environ[SERVER_VARIABLE] = directory
+    os.environ["HORSIES_RUNTIME_DIR"] = str(Path(directory) / "runtime")  # for the start journals of workers
     config.add_cleanup(lambda: _remove_server(Path(directory)))
 
 

@@ -16,7 +16,9 @@ from horsies.core.worker.locate import load_app
 def check(
     module: Module,
     live: Annotated[bool, typer.Option("--live", help="Also ask the database.")] = False,
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.WARNING,
+    loglevel: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="What is logged meanwhile.")
+    ] = LogLevel.WARNING,
 ) -> int:
     """Check an app: its settings, its modules, its tasks. Exit code 1 if something is wrong."""
     logs.configure(loglevel)

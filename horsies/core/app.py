@@ -22,6 +22,7 @@ from horsies.core.errors import (
     TaskDefinitionError,
     ValidationReport,
 )
+from horsies.core.hooks import HookRegistry
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
 from horsies.core.models.queues import QueueMode
@@ -29,6 +30,7 @@ from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResu
 from horsies.core.producer.options import Flags
 from horsies.core.producer.send import Sender
 from horsies.core.producer.size import SizeGuard
+from horsies.core.recovery.worker_utils import WorkerUtils
 from horsies.core.task_decorator import TaskDecorator, TaskFunction
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
@@ -49,7 +51,7 @@ class Horsies:
     _current: ClassVar[Horsies | None] = None
     _loading: ClassVar[int] = 0
 
-    def __init__(self, config: AppConfig) -> None:
+    def __init__(self, config: AppConfig, hooks: HookRegistry | None = None) -> None:
         if not isinstance(config, AppConfig):
             raise ConfigurationError(
                 f"Horsies takes an AppConfig, not {type(config).__name__}",
@@ -57,7 +59,14 @@ class Horsies:
                 location=SourceLocation.of_caller(),
                 help_text="Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
             )
+        if hooks is not None and not isinstance(hooks, HookRegistry):
+            raise ConfigurationError(
+                f"hooks takes a HookRegistry, not {type(hooks).__name__}",
+                code=ErrorCode.CONFIG_INVALID,
+                location=SourceLocation.of_caller(),
+            )
         self.config = config
+        self.hooks = HookRegistry() if hooks is None else hooks
         self.sizes = SizeGuard(config.payload)
         self._tasks: dict[str, TaskFunction[Any, Any]] = {}
         self._modules: list[str] = []
@@ -229,6 +238,10 @@ class Horsies:
             if self._broker is None:
                 self._broker = PostgresBroker(self.config.broker, app=self)
             return self._broker
+
+    def worker_utils(self) -> WorkerUtils:
+        """What an operator can do about workers, with the settings and the hooks of this app."""
+        return WorkerUtils(self.get_broker())
 
     @property
     def sender(self) -> Sender:

@@ -222,16 +222,6 @@ def spin(seconds: float) -> Outcome:
     return TaskResult(ok=1)
 
 
-@app.task("grind")
-def grind(seconds: float) -> Outcome:
-    """Hold the interpreter with C code for about this long: no thread of this process can do anything meanwhile."""
-    began = time.process_time()  # not the clock: on a busy machine that would make it too short
-    sum(range(5_000_000))
-    per_million = (time.process_time() - began) / 5
-    sum(range(int(seconds / per_million * 1_000_000)))
-    return TaskResult(ok=1)
-
-
 @app.task("relay")
 def relay(a: int, b: int) -> TaskResult[str, TaskError]:
     """Send another task from inside a child."""

@@ -13,6 +13,7 @@ LAYERS = (
         (
             "core.codec",
             "core.definition",
+            "core.hooks",
             "core.lifecycle",
             "core.producer.envelope",
             "core.producer.options",
@@ -20,7 +21,18 @@ LAYERS = (
         ),
     ),
     ("store", ("core.sql", "core.schema", "core.store")),
-    ("services", ("core.brokers", "core.producer", "core.sync", "core.logs", "core.embedded", "core.monitoring")),
+    (
+        "services",
+        (
+            "core.brokers",
+            "core.producer",
+            "core.recovery",
+            "core.sync",
+            "core.logs",
+            "core.embedded",
+            "core.monitoring",
+        ),
+    ),
     (
         "application",
         ("core.app", "core.checks", "core.discovery", "core.execution", "core.task_decorator", "monitoring"),
@@ -31,7 +43,16 @@ LAYERS = (
 NAMESPACES = ("horsies", "horsies.core")
 
 # Decisions, wherever they live: plain functions that are told what they need to know.
-PURE = ("core.codec", "core.lifecycle", "core.producer.envelope", "core.worker.capacity", "core.worker.outcome")
+PURE = (
+    "core.codec",
+    "core.lifecycle",
+    "core.producer.envelope",
+    "core.recovery.judging",
+    "core.recovery.verdicts",
+    "core.worker.capacity",
+    "core.worker.outcome",
+    "core.worker.silence",
+)
 IMPURE = {
     "asyncio",
     "logging",

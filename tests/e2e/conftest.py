@@ -17,6 +17,8 @@ from tests.worker_support import ROOT, Rows
 
 LIMITS = ROOT / "tests" / "apps" / "limits.py"
 DOORBELL = ROOT / "tests" / "apps" / "doorbell.py"
+MORTAL = ROOT / "tests" / "apps" / "mortal.py"
+FENCED = ROOT / "tests" / "apps" / "fenced.py"
 
 Configured = Callable[..., Any]
 
@@ -57,6 +59,20 @@ async def limits(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatc
 async def doorbell(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Configured]:
     """`tests/apps/doorbell.py`, configured in the same way."""
     async with configurable(DOORBELL, database_url, monkeypatch) as configured:
+        yield configured
+
+
+@pytest.fixture
+async def fenced(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Configured]:
+    """`tests/apps/fenced.py`, with the shortest thresholds."""
+    async with configurable(FENCED, database_url, monkeypatch) as configured:
+        yield configured
+
+
+@pytest.fixture
+async def mortal(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Configured]:
+    """`tests/apps/mortal.py`, configured in the same way."""
+    async with configurable(MORTAL, database_url, monkeypatch) as configured:
         yield configured
 
 

@@ -73,12 +73,24 @@ def test_sqlalchemy_outbox(database_url: str, tmp_path: Path) -> None:
     ]
 
 
+def test_recovery_hooks(database_url: str, tmp_path: Path) -> None:
+    assert output_of("recovery_hooks.py", database_url, tmp_path).splitlines() == [
+        "resize: photo.png is smaller now",
+        "charge_card: WORKER_CRASHED, not tried again",
+        "report: PENDING, due in 24 h",
+        "attempts of resize: WORKER_FAILURE, COMPLETED",
+        "attempts of charge_card: WORKER_FAILURE",
+        "attempts of report: WORKER_FAILURE",
+    ]
+
+
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
         "async_tasks.py",
         "errors_as_values.py",
         "queues_and_limits.py",
         "quickstart.py",
+        "recovery_hooks.py",
         "sqlalchemy_outbox.py",
     ]
     assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__") == [

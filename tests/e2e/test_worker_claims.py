@@ -63,7 +63,7 @@ async def test_l08_a_claimed_task_whose_deadline_passes_expires_instead_of_runni
     assert await rows.attempts(late.task_id) == [] and ran(traces, "order") == 1
 
 
-async def test_w27_a_claim_that_waits_is_renewed_and_beats_as_claimer(limits: Any, rows: Rows) -> None:
+async def test_r10_w27_a_claim_that_waits_is_renewed_and_beats_as_claimer(limits: Any, rows: Rows) -> None:
     module = limits(PREFETCH="1")
     async with running_worker(module.app, **PREFETCHING) as worker:
         await rows.until((await send(module.free, 3.0)).task_id, "RUNNING")

@@ -72,7 +72,7 @@ async def test_r40_the_row_is_refreshed_and_comes_back_when_deleted(basic: Any, 
         assert again[0]["worker_id"] == worker.worker_id
 
 
-async def test_w70_long_tasks_leave_heartbeats_of_their_child_short_ones_none(
+async def test_r10_w70_long_tasks_leave_heartbeats_of_their_child_short_ones_none(
     basic: Any, rows: Rows, traces: Path
 ) -> None:
     async with running_worker(basic.app) as worker:

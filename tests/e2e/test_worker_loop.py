@@ -58,20 +58,6 @@ async def test_w01_the_parent_imports_no_tasks_and_a_child_has_one_socket(
     assert row["result"] == '{"ok":1}', "a child speaks only to its parent, not to the database"
 
 
-async def test_w01_a_child_held_by_c_code_is_vouched_for(basic: Any, rows: Rows) -> None:
-    """Its own thread cannot beat; it uses the processor, so the parent beats for it."""
-    async with running_worker(basic.app):
-        handle = await send(basic.grind, 5.0)
-
-        async def two() -> bool:
-            beats = await rows.all("SELECT * FROM horsies_heartbeats WHERE task_id = %s", handle.task_id)
-            assert await rows.status(handle.task_id) in ("PENDING", "CLAIMED", "RUNNING"), f"it ended with {beats}"
-            return len(beats) >= 2 and {beat["role"] for beat in beats} == {"runner"}
-
-        await eventually(two)
-        assert (await result_of(handle)).is_ok()
-
-
 async def test_w40_a_task_can_send_another_with_a_connection_of_its_childs_own(basic: Any) -> None:
     async with running_worker(basic.app):
         sent = (await result_of(await send(basic.relay, 1, 2))).unwrap()

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX, IN_BULK
 from horsies.core.sql import load
 from horsies.core.store.retention import RETENTION_LOCK
+from horsies.core.store.sweeping import SWEEP_LOCK
 from tests.architecture.source import statements
-from tests.proof_pairs.kinds import PRUNER, Operation
-from tests.proof_pairs.rows import Start
+from tests.proof_pairs.kinds import PRUNER, SWEEPER, Operation
+from tests.proof_pairs.plays import PERSONAS, Ending, Example, Failure, Pause, Play, Role, Run, Way
 from tests.proof_pairs.stage import SESSION, Stage, at
 
 BARRIER = 9  # the gate that all share when they are let go together
-STUCK_S = 8.0
+POLL_S = 0.002
+PATIENCE = 4000  # looks at sessions that do not move; not seconds, because a machine may stand still for a while
 NEVER = 1 << 60
-
-# How sessions may plan; who locks several rows takes them in id order all the same. The worker's own two come first.
-PERSONAS = (
-    BY_INDEX,
-    IN_BULK,
-    "",
-    "-c enable_nestloop=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan",
-    "-c enable_hashjoin=off -c enable_nestloop=off -c plan_cache_mode=force_custom_plan",
-    "-c enable_indexscan=off -c enable_bitmapscan=off -c enable_indexonlyscan=off",
-)
-ANY_PERSONA = range(len(PERSONAS))
-THE_WORKERS = (1, 0)
-
 
 # What a name means (`Kind.names`).
 _LOCKS = (
@@ -48,100 +34,21 @@ _LOCKS = (
     "SELECT FROM horsies_worker_states WHERE 'horsies_worker_states' = ANY(%s) FOR UPDATE",
     "SELECT FROM horsies_workflows WHERE 'horsies_workflows' = ANY(%s) FOR UPDATE",
     f"SELECT pg_advisory_xact_lock({RETENTION_LOCK}) WHERE '{PRUNER}' = ANY(%s)",
+    f"SELECT pg_advisory_xact_lock({SWEEP_LOCK}) WHERE '{SWEEPER}' = ANY(%s)",
 )
-
-
-class Ending(Enum):
-    """How an operation's transaction ends."""
-
-    OWN = "as the function does it"
-    COMMIT = "held open, then committed"
-    ROLLBACK = "held open, then rolled back"
-    LOST = "held open, then the connection is lost"
-
-    @property
-    def is_held(self) -> bool:
-        return self is not Ending.OWN
-
-    @property
-    def counts(self) -> bool:
-        return self in (Ending.OWN, Ending.COMMIT)
-
-
-class Pause(NamedTuple):
-    """Where an operation stands still until it is let go: at the n-th reading of the clock, or before a statement."""
-
-    reading: int = 0
-    statement: int = 0
-
-
-class Role(NamedTuple):
-    """How one operation runs in a play."""
-
-    ending: Ending = Ending.OWN
-    pause: Pause = Pause()
-    persona: int = 0
-
-
-@dataclass(frozen=True)
-class Play:
-    """One interleaving: the roles, and whose turn it is to take its next step: start, be let go, end."""
-
-    roles: tuple[Role, ...]
-    turns: tuple[int, ...]
-    together: bool = False
-    obstacle: str | None = None  # a row that a bystander keeps locked until its turn comes
-
-
-@dataclass(frozen=True)
-class Example:
-    """Rows, operations, what the clock of each says, and some ways to run them at the same time."""
-
-    start: Start
-    operations: tuple[Operation, ...]
-    clocks: tuple[float, ...]
-    plays: tuple[Play, ...]
-
-
-class Failure(NamedTuple):
-    """An operation that raised."""
-
-    sqlstate: str | None
-    kind: str
-
-
-class Run(NamedTuple):
-    """What came of an example: what each function returned, and the database after it."""
-
-    answers: list[Any]
-    outcome: dict[str, Any]
-
-
-class Way(NamedTuple):
-    """A serial order. Some operations find rows locked and leave them out, some are undone at once, and what some have
-    written is not seen by those that follow."""
-
-    order: tuple[int, ...]
-    undone: frozenset[int] = frozenset()
-    unseen: frozenset[int] = frozenset()
-    left_out: frozenset[tuple[int, str]] = frozenset()
-
-    def left_out_by(self, place: int) -> frozenset[str]:
-        return frozenset(name for by, name in self.left_out if by == place)
-
-    def leaving_out(self, place: int, name: str) -> Way:
-        return self._replace(left_out=self.left_out | {(place, name)})
 
 
 class Stepped(AsyncConnection[Any]):
     """A connection that can stand still before its n-th statement, and remembers which files it ran."""
 
     actor: Actor | None = None
-    pid = 0
+    pid: int
+    seen: set[Any]
 
     async def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        self.seen.add(query)
         if self.actor is not None:
-            await self.actor.before_statement(query)
+            await self.actor.before_statement()
         return await super().execute(query, *args, **kwargs)
 
 
@@ -189,12 +96,11 @@ class Actor:
             self._move(Standing.BUSY)
         self._may_end.set()
 
-    async def finished(self) -> None:
-        if self._task is not None:
-            await self._task
+    async def has_finished(self) -> bool:
+        """Wait for its end, but not for long: a statement may be stuck."""
+        return self._task is None or bool((await asyncio.wait([self._task], timeout=1))[0])
 
-    async def before_statement(self, query: Any) -> None:
-        self._arena.seen.add(query)
+    async def before_statement(self) -> None:
         self._statements += 1
         if self._statements == self.role.pause.statement and not self.is_let_go:
             self._move(Standing.PAUSED)
@@ -236,7 +142,7 @@ class Arena:
         self._conns: dict[tuple[int, int], Stepped] = {}
         self._ticks = itertools.count(1)
         self.moved = asyncio.Event()
-        self.seen: set[Any] = set()
+        self._seen: set[Any] = set()
         self.pids: set[int] = set()
         self.trace: list[str] = []
         self.actors: list[Actor] = []
@@ -257,7 +163,7 @@ class Arena:
     @property
     def files(self) -> set[str]:
         """The statements that have been run."""
-        return {name for name in statements() if load(name) in self.seen}
+        return {name for name in statements() if load(name) in self._seen}
 
     # All at the same time
 
@@ -333,19 +239,20 @@ class Arena:
 
     async def _settle(self) -> None:
         """Wait until everybody that is busy has got somewhere or waits for a lock."""
-        deadline = time.monotonic() + STUCK_S
+        looks = 0
         while busy := [actor for actor in self.actors if actor.state is Standing.BUSY]:
             self.moved.clear()
             try:
-                await asyncio.wait_for(self.moved.wait(), 0.002)
+                await asyncio.wait_for(self.moved.wait(), POLL_S)
             except TimeoutError:
+                looks += 1
                 waiting = await self.stage.waiting([actor.conn.pid for actor in busy])
                 self._nobody_waits_who_must_not(busy, waiting)
                 if all(actor.state is Standing.BUSY and actor.conn.pid in waiting for actor in busy):
                     self.trace += [f"{actor.place} waits" for actor in busy]
                     return
-            if time.monotonic() > deadline:
-                raise Stuck(f"still busy after {STUCK_S} s: {self.trace}")
+            if looks > PATIENCE:
+                raise Stuck(f"still busy: {self.trace}")
 
     def _nobody_waits_who_must_not(self, busy: Sequence[Actor], waiting: dict[int, str]) -> None:
         for actor in busy:
@@ -357,13 +264,12 @@ class Arena:
 
     async def _finish(self) -> None:
         """All remaining steps, in order of place, until everybody has ended."""
-        deadline = time.monotonic() + STUCK_S
+        looks = 0
         while any(actor.state is not Standing.ENDED for actor in self.actors):
             stepped = [await self._step(actor) for actor in self.actors]
             await self._settle()
-            if any(stepped):
-                deadline = time.monotonic() + STUCK_S
-            elif time.monotonic() > deadline:
+            looks = 0 if any(stepped) else looks + 1
+            if looks > PATIENCE / 10:
                 raise Stuck(f"nobody moves any more: {self.trace}")
 
     async def _clear_up(self) -> None:
@@ -373,7 +279,8 @@ class Arena:
             actor.let_go()
             actor.end()
         for actor in self.actors:
-            await actor.finished()
+            while not await actor.has_finished():
+                await self.stage.cancel(actor.conn.pid)
             if actor.conn.closed:
                 await self._is_gone(actor.conn)
 
@@ -423,7 +330,7 @@ class Arena:
     async def _connect(self, persona: str) -> Stepped:
         options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
         conn = await Stepped.connect(self._url, autocommit=True, options=f"{options} {persona}")
-        conn.pid = conn.pgconn.backend_pid
+        conn.pid, conn.seen = conn.pgconn.backend_pid, self._seen
         self.pids.add(conn.pid)
         return conn
 

@@ -6,10 +6,10 @@ import itertools
 
 from hypothesis import strategies as st
 
-from tests.proof_pairs.arena import ANY_PERSONA, THE_WORKERS, Ending, Example, Pause, Play, Role
 from tests.proof_pairs.choices import SIZE, Choices
 from tests.proof_pairs.kinds import Operation
 from tests.proof_pairs.operations import THEMES, operation
+from tests.proof_pairs.plays import ANY_PERSONA, THE_WORKERS, Ending, Example, Pause, Play, Role
 from tests.proof_pairs.rows import Start, starts
 
 OFTEN = ("running", "claimed", "waiting") * 4 + ("sent", "sent", "ended", "words", "words", "workers", "all", "all")

@@ -17,7 +17,8 @@ Names: TypeAlias = Callable[[Start, Arguments], set[str]]
 
 
 PRUNER = "lock of the only pruner"
-LEFT_TO_ANOTHER = "somebody else prunes"
+SWEEPER = "lock of the only sweeper"
+LEFT_TO_ANOTHER = "somebody else does it"
 
 
 @dataclass(frozen=True)

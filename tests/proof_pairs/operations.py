@@ -10,10 +10,11 @@ from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Kind, Operation
 from tests.proof_pairs.other_kinds import PRUNE_KINDS, SEND_KINDS, WORD_KINDS, WORKER_KINDS
 from tests.proof_pairs.rows import Start
+from tests.proof_pairs.sweep_kinds import SWEEP_KINDS
 from tests.proof_pairs.task_kinds import TASK_KINDS
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (*TASK_KINDS, *SEND_KINDS, *WORD_KINDS, *WORKER_KINDS, *PRUNE_KINDS)
+    kind.name: kind for kind in (*TASK_KINDS, *SEND_KINDS, *WORD_KINDS, *WORKER_KINDS, *PRUNE_KINDS, *SWEEP_KINDS)
 }
 WORDS = [kind.name for kind in WORD_KINDS]
 
@@ -25,13 +26,16 @@ THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "waiting": (("PENDING",), [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "send"]),
     "claimed": (
         ("CLAIMED",),
-        ["start", "start", "requeue", "expire", "hand back", "recover", *_TAKING, *_BEATING, "cancel"],
+        ["start", "start", "requeue", "expire", "hand back", "recover", "sweep", *_TAKING, *_BEATING, "cancel"],
     ),
-    "running": (("RUNNING",), [*_ENDING, *_ENDING, "cancel", "cancel", "recover", "mark_finalizing", "counting claim"]),
+    "running": (
+        ("RUNNING",),
+        [*_ENDING, *_ENDING, "cancel", "cancel", "recover", "sweep", "sweep", "mark_finalizing", "counting claim"],
+    ),
     "sent": ((), ["send", "send", "send_many", "send_many", "cancel", "claim", "prune_tasks"]),
     "ended": (("COMPLETED", "CANCELLED"), ["prune_tasks", "prune_tasks", "send", "send_many", "prune_workflows"]),
     "words": ((), WORDS),
-    "workers": ((), [kind.name for kind in (*WORKER_KINDS, *PRUNE_KINDS)]),
+    "workers": ((), [kind.name for kind in (*WORKER_KINDS, *PRUNE_KINDS, *SWEEP_KINDS)]),
     "all": ((), list(KINDS)),
 }
 

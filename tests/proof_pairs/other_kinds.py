@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer.enqueue import MismatchError, Verdict, enqueue, enqueue_all
 from horsies.core.producer.steps import in_savepoint, in_transaction, run_async
-from horsies.core.store import results, retention, sends, tasks, workers
+from horsies.core.store import evidence, results, retention, sends, tasks, workers
 from horsies.core.store.sends import Rows, Send, Statement
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in
@@ -167,6 +167,7 @@ WORD_KINDS = (
 WORKER_KINDS = (
     Kind("register", workers.register, _about_a_worker(_REGISTRATION), _worker),
     Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
+    Kind("bury", evidence.bury, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
     Kind("ring", tasks.ring, _bells, waits=False),

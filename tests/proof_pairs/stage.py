@@ -21,7 +21,6 @@ SESSION = {
     "search_path": "proof,pg_catalog,public",
     "TimeZone": "UTC",
     "deadlock_timeout": "50ms",
-    "lock_timeout": "10s",
     "synchronous_commit": "off",
     "proof.now": T0.isoformat().replace(" ", "T"),
     "proof.readings": "0",
@@ -184,6 +183,9 @@ class Stage:
 
     async def lift_all(self) -> None:
         await self._conn.execute("SELECT pg_advisory_unlock_all()")
+
+    async def cancel(self, pid: int) -> None:
+        await self._conn.execute("SELECT pg_cancel_backend(%s)", [pid])
 
     async def waiting(self, pids: list[int]) -> dict[int, str]:
         """Of these sessions the ones that wait for a lock, and for which kind."""

@@ -7,10 +7,10 @@ from datetime import timedelta
 from functools import partial
 
 from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.monitoring import actions
 from horsies.core.store import recovery, tasks
-from horsies.core.store.recovery import StaleTask
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder, Connection
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.proof_pairs.choices import Choices
@@ -130,17 +130,18 @@ def _cancel(pick: Choices, start: Start) -> Arguments:
 
 
 async def _recover(conn: Connection, status: TaskStatus, silence: timedelta, most: int) -> set[str]:
-    """What a pass of the reaper does: lock, decide, move, in one transaction."""
+    """What a pass of the reaper does: look, lock, decide, move."""
     async with conn.transaction():
-        stale = await recovery.lock_stale(
+        found = await recovery.find_stale(
             conn, status, RecoveryConfig(), WorkerRecoveryConfig(), threshold=silence, most=most
         )
+        stale = await recovery.lock_stale(conn, found)
         for worker_id in sorted({task.worker_id for task in stale}):
             await tasks.apply(conn, worker_id, [_brought_back(task) for task in stale if task.worker_id == worker_id])
     return {task.task_id for task in stale}
 
 
-def _brought_back(task: StaleTask) -> Move:
+def _brought_back(task: InFlight) -> Move:
     if task.status is TaskStatus.CLAIMED:
         return Requeue(task.claim)
     crash = _fail(task.claim, crashed=True)
@@ -186,10 +187,10 @@ TASK_KINDS = (
         _recover,
         _silence,
         rows_in("CLAIMED", "RUNNING"),
-        uses=(recovery.lock_stale, tasks.apply),
+        uses=(recovery.find_stale, recovery.lock_stale, tasks.apply),
         skips=True,
         waits=False,
-        statements=4,
+        statements=5,
     ),
     Kind("heartbeat", tasks.heartbeat, _beat, waits=False, reads=True),
     Kind("renew", tasks.renew, _renewal, _claimed, skips=True, waits=False),

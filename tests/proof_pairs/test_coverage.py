@@ -4,9 +4,11 @@ is seen not to.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import pkgutil
+import random
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +17,12 @@ import pytest
 
 from horsies.core import store
 from tests.architecture.source import statements
-from tests.proof_pairs.operations import KINDS
+from tests.proof_pairs.arena import Arena
+from tests.proof_pairs.choices import SIZE, Choices
+from tests.proof_pairs.kinds import Operation
+from tests.proof_pairs.operations import KINDS, THEMES
+from tests.proof_pairs.plays import Example, Way
+from tests.proof_pairs.rows import starts
 
 WRITING = re.compile(
     r"\b(?:INSERT\s+INTO|UPDATE\s+\w+|DELETE\s+FROM|FOR\s+(?:NO\s+KEY\s+)?UPDATE|FOR\s+(?:KEY\s+)?SHARE|pg_notify|horsies_ring"
@@ -25,7 +32,7 @@ WRITING = re.compile(
 APART = {"workers/ping"}
 
 
-def WRITES(texts: Mapping[str, str]) -> set[str]:
+def writing(texts: Mapping[str, str]) -> set[str]:
     """The statements that write, lock or ring while the engine runs."""
     without_comments = {name: re.sub(r"--[^\n]*", "", text) for name, text in texts.items()}
     return {
@@ -69,7 +76,7 @@ def files_of(function: Callable[..., Any]) -> set[str]:
 def is_reading(function: Callable[..., Any]) -> bool:
     """Whether all it loads only reads; one that names no file is not known to."""
     loaded = files_of(function)
-    return bool(loaded) and not loaded & WRITES(statements())
+    return bool(loaded) and not loaded & writing(statements())
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
@@ -79,3 +86,17 @@ def test_a_kind_that_skips_or_may_not_wait_says_so_as_its_statement_does(name: s
     loaded = {file for function in kind.functions for file in files_of(function)}
     skips = any("SKIP LOCKED" in statements()[file] for file in loaded)
     assert skips == kind.skips
+
+
+def test_every_statement_that_writes_is_run(database_url: str) -> None:
+    """By one kind or another; also those of modules beside the store."""
+
+    async def files_run() -> set[str]:
+        async with Arena(database_url) as arena:
+            for number, kind in enumerate(list(KINDS.values()) * 4):
+                pick = Choices(random.Random(number).randbytes(SIZE))
+                start = starts(pick, pick.of([statuses for statuses, _ in THEMES.values()]))
+                await arena.one_by_one(Example(start, (Operation(kind, kind.draws(pick, start)),), (0,), ()), Way((0,)))
+            return arena.files
+
+    assert writing(statements()) - asyncio.run(files_run()) == set(), "statements of no kind in tests/proof_pairs"

@@ -1,6 +1,7 @@
 """Invariant 7, L-03 and D-63 as a property: whatever runs at the same time ends as if one had gone after the other.
 
-`PROOF_SECONDS=600` runs it for that long with new examples instead of the fixed ones of the default run.
+`PROOF_SECONDS=600` runs each of the two tests for that long with new examples instead of the fixed ones of the default
+run; `PROOF_SEED=` begins with the seed of a run that found something.
 """
 
 from __future__ import annotations
@@ -9,25 +10,27 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
-from tests.architecture.source import statements
 from tests.conftest import SERVER_VARIABLE
-from tests.proof_pairs.arena import Arena, Example
+from tests.proof_pairs.arena import Arena
 from tests.proof_pairs.examples import examples
-from tests.proof_pairs.test_coverage import WRITES
+from tests.proof_pairs.found import FOUND
+from tests.proof_pairs.plays import Example
 from tests.proof_pairs.verdict import Judge
 
 SECONDS = float(os.environ.get("PROOF_SECONDS", "0"))
 BY_DEFAULT = {2: 150, 3: 25}
-LONG = pytest.mark.timeout(max(400, 2 * SECONDS + 400))  # a failure takes its time to become small
+ROUND = 200  # examples between two looks at the time
+LONG = pytest.mark.timeout(2 * SECONDS + 400)  # a failure takes its time to become small
 
 
 @LONG
@@ -35,52 +38,60 @@ LONG = pytest.mark.timeout(max(400, 2 * SECONDS + 400))  # a failure takes its t
 def test_l03_d63_concurrent_statements_end_as_a_serial_order_of_them(
     actors: int, database_url: str, server_url: str
 ) -> None:
-    with asyncio.Runner() as runner, log_of_deadlocks() as log:
-        arena = runner.run(opened(database_url))
+    with judging(database_url, server_url) as holds:
+        explore(holds, actors)
 
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_l03_d63_what_was_found_once(name: str, database_url: str, server_url: str) -> None:
+    with judging(database_url, server_url) as holds:
+        for _ in range(3):
+            holds(FOUND[name])
+
+
+def explore(holds: Callable[[Example], None], actors: int) -> None:
+    """The same examples each time, or as many new ones as there is time for."""
+    quiet = settings(
+        deadline=None,
+        database=None,
+        derandomize=not SECONDS,
+        max_examples=ROUND if SECONDS else BY_DEFAULT[actors],
+        suppress_health_check=list(HealthCheck),
+    )
+    until = time.monotonic() + SECONDS
+    number = int(os.environ.get("PROOF_SEED") or random.randrange(1 << 32))
+    while True:
+        run: Any = quiet(given(examples(actors))(holds))
+        if SECONDS:
+            print(f"PROOF_SEED={number}")
+            run = seed(number)(run)
+        run()
+        number += 1
+        if time.monotonic() >= until:
+            return
+
+
+@contextmanager
+def judging(database_url: str, server_url: str) -> Iterator[Callable[[Example], None]]:
+    """Check examples; in the end neither the server's log nor its statistics may tell of a deadlock."""
+    with asyncio.Runner() as runner, log_of_deadlocks() as log:
+        arena = runner.run(Arena(database_url).__aenter__())
         judge = Judge(arena)
 
         def holds(example: Example) -> None:
             runner.run(judge.check(example))
 
         try:
-            explore(holds, actors)
+            yield holds
         finally:
             runner.run(arena.__aexit__())
-    print(dict(judge.counts))
+            print(dict(judge.counts))
     assert [line for line in log() if any(f"[{pid}]" in line for pid in arena.pids)] == []
     assert deadlocks(server_url, database_url) == 0
-    if actors == 2:
-        assert WRITES(statements()) - arena.files == set(), "statements that no example has run"
-
-
-def explore(holds: object, actors: int) -> None:
-    """The same examples each time, or as many new ones as there is time for."""
-    quiet = settings(
-        deadline=None,
-        database=None,
-        derandomize=not SECONDS,
-        max_examples=BY_DEFAULT[actors] if not SECONDS else 200,
-        suppress_health_check=list(HealthCheck),
-    )
-    until = time.monotonic() + SECONDS / 2  # half of it for each number of actors
-    while True:
-        run = quiet(given(examples(actors))(holds))  # type: ignore[arg-type]
-        if SECONDS:
-            number = random.randrange(1 << 32)
-            print(f"seed {number}")
-            run = seed(number)(run)
-        run()
-        if time.monotonic() >= until:
-            return
-
-
-async def opened(url: str) -> Arena:
-    return await Arena(url).__aenter__()
 
 
 @contextmanager
-def log_of_deadlocks() -> Iterator[object]:
+def log_of_deadlocks() -> Iterator[Callable[[], list[str]]]:
     path = Path(os.environ[SERVER_VARIABLE], "server.log")
     before = path.stat().st_size if path.exists() else 0
 

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from tests.proof_pairs.arena import Actor, Arena, Example, Failure, Play, Run, Way
-from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Operation
+from tests.proof_pairs.arena import Actor, Arena
+from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, SWEEPER, Operation
 from tests.proof_pairs.operations import WORDS
+from tests.proof_pairs.plays import Example, Failure, Play, Run, Way
 
 Allowed: TypeAlias = dict[int, frozenset[str]]
 
@@ -80,6 +81,15 @@ class Judge:
     ) -> Way | None:
         """The way with rows left out that explains it, if there is one. A row to leave out is looked for first where
         the two outcomes differ, then elsewhere: it may have had its effect on others only."""
+        busy = [
+            (place, lock)
+            for place, names in allowed.items()
+            for lock in names & {PRUNER, SWEEPER}
+            if run.answers[place] == LEFT_TO_ANOTHER
+        ]
+        for place, lock in busy:
+            ways = [way.leaving_out(place, lock) for way in ways]
+            allowed = {**allowed, place: frozenset()}  # it has looked at no row
         waiting = [(0, place, way) for place, way in enumerate(ways)]
         seen = set(ways)
         while waiting and len(tried) < MOST_TRIES:
@@ -154,9 +164,7 @@ def _differing(run: Run, serial: Run) -> set[str]:
 
 
 def _answered_otherwise(ours: Any, theirs: Any) -> set[str]:
-    """The names by which two answers differ, as far as they tell."""
-    if ours != theirs and LEFT_TO_ANOTHER in (ours, theirs):
-        return {PRUNER}
+    """The tasks by which two answers differ, as far as they tell."""
     if isinstance(ours, list) and isinstance(theirs, list):  # of claimed rows
         return {row.id for row in ours} ^ {row.id for row in theirs}
     if isinstance(ours, set) and isinstance(theirs, set):

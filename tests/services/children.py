@@ -44,7 +44,7 @@ class Child:
         """A RUN frame that is not sent yet."""
         token = next(self._tokens)
         given = json.dumps(args).encode() if args else b"", json.dumps(kwargs).encode() if kwargs else b""
-        return token, wire.pack(Kind.RUN, token, name.encode(), *given, b"{}")
+        return token, wire.pack(Kind.RUN, token, name.encode(), *given, b"")
 
     def stop(self, token: int) -> None:
         self.tell(wire.pack(Kind.STOP, token, b"test"))

@@ -1,15 +1,29 @@
-"""A fork server for the tests that start children without a worker."""
+"""A fork server for the tests that start children without a worker; a database that the tests of a module share."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import psutil
+import pytest
 import pytest_asyncio
+from psycopg import AsyncConnection
 
+from horsies.core.brokers.connections import BY_INDEX, make_pool
+from horsies.core.brokers.pool import Pool
+from horsies.core.models.broker import PostgresConfig
 from horsies.core.worker.launcher import Launcher
+from tests.conftest import fresh_database
 from tests.services.children import Child, descendants, end_children, is_alive, start_child
 from tests.support import eventually
+
+_EMPTY = """
+    DROP TABLE IF EXISTS audit;
+    DROP FUNCTION IF EXISTS audit, refuse CASCADE;
+    TRUNCATE horsies_tasks, horsies_task_attempts, horsies_heartbeats, horsies_workers, horsies_worker_states,
+        horsies_workflows, horsies_workflow_tasks, horsies_waiting
+"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -39,3 +53,26 @@ async def child(launcher: Launcher) -> Child:
     child = await start_child(launcher, concurrency=4)
     await child.ready()
     return child
+
+
+@pytest.fixture(scope="module")
+def module_url(server_url: str, template: str) -> Iterator[str]:
+    """A database that the tests of a module share."""
+    with fresh_database(server_url, template) as url:
+        yield url
+
+
+@pytest.fixture
+async def clean_db(module_url: str) -> AsyncIterator[AsyncConnection[Any]]:
+    """A connection to it; nothing of an earlier test is there any more."""
+    async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
+        await conn.execute(_EMPTY)
+        yield conn
+
+
+@pytest.fixture
+async def clean_pool(module_url: str) -> AsyncIterator[Pool]:
+    """As a worker has it."""
+    pool = make_pool(PostgresConfig(database_url=module_url), min_size=1, max_size=2, options=BY_INDEX)
+    yield pool
+    await pool.close()

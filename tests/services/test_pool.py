@@ -54,6 +54,21 @@ async def test_t10_no_more_than_max_size_and_the_rest_wait_their_turn(database_u
         await eventually(lambda: _length(backends(db), 2))
 
 
+async def test_t10_overflow_lingers_while_it_is_needed_and_then_goes(database_url: str, db: AsyncConnection) -> None:
+    config = PostgresConfig(database_url=database_url)
+    pool = make_pool(config, min_size=1, max_size=3, linger=0.3, name="pool test")
+    try:
+        async with pool.connection(), pool.connection():
+            assert not pool.has_idle
+            first = await backends(db)
+        async with pool.connection(), pool.connection():
+            assert await backends(db) == first  # no new ones
+        await eventually(lambda: _length(backends(db), 1))
+        assert pool.has_idle and pool.size == 1
+    finally:
+        await pool.close()
+
+
 async def _length(found: object, expected: int) -> bool:
     return len(await found) == expected  # type: ignore[misc]
 

@@ -13,12 +13,15 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Requeue, Retry
+from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.monitoring import actions
-from horsies.core.store import recovery, results, retention, sends, tasks
+from horsies.core.store import evidence, jobs, recovery, results, retention, sends, sweeping, tasks
+from horsies.core.store.sweeping import WHENEVER, Gone
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
 from horsies.core.types.status import TaskStatus
+from horsies.core.worker.identity import identify
 from tests.store.plan_states import BATCH, GROUPS, IN_FLIGHT, QUEUES, SOWN, ids
 
 ME = Claimant("me", timedelta(seconds=60), enrolled=False)
@@ -102,6 +105,12 @@ def two_kinds() -> list[Any]:
     return [*(Complete(claim, "r") for claim in claims("e")[: BATCH // 2]), *failures()[BATCH // 2 :]]
 
 
+def silent() -> list[InFlight]:
+    """As the look has found them."""
+    rest = ("t", "default", None, 0, 0, False, None, False, None, None, None, None, None, 3600.0)
+    return [InFlight(task_id, 1, "dead", TaskStatus.RUNNING, *rest) for task_id in ids("h")]
+
+
 def by_id(statement: str, run: Callable[[Db], Awaitable[object]], buffers: int) -> Act:
     return Act(statement, run, {PKEY}, 2 * BATCH, buffers)
 
@@ -113,8 +122,8 @@ def beside(statement: str, run: Callable[[Db], Awaitable[object]], buffers: int)
 
 def stale(status: TaskStatus) -> Act:
     return Act(
-        "tasks/lock_stale",
-        lambda conn: recovery.lock_stale(conn, status, POLICY, SWEEPING, most=BATCH),
+        "tasks/find_stale",
+        lambda conn: recovery.find_stale(conn, status, POLICY, SWEEPING, most=BATCH),
         {OWNER},
         2 * ALL_IN_FLIGHT,
         # Each that may be dead is looked up among the heartbeats and the workers.
@@ -154,6 +163,13 @@ PREPARED = {
         "tasks/mark_finalizing", lambda conn: tasks.mark_finalizing(conn, "me", claims("e")), 7_500
     ),
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
+    "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
+    "lock_claims": by_id("tasks/lock_claims", lambda conn: recovery.lock_claims(conn, silent()), 2_000),
+    "jobs": by_id("tasks/jobs", lambda conn: jobs.jobs(conn, ids("d")), 1_600),
+    "neighbours": Act(
+        "workers/neighbours", lambda conn: evidence.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
+    ),
+    "bury": Act("workers/bury", lambda conn: evidence.bury(conn, "alive"), {OWNER}, 2 * BATCH, 300),
     "results": by_id("tasks/results", lambda conn: results.ended(conn, ids("a")), 1_600),
     "find_sent": Act("tasks/find_sent", find, {PKEY, KEY}, 3 * BATCH, 2_500),
     "announce": beside("waiting/announce", lambda conn: results.announce(conn, ids("e"), "h", 1.0), 2_000),
@@ -174,8 +190,24 @@ RARE = {
         "tasks/expire_waiting", lambda conn: tasks.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
     "strays": Act("tasks/strays", lambda conn: tasks.strays(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300),
-    "lock_stale claimed": stale(TaskStatus.CLAIMED),
-    "lock_stale running": stale(TaskStatus.RUNNING),
+    "find_stale claimed": stale(TaskStatus.CLAIMED),
+    "find_stale running": stale(TaskStatus.RUNNING),
+    "held": Act(
+        "tasks/held",
+        lambda conn: sweeping.held(
+            conn, [Gone("dead", WHENEVER, 300.0, 300.0), Gone("gone", None)], until=WHENEVER, most=BATCH
+        ),
+        {OWNER},
+        3 * IN_FLIGHT,
+        6_000,
+        sorts=2 * IN_FLIGHT,
+    ),
+    "dead": Act(
+        "workers/dead", lambda conn: sweeping.dead(conn, "me", SWEEPING, POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000
+    ),
+    "abandoned": Act(
+        "workers/abandoned", lambda conn: sweeping.abandoned(conn, "me", POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000
+    ),
     "prune": Act(
         "tasks/prune", lambda conn: retention.prune_tasks(conn, 30 * DAY, most=BATCH), {PKEY, AGE}, 3 * BATCH, 4_000
     ),

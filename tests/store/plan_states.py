@@ -90,8 +90,9 @@ RECORDS = """
 
     INSERT INTO horsies_worker_states (worker_id, snapshot_at)
     SELECT 'w' || n % 20, now() - interval '10 days' + n * interval '30 s' FROM generate_series(1, 20000) AS n;
-    INSERT INTO horsies_workers (worker_id, last_heartbeat_at)
-    SELECT 'w' || n, now() - n * interval '5 min' FROM generate_series(0, 500) AS n;
+    INSERT INTO horsies_workers (worker_id, last_heartbeat_at, liveness_key, recovery)
+    SELECT 'w' || n, now() - n * interval '5 min', n, '{"worker_recovery": {"heartbeat_interval": 30000}}'
+    FROM generate_series(0, 500) AS n;
     INSERT INTO horsies_workers (worker_id, sweeping) VALUES ('me', TRUE), ('alive', TRUE);
 
     INSERT INTO horsies_workflows (id, name, definition_key, open_nodes, status, completed_at)

@@ -402,7 +402,7 @@ async def test_r11_heartbeats_are_written_only_for_claims_that_are_held(db: Db) 
     assert await cursor.fetchall() == [(mine.task_id, "me/7", "runner", "host", 7)]
 
 
-async def test_w70_the_role_follows_the_state_and_an_unvouched_claim_gets_no_row(db: Db) -> None:
+async def test_r10_w70_the_role_follows_the_state_and_an_unvouched_claim_gets_no_row(db: Db) -> None:
     await given_task(db)
     row = await claim_one(db)
     silent = await running(db)

@@ -175,7 +175,7 @@ def test_d12_the_plan_of(shelf: Shelf, state: str, name: str) -> None:
 
 def test_d12_the_states_are_what_they_say(shelf: Shelf) -> None:
     """Or nothing above would mean anything: the batches are there, and so is what has to be passed over."""
-    full = ["claim", "claim_expired", "start", "complete", "lock_stale claimed", "lock_stale running"]
+    full = ["claim", "claim_expired", "start", "complete", "find_stale claimed", "find_stale running"]
     for state, name in [*product(["deep", "overdue", "future"], full), *product(KEPT, ["claim", "start", "complete"])]:
         for told in shelf.told(state, name):
             assert main_plan(name, told).top["Actual Rows"] == BATCH, (state, name, told.how)

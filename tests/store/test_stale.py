@@ -1,4 +1,4 @@
-"""Which tasks in flight count as dead: the statement that finds and locks them, rule by rule. Ages are exact
+"""Which tasks in flight count as dead: the statement that finds them, rule by rule. Ages are exact
 to the microsecond, as the clock of the transaction stands still.
 """
 
@@ -42,7 +42,7 @@ async def silent(db: Db, status: TaskStatus, age: timedelta = AGES_AGO, **column
 
 async def stale(db: Db, status: TaskStatus, policy: RecoveryConfig = POLICY, **more: Any) -> set[str]:
     sweeping = more.pop("sweeping", SWEEPING)
-    return {task.task_id for task in await recovery.lock_stale(db, status, policy, sweeping, **more)}
+    return {task.task_id for task in await recovery.find_stale(db, status, policy, sweeping, **more)}
 
 
 @pytest.mark.parametrize("status", LIMITS)
@@ -101,7 +101,7 @@ async def test_r14_a_result_being_written_waits_for_its_own_threshold_too(frozen
 async def test_r17_the_longest_silence_first_and_no_more_than_asked_for(frozen: Db) -> None:
     ids = [await silent(frozen, CLAIMED, timedelta(minutes=10 + n)) for n in range(4)]
     await given_heartbeat(frozen, ids[3], "claimer", sent_at=await ago(frozen, timedelta(minutes=9)))
-    found = await recovery.lock_stale(frozen, CLAIMED, POLICY, SWEEPING, most=3)
+    found = await recovery.find_stale(frozen, CLAIMED, POLICY, SWEEPING, most=3)
     assert [task.task_id for task in found] == [ids[2], ids[1], ids[0]]
 
 
@@ -110,7 +110,7 @@ async def test_r19_the_caller_learns_whether_the_deadline_has_passed(frozen: Db)
         await silent(frozen, CLAIMED, good_until=when)
         for when in (await ago(frozen, timedelta(0)), await ago(frozen, -A_MOMENT), None)
     ]
-    found = await recovery.lock_stale(frozen, CLAIMED, POLICY, SWEEPING)
+    found = await recovery.find_stale(frozen, CLAIMED, POLICY, SWEEPING)
     assert {task.task_id: task.is_overdue for task in found} == {past: True, ahead: False, none: False}
     moves = [Expire(t.claim, "{}") if t.is_overdue else Requeue(t.claim) for t in found]
     assert await tasks.apply(frozen, "w1", moves) == {past, ahead, none}
@@ -125,8 +125,8 @@ async def test_r21_what_is_told_about_the_dead_one(frozen: Db) -> None:
     )  # fmt: skip
     beat = await ago(frozen, timedelta(seconds=400))
     await given_heartbeat(frozen, task_id, "runner", sent_at=beat)
-    [task] = await recovery.lock_stale(frozen, RUNNING, POLICY, SWEEPING)
-    assert task == recovery.StaleTask(
+    [task] = await recovery.find_stale(frozen, RUNNING, POLICY, SWEEPING)
+    assert task == recovery.InFlight(
         task_id, 4, "w1", RUNNING, "n", "q", "{}", 1, 3, False, "wf", False, await ago(frozen, AGES_AGO),
         "host", 77, "child-77", beat, 400.0,
     )  # fmt: skip
@@ -281,7 +281,7 @@ async def test_r63_a_patient_worker_counts_as_alive_for_longer(frozen: Db) -> No
 
 async def test_r56_once_recovered_the_claim_is_nobodys(frozen: Db) -> None:
     task_id = await silent(frozen, CLAIMED)
-    [task] = await recovery.lock_stale(frozen, CLAIMED, POLICY, SWEEPING)
+    [task] = await recovery.find_stale(frozen, CLAIMED, POLICY, SWEEPING)
     assert await tasks.apply(frozen, "w1", [Requeue(task.claim)]) == {task_id}
     assert await tasks.start(frozen, "w1", "host", [task.claim], [1], ["p"]) == set()
     assert await stale(frozen, CLAIMED) == set()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+from horsies import (
+    AppConfig,
+    HookRegistry,
+    Horsies,
+    JobInterrupted,
+    JobRecovery,
+    JobRecoveryResult,
+    PostgresConfig,
+    TaskError,
+    TaskResult,
+    WorkerRecovered,
+)
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql+psycopg://h/d")))
 
@@ -56,3 +67,24 @@ async def awaiting() -> None:
 PostgresConfig(database_url=5)  # E: arg-type
 PostgresConfig(database_url="x", pool_sise=5)  # E: call-arg
 print(number)
+
+hooks = HookRegistry()
+
+
+@hooks.on(JobRecovery)  # E: type-var
+async def wrong_context(ctx: JobInterrupted) -> JobRecoveryResult:
+    return JobRecoveryResult.Skip
+
+
+@hooks.on(JobRecovery)  # E: type-var
+def wrong_answer(ctx: JobRecovery) -> bool:
+    return True
+
+
+hooks.on(JobRecovery, lambda ctx: ctx.dead_worker_ids)  # E: attr-defined
+hooks.on(WorkerRecovered, wrong_context)  # E: arg-type
+hooks.on(int, wrong_answer)  # E: arg-type
+JobRecoveryResult.Reschedule()  # E: call-arg
+JobRecoveryResult.Reschedule(run_at="tomorrow")  # E: arg-type
+print(JobRecoveryResult.Retry)  # E: attr-defined
+Horsies(app.config, hooks=[])  # E: arg-type

@@ -16,7 +16,13 @@ from horsies import (
     BrokerResult,
     CustomQueueConfig,
     Err,
+    FailureReason,
+    HookRegistry,
     Horsies,
+    Job,
+    JobInterrupted,
+    JobRecovery,
+    JobRecoveryResult,
     Ok,
     OperationalErrorCode,
     PostgresConfig,
@@ -30,6 +36,8 @@ from horsies import (
     TaskResult,
     TaskSendError,
     TaskSendOptions,
+    TaskStatus,
+    WorkerRecovered,
     WorkerRecoveryConfig,
     is_ok,
 )
@@ -162,3 +170,33 @@ def parse(text: str) -> Result[int, ValueError]:
 
 assert_type(parse("1").map(str).unwrap_or(None), str | None)
 assert_type(parse("1").map_err(str).unwrap_err(), str)
+
+hooks = HookRegistry()
+
+
+@hooks.on(JobRecovery)
+async def decide(ctx: JobRecovery) -> JobRecoveryResult:
+    assert_type(ctx.job, Job)
+    assert_type(ctx.job.status, TaskStatus)
+    assert_type(ctx.job.kwargs, dict[str, Any])
+    assert_type(ctx.reason, FailureReason)
+    if ctx.job.attempts > 3:
+        return JobRecoveryResult.FailWithBackoff
+    return JobRecoveryResult.Reschedule(run_at=datetime.now(UTC) + timedelta(days=1), attempts=0)
+
+
+@hooks.on(JobRecovery)
+def decide_plainly(ctx: JobRecovery) -> JobRecoveryResult | None:
+    return JobRecoveryResult.Skip if ctx.previous_worker_id == ctx.worker_id else None
+
+
+@hooks.on(WorkerRecovered)
+async def heard(ctx: WorkerRecovered) -> None:
+    assert_type(ctx.dead_worker_ids, list[str])
+
+
+assert_type(decide_plainly(JobRecovery(Job("id", "name"), "me", "it")), JobRecoveryResult | None)
+hooks.on(JobRecovery, decide)
+hooks.on(JobRecovery, lambda ctx: JobRecoveryResult.Default if ctx.job.flags.get("slow") else None)
+hooks.on(JobInterrupted, lambda ctx: print(ctx.job.id, ctx.reason))
+Horsies(config, hooks=hooks).hooks.on(WorkerRecovered, heard)

@@ -1,13 +1,22 @@
-"""The written word keeps step: the generated reference is current, links lead somewhere, the options are all there."""
+"""The written word keeps step: the generated reference is current, links lead somewhere, names and defaults hold."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from horsies import AppConfig, RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
+from horsies.cli.main import app as command_line
+from horsies.core.models.app import DEFAULT_LEASE_MS
+from horsies.core.models.base import ConfigModel
+from horsies.core.worker.config import WorkerConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -19,6 +28,19 @@ def test_the_configuration_page_is_up_to_date() -> None:
         [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_configuration_page_has_every_settings_object_and_every_command() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    models = [model.__name__ for model in _all_below(ConfigModel) if model.__module__.startswith("horsies.")]
+    assert len(models) >= 8
+    assert [name for name in models if f"\n## {name}\n" not in page] == []
+    group: Any = typer.main.get_command(command_line)
+    assert [name for name in group.commands if f"\n## `horsies {name}`\n" not in page] == []
+
+
+def _all_below(model: type[ConfigModel]) -> list[type[ConfigModel]]:
+    return [below for child in model.__subclasses__() for below in (child, *_all_below(child))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -46,3 +68,79 @@ def test_files_that_the_architecture_page_names_exist() -> None:
     assert len(named) >= 7
     places = [ROOT / "horsies", ROOT / "horsies/core"]
     assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
+
+
+RECOVERY = (ROOT / "docs/recovery.md").read_text()
+UNITS = {"": None, "s": timedelta(seconds=1), "min": timedelta(minutes=1), "h": timedelta(hours=1)}
+SETTINGS = {
+    name
+    for model in (AppConfig, RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig, WorkerConfig)
+    for name in model.model_fields
+}
+
+
+def default_of(name: str) -> object:
+    """As the page would write it: a number, or a time."""
+    for model in (RecoveryConfig(), WorkerRecoveryConfig(), WorkerResilienceConfig()):
+        if name in type(model).model_fields:
+            value = getattr(model, name)
+            unit = {"ms": timedelta(milliseconds=1), "hours": timedelta(hours=1)}.get(name.rpartition("_")[2])
+            return value if unit is None or value is None else value * unit
+    assert name == "claim_lease_ms", name
+    return timedelta(milliseconds=DEFAULT_LEASE_MS)
+
+
+def test_the_defaults_that_the_recovery_page_names_are_those_of_the_models() -> None:
+    named = re.findall(r"`(\w+)`(?: of the app)?(?: \(|, )(\d+)(?: (s|min|h)\b)?", RECOVERY)
+    assert len({name for name, _, _ in named}) >= 7
+    wrong = {name: number + unit for name, number, unit in named if _time(number, unit) != default_of(name)}
+    assert wrong == {}
+
+
+def _time(number: str, unit: str) -> object:
+    length = UNITS[unit]
+    return int(number) if length is None else int(number) * length
+
+
+def test_the_recovery_page_names_only_settings_that_exist() -> None:
+    named = set(
+        re.findall(r"`(?:\w+\.)?(\w+_(?:ms|hours|interval|threshold|delay|flags|multiplier|per_task))\b", RECOVERY)
+    )
+    assert len(named) >= 15
+    assert named <= SETTINGS | {"timeout_ms", "tcp_keepalives_interval"}  # of a task, of the server
+
+
+def test_the_commands_of_the_recovery_page_exist_with_their_options() -> None:
+    group: Any = typer.main.get_command(command_line)
+    lines = [line.partition("#")[0].split() for line in re.findall(r"^horsies (.*)$", RECOVERY, re.MULTILINE)]
+    inline = [words.split() for words in re.findall(r"`horsies ([a-z-]+ [^`]*)`", RECOVERY)]
+    assert {words[0] for words in lines} == {"workers", "stale-tasks", "sweep-stale-workers", "force-unlock"}
+    for command, *words in [*lines, *inline]:
+        known = {name for param in group.commands[command].params for name in param.opts}
+        assert {word for word in words if word.startswith("--")} <= known, command
+
+
+def test_r22_the_documentation_asks_for_idempotent_tasks() -> None:
+    for page in ("docs/recovery.md", "docs/tasks.md", "README.md"):
+        text = (ROOT / page).read_text()
+        assert re.search(r"idempotent|may run more than once", text), page
+    assert "must be idempotent" in " ".join(RECOVERY.split())
+
+
+def test_r98_the_guidance_is_there_and_valid() -> None:
+    tuning = RECOVERY.partition("## Tuning")[2].partition("## By hand")[0]
+    assert "CPU-heavy" in tuning and "300 000 to 600 000" in tuning and "10 000 and 30 000" in tuning
+    for place in ("### False positives", "### When nothing recovers"):
+        assert place in tuning
+    for cause in ("blocking code", "network", "contention"):
+        assert cause in tuning.partition("### False positives")[2].partition("###")[0]
+    for thing in ("auto_requeue_stale_claimed", "auto_fail_stale_running", "log", "database"):
+        assert thing in tuning.partition("### When nothing recovers")[2]
+
+
+CAUSES = "crashes, aborts, machine that is lost, network partition, database that cannot be reached, orchestrator"
+
+
+@pytest.mark.parametrize("cause", CAUSES.split(", "))
+def test_r99_the_causes_of_stale_tasks_are_named(cause: str) -> None:
+    assert cause in " ".join(RECOVERY.partition("Causes you will meet")[2].partition("\n\n")[0].split())

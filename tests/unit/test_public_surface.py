@@ -63,6 +63,16 @@ NAMES = [
     "WorkerResilienceConfig",
     "WorkerRecoveryConfig",
     "INFRASTRUCTURE_RESILIENT_FLAG",
+    "HookRegistry",
+    "JobRecovery",
+    "JobInterrupted",
+    "WorkerRecovered",
+    "JobRecoveryResult",
+    "FailureReason",
+    "WorkerUtils",
+    "SweepStaleWorkersOptions",
+    "SweepStaleWorkersResult",
+    "ActiveWorker",
 ]
 
 PATHS = [

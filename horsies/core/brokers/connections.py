@@ -41,6 +41,7 @@ def make_pool(
     *,
     min_size: int = 1,
     max_size: int | None = None,
+    linger: float = 0.0,
     name: str = "horsies",
     options: str | None = None,
 ) -> Pool:
@@ -55,6 +56,7 @@ def make_pool(
         max_size=min_size if max_size is None else max_size,
         timeout=config.pool_timeout,
         max_lifetime=config.pool_recycle,
+        linger=linger,
         check=config.pool_pre_ping,
         name=name,
     )

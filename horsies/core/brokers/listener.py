@@ -8,7 +8,6 @@ was missed. Notifications are drained in bulk straight from libpq, for a busy sy
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,6 +16,7 @@ import psycopg
 from psycopg import AsyncConnection, Notify, sql
 
 from horsies.core.brokers.backoff import Backoff
+from horsies.core.brokers.cancelling import cancel_all
 
 log = logging.getLogger("horsies.listener")
 
@@ -46,6 +46,7 @@ class Listener:
         self._listening: set[str] = set()
         self._reconnect_hooks: list[Callable[[], None]] = []
         self._session_hooks: list[SessionHook] = []
+        self._lost_hooks: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._tried = asyncio.Event()
@@ -74,6 +75,10 @@ class Listener:
         """Call after LISTEN of each new session, the first included: the owner looks at what it may have missed."""
         self._reconnect_hooks.append(callback)
 
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call when a session is lost, or could not be had."""
+        self._lost_hooks.append(callback)
+
     def on_session(self, callback: SessionHook) -> None:
         """Await `callback(conn)` on each new session before LISTEN: for a lock that lives as long as the session."""
         self._session_hooks.append(callback)
@@ -87,9 +92,7 @@ class Listener:
     async def stop(self) -> None:
         if self._task is None:
             return
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await cancel_all([self._task])
         self._task = None
 
     async def in_step(self) -> None:
@@ -118,6 +121,8 @@ class Listener:
         self.last_error = problem
         self._in_step.clear()
         self._tried.set()
+        for callback in self._lost_hooks:
+            _guarded(callback)
 
     async def _session(self) -> None:
         conn = await self._connect()

@@ -1,7 +1,8 @@
 """A small asyncio pool of psycopg connections that tells why it cannot connect.
 
-Connections are opened on demand, handed out newest first, and at most `keep` of them stay open when idle. A connection
-attempt that fails is reported to the caller that needed it, at once and with the server's own words: a refused
+Connections are opened on demand, handed out newest first, and at most `keep` of them stay open when idle; the others
+are closed after they have lingered for some seconds, so that a load that needs them all the time finds them. An attempt
+to connect that fails is reported to the caller that needed it, at once and with the server's own words: a refused
 connection or a wrong password must not look like a busy pool. There are no background tasks, so a pool that a fork left
 behind (T-67) does nothing, and an idle process costs nothing.
 
@@ -50,6 +51,7 @@ class Pool:
         max_size: int,
         timeout: float = 30.0,
         max_lifetime: float = 1800.0,
+        linger: float = 0.0,
         check: bool = True,
         name: str = "horsies",
     ) -> None:
@@ -58,6 +60,7 @@ class Pool:
         self._max_size = max_size
         self._timeout = timeout
         self._max_lifetime = max_lifetime
+        self._linger = linger
         self._check = check
         self.name = name
         self._idle: deque[_Pooled] = deque()
@@ -74,6 +77,11 @@ class Pool:
     @property
     def closed(self) -> bool:
         return self._closed
+
+    @property
+    def has_idle(self) -> bool:
+        """Is there one that nobody uses?"""
+        return bool(self._idle)
 
     @asynccontextmanager
     async def connection(self, timeout: float | None = None) -> AsyncIterator[AsyncConnection[Any]]:
@@ -228,8 +236,16 @@ class Pool:
                 return
         if len(self._idle) < self._keep:
             self._idle.append(pooled)
+        elif self._linger and self._loop is not None:
+            self._idle.append(pooled)
+            self._loop.call_later(self._linger, self._trim)
         else:
             self._discard(pooled)
+
+    def _trim(self) -> None:
+        """Close what nobody has needed for a while: the ones that were used last lie at the right."""
+        while len(self._idle) > self._keep and monotonic() - self._idle[0].returned >= self._linger:
+            self._discard(self._idle.popleft())
 
     def _discard(self, pooled: _Pooled) -> None:
         self._size -= 1

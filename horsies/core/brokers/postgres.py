@@ -5,8 +5,10 @@ because decoding runs validators of the user's types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,6 +19,9 @@ from horsies.core.brokers.results import as_broker_result, broker_error, failure
 from horsies.core.brokers.waiter import Ending, Unreachable
 from horsies.core.codec.fingerprint import is_intact
 from horsies.core.codec.results import ResultCodec
+from horsies.core.hooks import HookRegistry
+from horsies.core.lifecycle.recovery import InFlight
+from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import (
     BrokerErrorCode,
     BrokerOperationError,
@@ -26,24 +31,32 @@ from horsies.core.models.broker import (
     WorkerPong,
     WorkerStateSnapshot,
 )
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
 from horsies.core.monitoring.actions import TaskActionResult, action_failed, cancel
 from horsies.core.producer.enqueue import Mismatch, Verdict
 from horsies.core.producer.ids import new_task_id
 from horsies.core.producer.plain import payload_for
+from horsies.core.recovery import stale
+from horsies.core.recovery.asking import NoHooks
 from horsies.core.store import results, worker_states
 from horsies.core.store.sends import Send
 from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
 from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import TaskStatus
 
 _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
 
 class KnowsTasks(Protocol):
-    """What the broker needs of an app: the codecs of its tasks."""
+    """What the broker, and who works through it, needs of an app: the codecs of its tasks, its settings and hooks."""
 
     @property
     def tasks(self) -> Mapping[str, Any]: ...
+    @property
+    def config(self) -> AppConfig: ...
+    @property
+    def hooks(self) -> HookRegistry: ...
 
 
 def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
@@ -287,3 +300,55 @@ class PostgresBroker:
             return await worker_states.stats(conn)
 
     get_worker_stats = on_bridge(_get_worker_stats, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
+        """The RUNNING tasks of which nothing has been heard for longer (R-91)."""
+        recovery, sweeping = self._recovery
+        return await stale.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
+
+    get_stale_tasks = on_bridge(_get_stale_tasks, failed=_loop_failed)
+    get_stale_tasks_sync = run_sync(_get_stale_tasks, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _mark_stale_tasks_as_failed(self, stale_threshold_ms: int = 300_000) -> int:
+        """Retry or fail them, each by its own policy, as a crash of its worker; how many (R-91, R-20)."""
+        return sum([len(step) async for step in self._recover(TaskStatus.RUNNING, stale_threshold_ms)])
+
+    mark_stale_tasks_as_failed = on_bridge(_mark_stale_tasks_as_failed, failed=_loop_failed)
+    mark_stale_tasks_as_failed_sync = run_sync(_mark_stale_tasks_as_failed, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> int:
+        """Give CLAIMED tasks back of which nothing has been heard for longer; how many (R-91, R-19)."""
+        steps = self._recover(TaskStatus.CLAIMED, stale_threshold_ms)
+        return sum([not task.is_overdue async for step in steps for task in step])
+
+    requeue_stale_claimed = on_bridge(_requeue_stale_claimed, failed=_loop_failed)
+    requeue_stale_claimed_sync = run_sync(_requeue_stale_claimed, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _get_expired_tasks(self) -> list[dict[str, Any]]:
+        """The PENDING tasks whose deadline has passed (R-91); a worker expires them soon."""
+        return await stale.list_overdue(self.hub)
+
+    get_expired_tasks = on_bridge(_get_expired_tasks, failed=_loop_failed)
+    get_expired_tasks_sync = run_sync(_get_expired_tasks, failed=_loop_failed)
+
+    def _recover(self, status: TaskStatus, threshold_ms: int) -> AsyncIterator[list[InFlight]]:
+        recovery, sweeping = self._recovery
+        me, threshold = f"broker:{socket.gethostname()}:{os.getpid()}", _patience(milliseconds=threshold_ms)
+        return stale.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
+
+    @property
+    def _recovery(self) -> tuple[RecoveryConfig, WorkerRecoveryConfig]:
+        if self.app is None:
+            return RecoveryConfig(), WorkerRecoveryConfig()
+        return self.app.config.recovery, self.app.config.worker_recovery
+
+
+def _patience(**duration: float) -> timedelta:
+    threshold = timedelta(**duration)
+    if threshold < timedelta(0):
+        raise ValueError("a threshold is a duration of zero or more")
+    return threshold

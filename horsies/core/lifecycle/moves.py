@@ -44,19 +44,27 @@ class Retry:
     """RUNNING → PENDING, to run again after `delay_s` (L-12; with outcome WORKER_FAILURE L-14; not charged L-16).
 
     Only the database's clock can say whether the deadline leaves room for it; if not, `otherwise` is made (L-22).
+    A `counter` replaces `retry_count` (R-51), a `reason` is recorded instead of that of the failure (R-50).
     """
 
     claim: Claim
     delay_s: float
     otherwise: Fail
     charged: bool = True
+    counter: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """CLAIMED → PENDING (L-13), or RUNNING → PENDING for a task whose code has not been called (L-13a)."""
+    """CLAIMED → PENDING (L-13), or RUNNING → PENDING for a task whose code has not been called (L-13a).
+
+    A sweep lets it wait for `delay_s` and says why (R-50); a `failed_start` is counted (R-102)."""
 
     claim: Claim
+    delay_s: float | None = None
+    reason: str | None = None
+    failed_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,10 @@ DEFAULT_LEASE_MS = 60_000
 class PayloadPolicy(ConfigModel):
     """When a serialized payload is worth a warning, and when it is refused."""
 
-    warn_bytes: int | None = Field(default=1_048_576, ge=1)
-    reject_bytes: int | None = Field(default=None, ge=1)
+    warn_bytes: int | None = Field(
+        default=1_048_576, ge=1, description="warn about arguments and results above this; `None`: never"
+    )
+    reject_bytes: int | None = Field(default=None, ge=1, description="refuse to send arguments above this")
 
 
 class AppConfig(ConfigModel):
@@ -50,21 +52,47 @@ class AppConfig(ConfigModel):
         "default_unhandled_error_code": ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
     }
 
-    broker: PostgresConfig
-    queue_mode: QueueMode = QueueMode.DEFAULT
-    custom_queues: list[CustomQueueConfig] | None = None
-    cluster_wide_cap: int | None = Field(default=None, gt=0)
-    prefetch_buffer: int = Field(default=0, ge=0)
-    claim_lease_ms: int | None = None
-    max_claim_renew_age_ms: int = Field(default=180_000, gt=0)
-    recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
-    worker_recovery: WorkerRecoveryConfig = Field(default_factory=WorkerRecoveryConfig)
-    resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
-    schedule: None = None  # the scheduler brings its own model
-    payload: PayloadPolicy = Field(default_factory=PayloadPolicy)
-    exception_mapper: ExceptionMapper = Field(default_factory=dict)
-    default_unhandled_error_code: str = DEFAULT_UNHANDLED_ERROR_CODE
-    resend_on_transient_err: bool = False
+    broker: PostgresConfig = Field(description="where the database is")
+    queue_mode: QueueMode = Field(
+        default=QueueMode.DEFAULT, description="one queue named `default`, or queues of your own"
+    )
+    custom_queues: list[CustomQueueConfig] | None = Field(default=None, description="the queues of `QueueMode.CUSTOM`")
+    cluster_wide_cap: int | None = Field(
+        default=None, gt=0, description="most tasks CLAIMED or RUNNING in all workers together"
+    )
+    prefetch_buffer: int = Field(
+        default=0, ge=0, description="tasks a worker may claim beyond its slots; makes queue limits soft"
+    )
+    claim_lease_ms: int | None = Field(
+        default=None,
+        description="how long a claim holds without renewal; `None` means 60 000; needed with `prefetch_buffer`",
+    )
+    max_claim_renew_age_ms: int = Field(
+        default=180_000, gt=0, description="claims older than this are not renewed but left to expire"
+    )
+    recovery: RecoveryConfig = Field(
+        default_factory=RecoveryConfig, description="when a task counts as lost, and what is kept how long"
+    )
+    worker_recovery: WorkerRecoveryConfig = Field(
+        default_factory=WorkerRecoveryConfig,
+        description="sweeping of whole workers that are gone",
+    )
+    resilience: WorkerResilienceConfig = Field(
+        default_factory=WorkerResilienceConfig, description="how a worker waits for its database"
+    )
+    # The scheduler brings its own model.
+    schedule: None = Field(default=None, description="tasks that are sent by the clock (to come)")
+    payload: PayloadPolicy = Field(default_factory=PayloadPolicy, description="how large arguments and results may be")
+    exception_mapper: ExceptionMapper = Field(
+        default_factory=dict, description="exception class to error code, for exceptions that leave a task"
+    )
+    default_unhandled_error_code: str = Field(
+        default=DEFAULT_UNHANDLED_ERROR_CODE, description="the code of exceptions that no mapper knows"
+    )
+    resend_on_transient_err: bool = Field(
+        default=False,
+        description="try a send again by itself when the database fails (3 times, after 200, 400 and 800 ms)",
+    )
 
     @classmethod
     def for_database_url(cls, url: str | SecretStr, **fields: Any) -> AppConfig:

@@ -40,23 +40,39 @@ class PostgresConfig(ConfigModel):
 
     error_code: ClassVar[ErrorCode] = ErrorCode.BROKER_INVALID_URL
 
-    database_url: SecretStr
-    session_database_url: SecretStr | None = None
-    pgbouncer_transaction_mode: bool = False
-    pool_size: int = Field(default=5, ge=1)
-    max_overflow: int = Field(default=10, ge=0)
-    worker_pool_size: int | None = Field(default=3, ge=1)
-    worker_max_overflow: int | None = Field(default=2, ge=0)
-    notify: Literal["always", "when_waiting", "off"] = "always"
-    pool_timeout: int = Field(default=30, ge=1)
-    pool_recycle: int = Field(default=1800, ge=1)
-    pool_pre_ping: bool = True
-    echo: bool = False
-    tcp_keepalives: bool = True
-    tcp_keepalives_idle: int = Field(default=30, ge=1)
-    tcp_keepalives_interval: int = Field(default=10, ge=1)
-    tcp_keepalives_count: int = Field(default=3, ge=1)
-    tcp_user_timeout_ms: int = Field(default=30_000, ge=0)
+    database_url: SecretStr = Field(
+        description="`postgresql://…`, `postgresql+psycopg://…` or `embedded:DIRECTORY`; never shown"
+    )
+    session_database_url: SecretStr | None = Field(
+        default=None,
+        description="a direct address for LISTEN and the schema, when `database_url` leads to a pooler",
+    )
+    pgbouncer_transaction_mode: bool = Field(
+        default=False, description="no prepared statements; needs `session_database_url`"
+    )
+    pool_size: int = Field(default=5, ge=1, description="connections a producer keeps")
+    max_overflow: int = Field(default=10, ge=0, description="connections a producer may open beyond that")
+    worker_pool_size: int | None = Field(
+        default=3, ge=1, description="the same for a worker, beside its listener and its heart; `None`: as a producer"
+    )
+    worker_max_overflow: int | None = Field(default=2, ge=0, description="the same for a worker; `None`: as a producer")
+    notify: Literal["always", "when_waiting", "off"] = Field(
+        default="always",
+        description="when an insert rings: always, only when somebody waits, or never (then polling finds tasks)",
+    )
+    pool_timeout: int = Field(default=30, ge=1, description="seconds to wait for a connection")
+    pool_recycle: int = Field(default=1800, ge=1, description="seconds after which a connection is replaced")
+    pool_pre_ping: bool = Field(default=True, description="look whether a connection still answers before it is used")
+    echo: bool = Field(default=False, description="log every statement")
+    tcp_keepalives: bool = Field(default=True, description="notice a server that is gone without a word")
+    tcp_keepalives_idle: int = Field(default=30, ge=1, description="seconds of silence before the first probe")
+    tcp_keepalives_interval: int = Field(default=10, ge=1, description="seconds between probes")
+    tcp_keepalives_count: int = Field(
+        default=3, ge=1, description="probes without an answer until the connection counts as lost"
+    )
+    tcp_user_timeout_ms: int = Field(
+        default=30_000, ge=0, description="the same for data under way; 0 leaves it to the operating system"
+    )
 
     # The address of the embedded server, once asked for, and the process that asked: a fork must ask for itself.
     _embedded_dsn: tuple[int, str] | None = PrivateAttr(default=None)

@@ -39,9 +39,11 @@ class CustomQueueConfig(ConfigModel):
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_QUEUE_MODE
 
-    name: str
-    priority: int = Field(default=1, ge=1, le=100)
-    max_concurrency: int | None = Field(default=5, ge=0)
+    name: str = Field(description="1 to 52 letters, digits, `_`, `.` or `-`")
+    priority: int = Field(default=1, ge=1, le=100, description="1 is served first")
+    max_concurrency: int | None = Field(
+        default=5, ge=0, description="most tasks of the queue in all workers together; `None`: no limit, 0: claim none"
+    )
 
     @field_validator("name")
     @classmethod

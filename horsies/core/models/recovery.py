@@ -16,6 +16,8 @@ from horsies.core.errors import ErrorCode
 from horsies.core.models.base import ConfigModel, Violation
 
 INFRASTRUCTURE_RESILIENT_FLAG = "infrastructure_resilient"
+# Others judge a worker by its own settings: a span that no calendar holds would make their statements fail.
+LONGEST = timedelta(days=365)
 
 
 class RecoveryConfig(ConfigModel):
@@ -23,21 +25,47 @@ class RecoveryConfig(ConfigModel):
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
-    auto_requeue_stale_claimed: bool = True
-    claimed_stale_threshold_ms: int = Field(default=120_000, ge=1_000, le=3_600_000)
-    auto_fail_stale_running: bool = True
-    running_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=7_200_000)
-    finalizing_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=7_200_000)
+    auto_requeue_stale_claimed: bool = Field(default=True, description="give back claims that have fallen silent")
+    claimed_stale_threshold_ms: int = Field(
+        default=120_000, ge=1_000, le=3_600_000, description="how long a claim must have been silent for that"
+    )
+    auto_fail_stale_running: bool = Field(
+        default=True, description="retry or fail running tasks that have fallen silent, as their policy says"
+    )
+    running_stale_threshold_ms: int = Field(
+        default=300_000, ge=1_000, le=7_200_000, description="how long a running task must have been silent for that"
+    )
+    finalizing_stale_threshold_ms: int = Field(
+        default=300_000, ge=1_000, le=7_200_000, description="how long a result that waits to be written is waited for"
+    )
     # 0 turns the waiting off, not the reconciliation: a mismatch is then repaired on the next pass.
-    crashed_worker_recovery_grace_ms: int = Field(default=10_000, ge=0, le=3_600_000)
-    check_interval_ms: int = Field(default=30_000, ge=1_000, le=600_000)
-    runner_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
-    claimer_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
-    heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
-    worker_state_retention_hours: int | None = Field(default=168, ge=1, le=8_760)
-    terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
-    worker_state_snapshot_interval_ms: int = Field(default=30_000, ge=1_000, le=300_000)
-    use_liveness_evidence: bool = True
+    crashed_worker_recovery_grace_ms: int = Field(
+        default=10_000, ge=0, le=3_600_000, description="pause before workflow states are repaired; 0: none"
+    )
+    check_interval_ms: int = Field(
+        default=30_000, ge=1_000, le=600_000, description="time between looks for silent tasks"
+    )
+    runner_heartbeat_interval_ms: int = Field(
+        default=30_000, ge=1_000, le=120_000, description="time between signs of life of running tasks"
+    )
+    claimer_heartbeat_interval_ms: int = Field(
+        default=30_000, ge=1_000, le=120_000, description="time between signs of life and renewals of claims"
+    )
+    heartbeat_retention_hours: int | None = Field(
+        default=24, ge=1, le=8_760, description="how long heartbeats are kept; `None`: for ever"
+    )
+    worker_state_retention_hours: int | None = Field(
+        default=168, ge=1, le=8_760, description="how long snapshots of workers are kept; `None`: for ever"
+    )
+    terminal_record_retention_hours: int | None = Field(
+        default=720, ge=1, le=43_800, description="how long ended tasks are kept; `None`: for ever"
+    )
+    worker_state_snapshot_interval_ms: int = Field(
+        default=30_000, ge=1_000, le=300_000, description="time between snapshots of a worker"
+    )
+    use_liveness_evidence: bool = Field(
+        default=True, description="act at once when a worker is proven to be gone, instead of waiting for a threshold"
+    )
 
     def _violations(self) -> Iterator[Violation]:
         yield from self._stale_thresholds_outlive_heartbeats()
@@ -58,7 +86,9 @@ class RecoveryConfig(ConfigModel):
 
 
 def _seconds(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        raise ValueError("not a duration")
+    if isinstance(value, int | float):
         try:
             return timedelta(seconds=value)
         except (OverflowError, ValueError):
@@ -66,7 +96,9 @@ def _seconds(value: object) -> object:
     return value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_seconds)]
+# Limits that pydantic knows are also those of the reference.
+Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0), le=LONGEST)]
+Delay = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0), le=LONGEST)]
 
 
 class WorkerRecoveryConfig(ConfigModel):
@@ -74,14 +106,32 @@ class WorkerRecoveryConfig(ConfigModel):
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
-    enabled: bool = False
-    heartbeat_interval: Duration = timedelta(seconds=30)
-    sweep_interval: Duration = timedelta(seconds=60)
-    sweep_threshold: Duration = timedelta(minutes=5)
-    recovery_delay: Duration = timedelta(seconds=30)
-    resilient_sweep_threshold_multiplier: int = Field(default=3, ge=1, strict=True)
-    resilient_job_flags: list[str] = Field(default_factory=lambda: [INFRASTRUCTURE_RESILIENT_FLAG])
-    max_recoveries_per_task: int | None = Field(default=5, ge=1)
+    enabled: bool = Field(
+        default=False,
+        description="sweep workers that are gone; setting anything else turns it on, unless this is `False`",
+    )
+    heartbeat_interval: Duration = Field(
+        default=timedelta(seconds=30), description="time between refreshes of the worker's own row"
+    )
+    sweep_interval: Duration = Field(default=timedelta(seconds=60), description="time between sweeps")
+    sweep_threshold: Duration = Field(
+        default=timedelta(minutes=5), description="silence after which a worker counts as gone"
+    )
+    recovery_delay: Delay = Field(
+        default=timedelta(seconds=30), description="pause before a recovered task may run again"
+    )
+    resilient_sweep_threshold_multiplier: int = Field(
+        default=3, ge=1, le=1_000, strict=True, description="so many times longer for workers that hold resilient tasks"
+    )
+    resilient_job_flags: list[str] = Field(
+        default_factory=lambda: [INFRASTRUCTURE_RESILIENT_FLAG], description="flags that make a task resilient"
+    )
+    max_recoveries_per_task: int | None = Field(
+        default=5,
+        ge=1,
+        strict=True,
+        description="after so many only the task's own retry policy brings it back; `None`: no limit",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -89,20 +139,6 @@ class WorkerRecoveryConfig(ConfigModel):
         if isinstance(data, dict) and data and "enabled" not in data:
             return {**data, "enabled": True}
         return data
-
-    @field_validator("heartbeat_interval", "sweep_interval", "sweep_threshold")
-    @classmethod
-    def _takes_time(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("must be longer than zero")
-        return value
-
-    @field_validator("recovery_delay")
-    @classmethod
-    def _is_not_negative(cls, value: timedelta) -> timedelta:
-        if value < timedelta(0):
-            raise ValueError("must not be negative")
-        return value
 
     @field_validator("resilient_job_flags")
     @classmethod
@@ -144,5 +180,6 @@ class WorkerRecoveryConfig(ConfigModel):
         return self._with(max_recoveries_per_task=value)
 
     def _with(self, **changed: Any) -> Self:
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        # Only what was set: a manual sweep takes a threshold that was named for more than the default.
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**fields, "enabled": True, **changed})

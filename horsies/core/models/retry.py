@@ -22,11 +22,17 @@ class RetryPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    auto_retry_for: list[BuiltInTaskCode | str] = Field(min_length=1)
-    max_retries: int = Field(default=3, ge=1, le=20, strict=True)
-    intervals: list[Interval] = Field(default_factory=lambda: [60, 300, 900], min_length=1)
-    backoff_strategy: Literal["fixed", "exponential"] = "fixed"
-    jitter: bool = True
+    auto_retry_for: list[BuiltInTaskCode | str] = Field(min_length=1, description="error codes that are retried")
+    max_retries: int = Field(default=3, ge=1, le=20, strict=True, description="how often")
+    intervals: list[Interval] = Field(
+        default_factory=lambda: [60, 300, 900],
+        min_length=1,
+        description="seconds before each retry (`fixed`), or one base that doubles (`exponential`)",
+    )
+    backoff_strategy: Literal["fixed", "exponential"] = Field(
+        default="fixed", description="a pause for each retry, or one that doubles"
+    )
+    jitter: bool = Field(default=True, description="vary each pause by a quarter")
 
     @classmethod
     def fixed(

@@ -4,55 +4,33 @@ moved by `store.tasks.apply`, like anybody's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any
 
-from horsies.core.lifecycle.moves import Claim
+from psycopg.rows import dict_row
+
+from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.sql import load
+from horsies.core.store.arrays import numbers, texts
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import TaskStatus
 
 STEP = 500  # rows that one transaction of a maintenance pass handles (R-17)
+LOOK = 10_000  # rows that one look finds: it reads all that is in flight, so it is worth many steps
 
 
-class StaleTask(NamedTuple):
-    """A task whose signs of life have stopped, as it was when it was locked."""
-
-    task_id: str
-    claim_seq: int
-    worker_id: str
-    status: TaskStatus
-    task_name: str
-    queue_name: str
-    task_options: str | None
-    retry_count: int
-    max_retries: int
-    is_overdue: bool  # its deadline has passed
-    workflow_id: str | None
-    is_enrolled: bool
-    started_at: datetime | None
-    worker_hostname: str | None
-    worker_pid: int | None
-    worker_process_name: str | None
-    last_heartbeat: datetime | None
-    silence_s: float  # since its last sign of life, which may be its claim or its start
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(self.task_id, self.claim_seq)
-
-
-async def lock_stale(
+async def find_stale(
     conn: Connection,
     status: TaskStatus,
     recovery: RecoveryConfig,
     sweeping: WorkerRecoveryConfig,
     *,
     threshold: timedelta | None = None,
-    most: int = STEP,
-) -> list[StaleTask]:
-    """The CLAIMED or RUNNING tasks that have been silent for too long, locked until the transaction ends.
+    most: int | None = LOOK,
+) -> list[InFlight]:
+    """The CLAIMED or RUNNING tasks that have been silent for too long, the longest silence first.
 
     A `threshold` makes it a manual look: it holds as it is, for enrolled tasks as well (R-63, R-91)."""
     is_running = status is TaskStatus.RUNNING
@@ -69,5 +47,54 @@ async def lock_stale(
         "most": most,
     }
     # Planned anew each time: on an empty table any index looks good, and the plan of a prepared statement is kept.
-    cursor = await conn.execute(load("tasks/lock_stale"), params, prepare=False)
-    return [StaleTask(*row)._replace(status=TaskStatus(row[3])) for row in await cursor.fetchall()]
+    cursor = await conn.execute(load("tasks/find_stale"), params, prepare=False)
+    return [in_flight(row) for row in await cursor.fetchall()]
+
+
+async def lock_stale(conn: Connection, found: Sequence[InFlight]) -> list[InFlight]:
+    """Of these, those that are silent still; locked until the transaction ends. Others' rows are left."""
+    params = {
+        **_claims(found),
+        "heartbeats": texts([_stamp(task.last_heartbeat) for task in found]),
+        "marks": texts([_stamp(task.finalizing_at) for task in found]),
+    }
+    cursor = await conn.execute(load("tasks/lock_stale"), params)
+    mine = {row[0] for row in await cursor.fetchall()}
+    return [task for task in found if task.task_id in mine]
+
+
+def in_flight(row: Sequence[object]) -> InFlight:
+    """A row of any statement that answers with the columns of `InFlight` in their order."""
+    found = InFlight(*row)  # type: ignore[arg-type]
+    return found._replace(status=TaskStatus(found.status))
+
+
+async def lock_claims(conn: Connection, found: Sequence[InFlight]) -> set[str]:
+    """Of these, the ids that are still as they were seen; locked until the transaction ends. Others' rows are left."""
+    cursor = await conn.execute(load("tasks/lock_claims"), _claims(found))
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def overdue(conn: Connection) -> list[dict[str, Any]]:
+    """Waiting tasks past their deadline."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("tasks/overdue"), prepare=False)
+        return await cursor.fetchall()
+
+
+async def tell_owners(conn: Connection, task_ids: Sequence[str]) -> None:
+    """An owner that lives all the same shall stop the code at once (D-61)."""
+    await conn.execute(load("tasks/claim_lost"), {"ids": texts(task_ids)})
+
+
+def _claims(found: Sequence[InFlight]) -> dict[str, str]:
+    return {
+        "ids": texts([task.task_id for task in found]),
+        "claims": numbers([task.claim_seq for task in found]),
+        "owners": texts([task.worker_id for task in found]),
+        "statuses": texts([task.status.value for task in found]),
+    }
+
+
+def _stamp(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -39,6 +39,8 @@ class Claimed(NamedTuple):
     max_retries: int
     has_deadline: bool
     workflow_id: str | None
+    start_failures: int = 0  # children that died in a row when this task was next
+    exits: str | None = None  # how
 
 
 class ClaimOrder(NamedTuple):
@@ -96,7 +98,7 @@ async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budg
 
 
 def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
-    return sorted(Claimed(*row[:14]) for row in rows)
+    return sorted(Claimed(*row[:16]) for row in rows)
 
 
 async def start(
@@ -171,11 +173,18 @@ def _retries(batch: Sequence[Retry]) -> dict[str, Any]:
         **_failures([m.otherwise for m in batch]),
         "delays": numbers([m.delay_s for m in batch]),
         "charges": numbers([int(m.charged) for m in batch]),
+        "counters": numbers([m.counter for m in batch]),
+        "reasons": texts([m.reason or m.otherwise.failed_reason for m in batch]),
     }
 
 
 def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
-    return _columns([m.claim for m in batch])
+    return {
+        **_columns([m.claim for m in batch]),
+        "delays": numbers([m.delay_s for m in batch]),
+        "reasons": texts([m.reason for m in batch]),
+        "failed_starts": numbers([int(m.failed_start) for m in batch]),
+    }
 
 
 _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {

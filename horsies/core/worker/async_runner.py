@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter_ns
 
@@ -36,12 +36,14 @@ class AsyncRunner:
         uplink: Uplink,
         reporter: Reporter,
         concurrency: int,
+        note: Callable[[bytes], None] = lambda entry: None,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._uplink = uplink
         self._reporter = reporter
         self._concurrency = concurrency
+        self._note = note
         self._loop: AbstractEventLoop | None = None
         self._is_inside = False
         self._is_pump_due = False
@@ -138,6 +140,7 @@ class AsyncRunner:
     def _start(self, item: Item, task: AnyTask) -> None:
         assert self._loop is not None
         began = perf_counter_ns()
+        self._note(item.entry)
         running = self._loop.create_task(execution.run_async(task, item.args, item.kwargs))
         self._running[item.token] = running
         running.add_done_callback(partial(self._ended, item.token, task, began))

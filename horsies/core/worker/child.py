@@ -26,9 +26,12 @@ from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.discovery import import_entry
 from horsies.core.errors import HorsiesError, SourceLocation, ValidationReport
+from horsies.core.hooks import EVENTS
 from horsies.core.worker import wire
 from horsies.core.worker.child_io import ChildIO
+from horsies.core.worker.helper import HookServer
 from horsies.core.worker.inbox import Inbox
+from horsies.core.worker.journal import Notebook
 from horsies.core.worker.locate import load_app
 from horsies.core.worker.parent_death import name_process
 from horsies.core.worker.reporter import Memory
@@ -53,9 +56,10 @@ def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
     except BaseException as error:
         uplink.send(wire.pack(Kind.BROKEN, 0, _describe(error).encode("utf-8", "replace")))
         leave(EXIT_BROKEN)
-    runner = Runner(app.tasks, inbox, uplink, spec.concurrency)
+    notebook = Notebook(spec.journal)
+    runner = _runner(app, spec, inbox, uplink, notebook)
     io.serve(runner)
-    uplink.send(wire.pack(Kind.READY, 0, _introduction(app, name)))
+    uplink.send(wire.pack(Kind.READY, 0, _introduction(app, name, notebook)))
     runner.serve()
     _say_goodbye(runner, spec.goodbye_timeout_ms / 1000)
 
@@ -112,7 +116,13 @@ def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:
             io.unlimit()
 
 
-def _introduction(app: Horsies, name: str) -> bytes:
+def _runner(app: Horsies, spec: ChildSpec, inbox: Inbox, uplink: Uplink, notebook: Notebook) -> Runner | HookServer:
+    if spec.is_helper:
+        return HookServer(app.hooks, inbox, uplink, spec.recovery_hook_timeout_ms / 1000)
+    return Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note)
+
+
+def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:
     tasks = sorted(app.tasks)
     info = {
         "pid": os.getpid(),
@@ -120,11 +130,13 @@ def _introduction(app: Horsies, name: str) -> bytes:
         "rss_mb": round(Memory().rss_kb(0) / 1024, 1),
         "tasks": tasks,
         "async": [task for task in tasks if app.tasks[task].is_async],
+        "journal": notebook.is_open,
+        "hooks": [event.__name__ for event in EVENTS if app.hooks.has(event)],
     }
     return json.dumps(info).encode()
 
 
-def _say_goodbye(runner: Runner, limit_s: float) -> NoReturn:
+def _say_goodbye(runner: Runner | HookServer, limit_s: float) -> NoReturn:
     """Give user code a chance to clean up, for a limited time. Threads that never end are not waited for."""
     with contextlib.suppress(RuntimeError):
         limit = threading.Timer(limit_s, leave, (0,))

@@ -1,11 +1,13 @@
 """The io thread of a child: reads what the supervisor says, gives the beat, and watches the start hooks.
 
 It lives as long as the child and never runs user code. Whatever the main thread is doing, this thread notices within
-moments that the supervisor is gone, and ends the process.
+moments that the supervisor is gone, and ends the process. A supervisor that is there but says nothing, as when it is
+stopped, is waited for as long as its last word allows: then others may take over what runs here (R-101).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import sys
@@ -14,8 +16,9 @@ from time import monotonic
 from typing import Protocol
 
 from horsies.core.worker import wire
+from horsies.core.worker.fence import clock
 from horsies.core.worker.inbox import Inbox, Item
-from horsies.core.worker.uplink import EXIT_BROKEN, EXIT_LOST, Uplink
+from horsies.core.worker.uplink import EXIT_BROKEN, EXIT_LOST, Uplink, end_alone
 from horsies.core.worker.wire import Decoder, Frame, Kind
 
 WATCH_EVERY_MS = 50  # while the child starts
@@ -38,6 +41,9 @@ class ChildIO:
         self._next_beat = 0.0
         self._running: Running | None = None
         self._limit: tuple[float, str] | None = None
+        self._poll = select.poll()
+        self._decoder = Decoder()
+        self._until = math.inf  # it may go on so long without another word
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="horsies-io", daemon=True).start()
@@ -55,12 +61,12 @@ class ChildIO:
 
     def _run(self) -> None:
         try:
-            poll = select.poll()
-            poll.register(self._uplink.sock, select.POLLIN)
-            decoder = Decoder()
+            self._poll.register(self._uplink.sock, select.POLLIN)
             while True:
-                if poll.poll(self._timeout_ms()):
-                    self._hear(decoder.feed(self._uplink.receive()))
+                heard = self._receive() if self._poll.poll(self._timeout_ms()) else []
+                if clock() > self._until:
+                    self._end_if_alone(heard)
+                self._hear(heard)
                 self._beat()
                 self._watch()
         except BaseException:
@@ -73,7 +79,20 @@ class ChildIO:
             return WATCH_EVERY_MS
         if not self._inbox.held:
             return None
-        return max(0.0, (self._next_beat - monotonic()) * 1000) + 1
+        return max(0.0, min(self._next_beat - monotonic(), self._until - clock()) * 1000) + 1
+
+    def _receive(self) -> list[Frame]:
+        return self._decoder.feed(self._uplink.receive())
+
+    def _end_if_alone(self, heard: list[Frame]) -> None:
+        """Its time is over. Read all that waits: if no word among it says otherwise, nothing may run here any more."""
+        while self._poll.poll(0):
+            heard += self._receive()
+        for kind, number, _ in heard:
+            if kind is Kind.WORD:
+                self._until = number / 1e9
+        if clock() > self._until and (self._inbox.held or any(kind is Kind.RUN for kind, _, _ in heard)):
+            end_alone()
 
     def _hear(self, frames: list[Frame]) -> None:
         items = []
@@ -88,6 +107,10 @@ class ChildIO:
                 self._give_up(wire.tokens_of(parts))
             elif kind is Kind.STOP:
                 self._stop(number)
+            elif kind is Kind.WORD:
+                self._until = number / 1e9
+                if clock() > self._until:
+                    self._end_if_alone(frames)  # what it reads, this loop comes to as well
             elif kind is Kind.BYE:
                 self._inbox.close()
         if items:

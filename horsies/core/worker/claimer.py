@@ -87,7 +87,8 @@ class Claimer:
 
     async def step(self) -> None:
         pause = self._look_at - monotonic()
-        wanted = [] if self.is_stopped else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
+        is_off = self.is_stopped or self._dispatcher.is_shut
+        wanted = [] if is_off else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
         if not wanted:
             await self._wait(BUSY_S if self._is_dozing else self._poll_s)
             await self._rise_when_busy()
@@ -116,18 +117,18 @@ class Claimer:
 
     async def _look(self, order: ClaimOrder) -> list[Claimed]:
         self._seen = (order.room, order.sync_budget)
-        rows: list[Claimed] = []
         try:
             async with self._pool.connection() as conn:
-                rows += await tasks.claim(conn, self._who, order)
+                rows = await tasks.claim(conn, self._who, order)
+                self._take(rows)
                 if len(rows) < order.budget and monotonic() >= self._lapsed_at:
                     self._lapsed_at = monotonic() + LAPSED_EVERY_S
-                    rows += await tasks.claim_expired(conn, self._who, order.queues, order.budget - len(rows))
+                    lapsed = await tasks.claim_expired(conn, self._who, order.queues, order.budget - len(rows))
+                    self._take(lapsed)
+                    rows += lapsed
         except BaseException:
             self._is_unsure = True
             raise
-        finally:
-            self._take(rows)
         return rows
 
     def _take(self, rows: list[Claimed]) -> None:

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pydantic import Field
 
 from horsies.core.errors import ErrorCode
 from horsies.core.models.base import ConfigModel, Violation
-from horsies.core.models.recovery import WorkerRecoveryConfig
+from horsies.core.models.recovery import Delay, Duration, WorkerRecoveryConfig
+
+SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
 
 
 class WorkerConfig(ConfigModel):
     """What `Worker(app, WorkerConfig(...))` takes. A limit of 0 means automatic, or off where that is the default."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CLI_INVALID_ARGS
+    field_error_codes: ClassVar[Mapping[str, ErrorCode]] = dict.fromkeys(
+        ("worker_recovery", *SHORTCUTS), ErrorCode.CONFIG_INVALID_RECOVERY
+    )
 
-    dsn: str | None = Field(default=None, repr=False)
-    queues: tuple[str, ...] | None = None
-    processes: int = Field(default=1, ge=1, le=1024)
-    max_claim_batch: int = Field(default=0, ge=0)
-    max_claim_per_worker: int = Field(default=0, ge=0)
-    app_locator: str | None = None
-    imports: tuple[str, ...] = ()
-    max_tasks_per_child: int = Field(default=0, ge=0)
-    max_memory_per_child_mb: int | None = Field(default=None, gt=0)
-    worker_recovery: WorkerRecoveryConfig | None = None
-    heartbeat_interval: timedelta | None = None
-    sweep_interval: timedelta | None = None
-    sweep_threshold: timedelta | None = None
-    recovery_delay: timedelta | None = None
-    concurrency: int = Field(default=1, ge=1, le=10_000)
-    run_ahead_ms: int = Field(default=20, ge=0, le=1_000)
-    shutdown_grace_ms: int | None = Field(default=None, ge=0)
-    loglevel: str = "INFO"
-    log_format: str = "text"
+    dsn: str | None = Field(default=None, repr=False, description="another database than the app's")
+    queues: tuple[str, ...] | None = Field(default=None, description="serve only these")
+    processes: int = Field(default=1, ge=1, le=1024, description="child processes")
+    max_claim_batch: int = Field(default=0, ge=0, description="most tasks from one queue in one pass; 0: automatic")
+    max_claim_per_worker: int = Field(default=0, ge=0, description="most tasks claimed and not started; 0: automatic")
+    app_locator: str | None = Field(
+        default=None, description="where children find the app; by itself if a module holds it"
+    )
+    imports: tuple[str, ...] = Field(default=(), description="more modules for children to import")
+    max_tasks_per_child: int = Field(
+        default=0, ge=0, description="replace a child after so many tasks; 0: never, else at least 2"
+    )
+    max_memory_per_child_mb: int | None = Field(default=None, gt=0, description="replace a child that uses more")
+    worker_recovery: WorkerRecoveryConfig | None = Field(default=None, description="instead of the app's")
+    heartbeat_interval: Duration | None = Field(
+        default=None, description="instead of that of `worker_recovery`; turns it on for this worker"
+    )
+    sweep_interval: Duration | None = Field(default=None, description="the same")
+    sweep_threshold: Duration | None = Field(default=None, description="the same")
+    recovery_delay: Delay | None = Field(default=None, description="the same")
+    concurrency: int = Field(default=1, ge=1, le=10_000, description="async tasks at a time in each child")
+    run_ahead_ms: int = Field(
+        default=20,
+        ge=0,
+        le=1_000,
+        description="milliseconds of work of very short tasks to hold for each child; 0: none",
+    )
+    shutdown_grace_ms: int | None = Field(
+        default=None, ge=0, description="cut off tasks that run this long after the stop; `None`: wait"
+    )
+    loglevel: str = Field(default="INFO", description="of the children")
+    log_format: str = Field(default="text", description="of the children: `text` or `json`")
 
     def _violations(self) -> Iterator[Violation]:
         if self.max_tasks_per_child == 1:
@@ -45,6 +62,5 @@ class WorkerConfig(ConfigModel):
     def recovery_for(self, of_app: WorkerRecoveryConfig) -> WorkerRecoveryConfig:
         """The worker recovery in force: this worker's object instead of the app's, then the shortcuts (R-07, R-09)."""
         base = self.worker_recovery or of_app
-        names = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        given = {name: value for name in SHORTCUTS if (value := getattr(self, name)) is not None}
         return WorkerRecoveryConfig(**{**base.model_dump(), **given, "enabled": True}) if given else base

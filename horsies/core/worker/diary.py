@@ -1,9 +1,8 @@
-"""The worker's periodic rows and passes that are not about one task: snapshots, expiry of waiting tasks, pings."""
+"""What a worker says about itself: snapshots, answers to pings."""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any
@@ -11,19 +10,14 @@ from typing import Any
 import psutil
 
 from horsies.core.brokers.pool import Pool
-from horsies.core.store import tasks, workers
+from horsies.core.store import workers
 from horsies.core.worker.hand import Hand, Phase
 from horsies.core.worker.identity import Identity
 from horsies.core.worker.pool import Pool as Children
 
-log = logging.getLogger("horsies.worker")
-
-EXPIRE_STEP = 500
-EXPIRE_SECONDS = 10.0
-
 
 class Diary:
-    """`snapshot` (W-71) and `tidy` (L-07); each is called by a service at its interval."""
+    """`snapshot` (W-71) is called by a service at its interval."""
 
     def __init__(self, pool: Pool, me: Identity, settings: Mapping[str, Any], hand: Hand, children: Children) -> None:
         self._pool = pool
@@ -52,25 +46,6 @@ class Diary:
         }
         async with self._pool.connection() as conn:
             await workers.snapshot(conn, row)
-
-    async def tidy(self) -> None:
-        """One pass over what time alone has ended: waiting tasks past their deadline, words of clients that died."""
-        await self.expire_waiting()
-        async with self._pool.connection() as conn:
-            await workers.forget_sleepers(conn)
-
-    async def expire_waiting(self) -> None:
-        """Expire waiting tasks past their deadline: bounded steps, for a bounded time."""
-        until = monotonic() + EXPIRE_SECONDS
-        total = 0
-        while monotonic() < until:
-            async with self._pool.connection() as conn:
-                expired = await tasks.expire_waiting(conn, EXPIRE_STEP)
-            total += expired
-            if expired < EXPIRE_STEP:
-                break
-        if total:
-            log.info("%d waiting tasks expired: their deadline passed before they were claimed", total)
 
     def answer_to(self, payload: str) -> str | None:
         """The answer to a ping, or None if it is not for this worker."""

@@ -16,6 +16,7 @@ from time import monotonic
 from horsies.core.lifecycle.moves import Move, Requeue
 from horsies.core.worker import outcome
 from horsies.core.worker.capacity import Limits, ahead_limit, feed_limit
+from horsies.core.worker.fence import Fence
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Held, Phase, StopReason
 from horsies.core.worker.pool import Child, Pool
@@ -29,29 +30,35 @@ ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is 
 
 
 class Dispatcher:
-    """Everything between the start of a task and its end. `crash_of` decides about a task whose child died in it."""
+    """Everything between the start of a task and its end. `crash_of` decides about a task whose child died in it, or
+    when it was the next to start."""
 
     def __init__(
         self,
         hand: Hand,
         finalizer: Finalizer,
         limits: Limits,
+        fence: Fence,
         *,
         max_tasks_per_child: int,
         max_memory_mb: int | None,
         crash_of: Callable[[Held, Child, str], Move],
         on_room: Callable[[], None],
+        entry_of: Callable[[Held], bytes],
     ) -> None:
         self.pool: Pool  # set by the worker: pool and dispatcher need each other
         self._hand = hand
         self._finalizer = finalizer
         self._limits = limits
+        self._fence = fence
         self._capped = limits.capped_queues()
         self._max_tasks = max_tasks_per_child
         self._max_memory_mb = max_memory_mb
         self._crash_of = crash_of
         self._on_room = on_room
+        self._entry_of = entry_of  # for the start journal (R-103)
         self.is_stopping = False
+        self.is_shut = False  # the worker's own signs of life fail: nothing is started (R-101)
 
     # Placing and feeding
 
@@ -93,18 +100,22 @@ class Dispatcher:
             held.child.starting.discard(held)
             held.child = None
 
-    def accept(self, batch: list[Held]) -> None:
-        """These are RUNNING in the database now: bring them to their children."""
+    @property
+    def may_start(self) -> bool:
+        return not (self.is_stopping or self.is_shut)
+
+    def accept(self, batch: list[Held], sent: float) -> None:
+        """These are RUNNING in the database now, by a statement sent at `sent`: bring them to their children."""
         children: dict[int, Child] = {}
+        now, may_start = monotonic(), self.may_start
         for held in batch:
             child = held.child
             assert child is not None
             child.starting.discard(held)
-            held.since = monotonic()
-            held.last_beat = 0.0
+            held.since, held.last_beat, held.sign = now, 0.0, sent
             if held.stop is StopReason.LOST:
                 self.forget(held)
-            elif child.is_dead or self.is_stopping:
+            elif child.is_dead or not may_start:
                 self._settle(held, Requeue(held.claim))
             else:
                 held.phase = Phase.LINED
@@ -113,7 +124,17 @@ class Dispatcher:
         for child in children.values():
             self._feed(child)
 
+    def _drop_late(self, child: Child) -> None:
+        """After a pause others may have what waits here, or be about to: it is not let out any more (R-101)."""
+        while child.line and self._fence.is_late(child.line[0].sign):
+            held = child.line.popleft()
+            self._settle(held, Requeue(held.claim))
+
     def _feed(self, child: Child) -> None:
+        if child.line:
+            self._drop_late(child)
+        if child.line and not child.fed:
+            self._fence.tell(child, child.line[0].sign)
         most = feed_limit(child.pace_ms, self._limits.concurrency)
         frames: list[bytes] = []
         while child.line and len(child.fed) < most:
@@ -130,7 +151,7 @@ class Dispatcher:
                     row.task_name.encode(),
                     (row.args or "").encode(),
                     (row.kwargs or "").encode(),
-                    b"",
+                    self._entry_of(held),
                 )
             )
         if frames:
@@ -195,10 +216,11 @@ class Dispatcher:
         fed, line = list(child.fed.values()), list(child.line)
         child.fed.clear()
         child.line.clear()
+        suspect = None if child.is_killed or self.is_stopping else _next_to_start(fed)
         for held in (*fed, *line):
             if held.stop is StopReason.LOST:
                 self.forget(held)
-            elif held.phase is not Phase.STARTED:
+            elif held.phase is not Phase.STARTED and held is not suspect:
                 self._settle(held, Requeue(held.claim))
             elif held.stop is StopReason.TIMEOUT:
                 self._timed_out(held)
@@ -262,6 +284,19 @@ class Dispatcher:
 
     # Taking back
 
+    def shut(self) -> None:
+        """The worker's own signs of life fail: what has not begun goes back, and nothing more is started (R-101)."""
+        if not self.is_shut:
+            self.is_shut = True
+            for child in self.pool.children:
+                self.take_back(child)
+
+    def open(self) -> None:
+        """They succeed again."""
+        if self.is_shut:
+            self.is_shut = False
+            self._on_room()
+
     def take_back_from_long_runs(self) -> None:
         """Tasks that wait behind one that turned out long go back to the queue (W-25a)."""
         now = monotonic()
@@ -292,6 +327,13 @@ class Dispatcher:
         unstarted = [token for token, held in child.fed.items() if held.phase is Phase.FED and held.stop is None]
         if unstarted:
             child.write(pack_tokens(Kind.TAKE_BACK, unstarted))
+
+
+def _next_to_start(fed: list[Held]) -> Held | None:
+    """The task that a child had before it when it died, if it was in none: that one may be to blame (R-102)."""
+    if not fed or any(held.phase is Phase.STARTED for held in fed):
+        return None
+    return fed[0] if fed[0].stop is None else None
 
 
 def log_fields(held: Held) -> dict[str, object]:

@@ -17,13 +17,13 @@ from typing import TypeAlias
 import psycopg
 
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.pool import Pool
 from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.lifecycle.moves import Expire, Move, Requeue, Retry
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.store import tasks
 from horsies.core.worker import outcome
 from horsies.core.worker.hand import Held, Phase
+from horsies.core.worker.lanes import Lanes
 from horsies.core.worker.loop import AWAY, Patience
 
 log = logging.getLogger("horsies.worker")
@@ -49,8 +49,8 @@ class Ending:
 class Finalizer:
     """`put` an end; `on_settled(held, move, moved)` is called once it stands in the database, or was too late."""
 
-    def __init__(self, pool: Pool, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled) -> None:
-        self._pool = pool
+    def __init__(self, lanes: Lanes, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled) -> None:
+        self._lanes = lanes
         self._worker_id = worker_id
         self._on_settled = on_settled
         self._patience = Patience("finalizer", config)
@@ -92,7 +92,7 @@ class Finalizer:
         a row of it locked, halve it."""
         while True:
             try:
-                async with self._pool.connection() as conn:
+                async with self._lanes.connection(len(batch)) as conn:
                     moved = await tasks.apply(conn, self._worker_id, [ending.move for ending in batch])
             except (*AWAY, UnicodeError) as problem:
                 is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)

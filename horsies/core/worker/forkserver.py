@@ -54,8 +54,8 @@ class ForkServer:
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._bell, select.POLLIN)
         timeout = None if self._watch_supervisor() else PARENT_CHECK_MS
-        self._say(wire.pack(Kind.HELLO, 0))
         try:
+            self._say(wire.pack(Kind.HELLO, 0))
             while os.getppid() == self._supervisor:
                 for fd, _ in self._poll.poll(timeout):
                     if fd == self._bell:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -59,8 +59,10 @@ class Held:
     child: Child | None = None
     since: float = field(default_factory=monotonic)  # of the claim, then of the start
     last_beat: float = 0.0
+    sign: float = 0.0  # of a RUNNING one: when its last sign of life was sent, on the fence's clock (R-101)
     started: float | None = None  # when the child said so
     stop: StopReason | None = None
+    note_at: int | None = None  # its place in the start journal, once it is handed over (R-103)
     settling_since: float | None = None  # its code has ended and its result waits to be written
     marked: float = 0.0  # when the database was last told so (L-30)
     timer: asyncio.TimerHandle | None = None  # of its time limit
@@ -87,6 +89,7 @@ class Hand:
         self.held: dict[str, Held] = {}
         self.waiting: deque[Held] = deque()
         self._tokens = 0
+        self.on_drop: Callable[[Held], None] = lambda held: None
 
     def __len__(self) -> int:
         return len(self.held)
@@ -107,7 +110,8 @@ class Hand:
         return older
 
     def drop(self, held: Held) -> None:
-        """The task is no longer ours."""
+        """The task is no longer ours, and no code of it runs here."""
+        self.on_drop(held)
         if self.held.get(held.id) is held:
             del self.held[held.id]
 

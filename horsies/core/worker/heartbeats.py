@@ -1,7 +1,8 @@
 """Signs of life: of each task in hand that lasts (both roles), of claims (lease renewal), of the worker itself.
 
 All of it goes over one connection that nothing else occupies, each kind as one statement. A round also asks which
-claims are still ours; the code of a lost one is stopped (R-11).
+claims are still ours; the code of a lost one is stopped (R-11). What comes of it is the worker's pulse, by which it
+fences itself (R-101): a sign that is not answered in time has failed.
 """
 
 from __future__ import annotations
@@ -11,25 +12,30 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import Any
-
-import psutil
+from typing import Any, TypeVar
 
 from horsies.core.models.recovery import RecoveryConfig
 from horsies.core.store import tasks, workers
 from horsies.core.store.tasks import Beat, Claimant, Connection
 from horsies.core.worker.dispatcher import Dispatcher, log_fields
+from horsies.core.worker.fence import Fence
+from horsies.core.worker.guard import Guard
 from horsies.core.worker.hand import Hand, Held, Phase, StopReason
-from horsies.core.worker.pool import Child
+from horsies.core.worker.loop import AWAY
+from horsies.core.worker.vital_signs import VitalSigns
 
 log = logging.getLogger("horsies.worker")
 
+T = TypeVar("T")
+
 FIRST_BEAT_S = 1.0
 FINALIZING_AFTER_S = 1.0
+CONNECT_S = 5.0
+WAITING = (Phase.CLAIMED, Phase.STARTING)
 
 
 class Heart:
-    """One `step` looks what is due; the caller calls it about once a second."""
+    """One `step` looks what is due; the caller calls it every `tick_s`."""
 
     def __init__(
         self,
@@ -43,6 +49,8 @@ class Heart:
         refresh_s: float,
         hand: Hand,
         dispatcher: Dispatcher,
+        fence: Fence,
+        guard: Guard,
     ) -> None:
         self._connect = connect
         self._conn: Connection | None = None
@@ -57,21 +65,28 @@ class Heart:
         self._refresh_s = refresh_s
         self._hand = hand
         self._dispatcher = dispatcher
+        self._fence = fence
+        self._guard = guard
+        self._vital_signs = VitalSigns(self._runner_s)
         self._refreshed = 0.0
+        self._asked_all = 0.0
         self._has_said_hello = False
         self._born = monotonic()
-        self._cpu: dict[int, tuple[float, float]] = {}
+        self.tick_s = max(0.05, min(1.0, fence.terms.shortest_s / 8))
 
     async def step(self) -> None:
+        self._guard.check()  # first of all: this may be the end of a pause (R-101)
         now = monotonic()
-        if now - self._refreshed >= self._refresh_s:
-            await self.register()
         due = [held for held in self._hand if self._is_due(held, now)]
+        is_probe = self._fence.pulse.is_failing and not due  # something must be said to hear that it answers again
+        if is_probe or now - self._refreshed >= self._refresh_s - self.tick_s / 2:
+            await self.register()
         if due:
-            await self._round(now)
+            await self._round(due, now)
         late = [held for held in self._hand if self._is_late(held, now)]
         if late:
-            await tasks.mark_finalizing(await self._connection(), self._who.worker_id, [held.claim for held in late])
+            claims = [held.claim for held in late]
+            await self._say(lambda conn: tasks.mark_finalizing(conn, self._who.worker_id, claims))
             for held in late:
                 held.marked = now
 
@@ -79,30 +94,28 @@ class Heart:
         """Insert or refresh the worker's row (R-40)."""
         started, self._has_said_hello = monotonic(), True
         row = {**self._registration, "age": started - self._born}
-        await workers.register(await self._connection(), row)
+        _, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
         self._refreshed = started
+        self._guard.check()
 
     async def unregister(self) -> None:
         """The worker's last words (W-53), if it has said any."""
         if self._has_said_hello:
-            await workers.unregister(await self._connection(), self._who.worker_id)
+            await self._say(lambda conn: workers.unregister(conn, self._who.worker_id))
 
     async def check(self, held: Held) -> None:
         """Someone says this task was taken from us: ask."""
-        await self._beat([held], vouch=False)
+        await self._beat([held], ())
 
     async def close(self) -> None:
         if self._conn is not None:
             await self._conn.close()
             self._conn = None
 
-    def _interval(self, held: Held) -> float:
-        return self._claimer_s if held.phase in (Phase.CLAIMED, Phase.STARTING) else self._runner_s
-
     def _is_due(self, held: Held, now: float) -> bool:
-        interval = self._interval(held)
+        interval = self._claimer_s if held.phase in WAITING else self._runner_s
         if held.last_beat:
-            return now - held.last_beat >= interval
+            return now - held.last_beat >= interval - self.tick_s / 2
         return now - held.since >= min(FIRST_BEAT_S, interval)
 
     def _is_late(self, held: Held, now: float) -> bool:
@@ -111,28 +124,35 @@ class Heart:
             return False
         return not held.marked or now - held.marked >= self._runner_s
 
-    async def _round(self, now: float) -> None:
-        """A round asks about every claim in hand that has lasted a while, also those it does not vouch for."""
-        asked = [held for held in self._hand if now - held.since >= FIRST_BEAT_S / 2]
-        await self._beat(asked, vouch=True)
-        waiting = [held.claim for held in asked if held.phase in (Phase.CLAIMED, Phase.STARTING)]
+    async def _round(self, due: list[Held], now: float) -> None:
+        """Signs of life for what is due. Once in an interval it asks about every claim in hand (R-11)."""
+        asked = due
+        if now - self._asked_all >= min(self._claimer_s, self._runner_s) - self.tick_s / 2:
+            asked, self._asked_all = list(self._hand), now
+        alive = self._vital_signs.look(child for child in self._dispatcher.pool.children if child.fed)
+        vouched = [held for held in due if _is_in_our_hands(held) or (held.child and held.child.pid in alive)]
+        await self._beat(asked, vouched)
+        waiting = [held.claim for held in due if held.phase in WAITING]
         if waiting:
-            await tasks.renew(await self._connection(), self._who, waiting, self._max_claim_age)
-        for held in asked:
+            await self._say(lambda conn: tasks.renew(conn, self._who, waiting, self._max_claim_age))
+        for held in vouched:  # the others stay due
             held.last_beat = now
 
-    async def _beat(self, asked: Sequence[Held], *, vouch: bool) -> None:
-        beats = [
-            Beat(held.claim, vouch and self._vouches_for(held), self._sender(held), self._pid_of(held))
-            for held in asked
-        ]
-        owned = await tasks.heartbeat(await self._connection(), self._who.worker_id, self._hostname, beats)
+    async def _beat(self, asked: Sequence[Held], vouched: Sequence[Held]) -> None:
+        signs = {id(held) for held in vouched}
+        beats = [Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
+        running = [held for held in vouched if held.phase not in WAITING]  # now: a claim's sign is none of its run
+        owned, sent = await self._say(lambda conn: tasks.heartbeat(conn, self._who.worker_id, self._hostname, beats))
+        for held in running:
+            if held.id in owned:
+                held.sign = max(held.sign, sent)
         for held in asked:
             if held.id not in owned and self._hand.holds(held) and held.phase is not Phase.SETTLING:
                 log.warning(
                     "the task was taken from this worker, its code is stopped", extra={"horsies": log_fields(held)}
                 )
                 self._dispatcher.stop(held, StopReason.LOST)
+        self._guard.check()  # the children may go on
 
     def _sender(self, held: Held) -> str:
         return f"{self._who.worker_id}/{held.child.pid}" if held.child else self._who.worker_id
@@ -140,26 +160,46 @@ class Heart:
     def _pid_of(self, held: Held) -> int:
         return held.child.pid if held.child else self._pid
 
-    def _vouches_for(self, held: Held) -> bool:
-        """What is in our hands is ours to vouch for; a task in its child only if that shows signs of life."""
-        if held.child is None or held.phase not in (Phase.FED, Phase.STARTED):
-            return True
-        return not held.child.is_dead and self._shows_life(held.child)
-
-    def _shows_life(self, child: Child) -> bool:
-        if monotonic() - child.last_heard < self._runner_s:
-            return True
-        # Silent: C code may hold the interpreter. A child that uses the processor is alive all the same (W-01).
+    async def _say(self, statement: Callable[[Connection], Awaitable[T]]) -> tuple[T, float]:
+        """One sign of life: the answer, and when it was sent. Its fate is the worker's pulse."""
         try:
-            used = sum(psutil.Process(child.pid).cpu_times()[:2])
-        except psutil.Error:
-            return False
-        before, at = self._cpu.get(child.pid, (0.0, 0.0))
-        self._cpu[child.pid] = (used, monotonic())
-        return used > before or at == 0.0
+            answer = await self._in_time(statement)
+        except AWAY:
+            self._fence.pulse.failed()
+            self._guard.check()
+            raise
+        self._fence.pulse.answered()
+        return answer
+
+    async def _in_time(self, statement: Callable[[Connection], Awaitable[T]]) -> tuple[T, float]:
+        async with asyncio.timeout(CONNECT_S):
+            conn = await self._connection()
+        sent = self._fence.clock()
+        asked = asyncio.ensure_future(statement(conn))
+        try:
+            await asyncio.wait([asked], timeout=self._fence.terms.patience_s)
+            if not asked.done():
+                raise TimeoutError(f"no answer for {self._fence.terms.patience_s:g} s")
+            return await asked, sent
+        finally:
+            if not asked.done():
+                conn.pgconn.finish()  # first: cancelled while connected, psycopg would ask the mute server to cancel
+                asked.add_done_callback(_ignore)
+                asked.cancel()
 
     async def _connection(self) -> Connection:
         async with self._connecting:
             if self._conn is None or self._conn.closed:
                 self._conn = await self._connect()
             return self._conn
+
+
+def _is_in_our_hands(held: Held) -> bool:
+    """Then it is ours to vouch for; a task inside its child only if that shows signs of life."""
+    return held.child is None or held.phase not in (Phase.FED, Phase.STARTED)
+
+
+def _ignore(asked: asyncio.Future[Any]) -> None:
+    """Nobody waits for this answer any more."""
+    if not asked.cancelled():
+        asked.exception()

@@ -9,6 +9,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from horsies.core.recovery.processes import process_start
 from horsies.core.schema.locks import lock_key
 
 
@@ -40,14 +41,6 @@ def identify() -> Identity:
         pid_namespace=_pid_namespace(),
         process_start=process_start(pid),
     )
-
-
-def process_start(pid: int) -> int | None:
-    """When this process started, in ticks since boot (never wall-clock time, which a corrected clock would shift)."""
-    stat = _read(f"/proc/{pid}/stat")
-    # The command name, in parentheses, may hold anything; the fields after it are plain.
-    fields = stat.rpartition(")")[2].split() if stat else []
-    return int(fields[19]) if len(fields) > 19 else None
 
 
 def _pid_namespace() -> str | None:

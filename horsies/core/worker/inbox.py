@@ -16,7 +16,7 @@ class Item(NamedTuple):
     """One task to run, as it came over the wire."""
 
     token: int
-    parts: list[bytes]  # task name, args, kwargs, meta
+    parts: list[bytes]  # task name, args, kwargs, what to note in the start journal
 
     @property
     def task_name(self) -> str:
@@ -29,6 +29,10 @@ class Item(NamedTuple):
     @property
     def kwargs(self) -> str | None:
         return _text(self.parts[2])
+
+    @property
+    def entry(self) -> bytes:
+        return self.parts[3]
 
 
 class Inbox:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 import psycopg
@@ -53,17 +54,24 @@ class Patience:
 class Service:
     """Runs `step` until stopped. A step that fails is logged and tried again after the pause of its `Patience`."""
 
-    def __init__(self, name: str, config: WorkerResilienceConfig, step: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: WorkerResilienceConfig,
+        step: Callable[[], Awaitable[None]],
+        longest_pause_s: float = math.inf,
+    ) -> None:
         self.name = name
         self._patience = Patience(name, config)
         self._step = step
+        self._longest_pause_s = longest_pause_s
 
     async def run(self) -> None:
         while True:
             try:
                 await self._step()
             except AWAY as problem:
-                await asyncio.sleep(self._patience.failed(problem))
+                await asyncio.sleep(min(self._patience.failed(problem), self._longest_pause_s))
             else:
                 self._patience.succeeded()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import signal
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
-from horsies.core.lifecycle.moves import Complete, Expire, Fail, Move, Retry
+from horsies.core.lifecycle.moves import Complete, Fail, Move, Requeue
+from horsies.core.lifecycle.recovery import crashed, expired, not_charged
 from horsies.core.lifecycle.retry import retry_or_fail
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, OutcomeCode, TaskError, TaskResult
-from horsies.core.types.status import TaskAttemptOutcome
 from horsies.core.worker.hand import Held
 from horsies.core.worker.wire import Done
+
+MOST_FAILED_STARTS = 10
 
 
 def of_report(held: Held, done: Done) -> Move:
@@ -44,22 +46,30 @@ def of_crash(held: Held, worker_id: str, hostname: str, pid: int, end: str) -> M
     return _retry_or_fail(held, _crash(held, worker_id, hostname, pid, end))
 
 
+def of_failed_start(held: Held, worker_id: str, hostname: str, pid: int, end: str) -> Move:
+    """The child died when this task was next, before it said that it starts: back to the queue, and counted. A payload
+    that kills every child that reads it must not loop (R-102)."""
+    count = held.row.start_failures + 1
+    history = f"{count}. child process {pid} of worker {worker_id}: {end}"
+    if held.row.exits:
+        history = f"{held.row.exits}; {history}"
+    if count < MOST_FAILED_STARTS:
+        return Requeue(held.claim, reason=sanitize_text(history), failed_start=True)
+    reason = f"its child process died before the task started, {count} times in a row: {history}"
+    return crashed(held.claim, reason, worker_id, hostname, pid)
+
+
 def of_forced_shutdown(held: Held, worker_id: str, hostname: str, pid: int, recovery: WorkerRecoveryConfig) -> Move:
     """The worker was told to stop at once (W-52): as a crash, or not charged if the worker takes part in recovery."""
     crash = _crash(held, worker_id, hostname, pid, "SHUTDOWN: the worker was stopped before the task had ended")
     if not recovery.enabled:
         return _retry_or_fail(held, crash)
-    return Retry(held.claim, recovery.recovery_delay.total_seconds(), otherwise=crash, charged=False)
+    return not_charged(crash, recovery.recovery_delay.total_seconds())
 
 
 def of_deadline(held: Held, worker_id: str) -> Move:
     """The deadline passed between claim and start (L-08)."""
-    error = TaskError(
-        error_code=OutcomeCode.TASK_EXPIRED,
-        message="The deadline passed before the task was started.",
-        data={"task_id": held.id, "worker_id": worker_id},
-    )
-    return Expire(held.claim, serialize_error_payload(TaskResult(err=error)))
+    return expired(held.claim, worker_id)
 
 
 def describe_exit(returncode: int) -> str:
@@ -73,17 +83,7 @@ def describe_exit(returncode: int) -> str:
 
 
 def _crash(held: Held, worker_id: str, hostname: str, pid: int, end: str) -> Fail:
-    reason = f"child process {pid} of worker {worker_id}: {end}"
-    data = {"worker_id": worker_id, "worker_hostname": hostname, "worker_pid": pid, "last_heartbeat": None}
-    error = TaskError(error_code=OperationalErrorCode.WORKER_CRASHED, message=reason, data=data)
-    return Fail(
-        held.claim,
-        serialize_error_payload(TaskResult(err=error)),
-        OperationalErrorCode.WORKER_CRASHED.value,
-        reason,
-        outcome=TaskAttemptOutcome.WORKER_FAILURE,
-        failed_reason=reason,
-    )
+    return crashed(held.claim, f"child process {pid} of worker {worker_id}: {end}", worker_id, hostname, pid)
 
 
 def _fail(held: Held, code: BuiltInTaskCode, message: str) -> Fail:

@@ -12,10 +12,12 @@ from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from horsies.core.worker.capacity import Limits
+from horsies.core.worker.capacity import MAX_AHEAD, Limits
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.identity import Identity
 from horsies.core.worker.launcher import ChildSpec
+
+A_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,12 @@ class Plan:
             self.config.max_claim_per_worker or self.config.processes * self.config.concurrency + self.limits.prefetch
         )
 
+    @property
+    def journal_slots(self) -> int:
+        """Of the start journal (R-103): for twice as many tasks as the worker may have in its hands."""
+        ahead = MAX_AHEAD if self.limits.may_run_ahead else 0
+        return 2 * (self.config.processes * (self.config.concurrency + ahead) + self.limits.prefetch) + 64
+
     def refuse_too_small_memory_limit(self, warmed_mb: float) -> str | None:
         """A limit that a warmed child already reaches would recycle it after every task (W-41). Returns a warning."""
         limit = self.config.max_memory_per_child_mb
@@ -133,7 +141,7 @@ class Plan:
     def recovery_settings(self) -> dict[str, Any]:
         """Both recovery configurations in force, durations in milliseconds (R-63, W-71)."""
         worker = {
-            name: int(value.total_seconds() * 1000) if isinstance(value, timedelta) else value
+            name: -(-value // A_MILLISECOND) if isinstance(value, timedelta) else value  # never less than it is
             for name, value in self.recovery.model_dump().items()
         }
         return {**self.app.config.recovery.model_dump(), "worker_recovery": worker}

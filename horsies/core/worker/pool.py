@@ -12,14 +12,16 @@ import logging
 import signal
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from horsies.core.worker.capacity import pace
 from horsies.core.worker.hand import Held, Phase
+from horsies.core.worker.journal import Journal
 from horsies.core.worker.launcher import ChildProcess, ChildSpec, Launcher, LauncherDied
 from horsies.core.worker.link import Link
 from horsies.core.worker.outcome import describe_exit
+from horsies.core.worker.uplink import EXIT_ALONE
 from horsies.core.worker.wire import Frame, Kind, pack
 
 log = logging.getLogger("horsies.worker")
@@ -57,6 +59,9 @@ class Child:
     is_retiring: bool = False
     is_dead: bool = False
     broken_link: str | None = None
+    until: float = 0.0  # it may go on so long without another word from us (R-101)
+    is_killed: bool = False  # by us, or by itself for want of a word: no fault of what it held
+    why_killed: str | None = None
 
     @property
     def pid(self) -> int:
@@ -74,6 +79,11 @@ class Child:
     def has_sync(self) -> bool:
         """Is there a task before it that takes the whole child (W-30a)?"""
         return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
+
+    @property
+    def remark(self) -> str | None:
+        """What we know about its end beyond its exit code."""
+        return self.why_killed or self.broken_link
 
     def started_tasks(self) -> list[Held]:
         return [held for held in self.fed.values() if held.phase is Phase.STARTED]
@@ -97,13 +107,15 @@ class Pool:
         on_frames: Callable[[Child, list[Frame]], None],
         on_death: Callable[[Child, str], None],
         on_change: Callable[[], None],
+        journal: Journal,
     ) -> None:
         self._spec = spec
+        self._journal = journal
         self._processes = processes
         self._on_frames = on_frames
         self._on_death = on_death
         self._on_change = on_change
-        self._launcher = Launcher()
+        self.launcher = Launcher()
         self._numbers = 0
         self._ready: dict[Child, asyncio.Future[None]] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -113,6 +125,7 @@ class Pool:
         self.is_replacing = True
         self.children: list[Child] = []
         self.async_names: list[str] = []
+        self.hook_events: list[str] = []  # those that the app has handlers for
 
     @property
     def usable(self) -> list[Child]:
@@ -120,7 +133,7 @@ class Pool:
 
     async def start(self) -> None:
         """Start and warm all children (W-03). Raises ChildBroken if one cannot serve the app."""
-        await self._launcher.start()
+        await self.launcher.start()
         await asyncio.gather(*(self._add() for _ in range(self._processes)))
 
     async def keep_up(self) -> None:
@@ -134,7 +147,7 @@ class Pool:
                     if not self.is_replacing:
                         break
                 try:
-                    await self._launcher.start()
+                    await self.launcher.start()
                     await self._add()
                 except AppBroken:
                     raise  # it would be no better the next time
@@ -155,7 +168,8 @@ class Pool:
             if child.is_retiring and not child.is_dead and child.load == 0 and len(self.usable) >= self._processes:
                 child.write(pack(Kind.BYE, 0))
 
-    def kill(self, child: Child, sig: int = signal.SIGKILL) -> None:
+    def kill(self, child: Child, sig: int = signal.SIGKILL, why: str | None = None) -> None:
+        child.is_killed, child.why_killed = True, child.why_killed or why
         child.process.kill_group(sig)
 
     async def close(self) -> None:
@@ -165,13 +179,15 @@ class Pool:
             child.write(pack(Kind.BYE, 0))
         if self._watchers:
             await asyncio.wait(self._watchers, timeout=5.0)
-        await self._launcher.stop()
+        await self.launcher.stop()
         if self._watchers:
             await asyncio.wait(self._watchers, timeout=5.0)
 
     async def _add(self) -> None:
         self._numbers += 1
-        process = await self._launcher.spawn(self._spec, f"horsies-child-{self._numbers}")
+        path = self._journal.path
+        spec = replace(self._spec, journal=None if path is None else str(path))
+        process = await self.launcher.spawn(spec, f"horsies-child-{self._numbers}")
         child = Child(process)
         ready = self._ready[child] = asyncio.get_running_loop().create_future()
         child.link = Link(
@@ -206,9 +222,10 @@ class Pool:
 
     def _is_ready(self, child: Child, info: dict[str, object]) -> None:
         child.is_ready = True
+        if not info.get("journal"):
+            self._journal.give_up(f"{child.name} cannot write into it")
         child.rss_mb = child.first_rss_mb = float(str(info.get("rss_mb", 0)))
-        names = info.get("async")
-        self.async_names = [str(name) for name in names] if isinstance(names, list) else []
+        self.async_names, self.hook_events = _names(info, "async"), _names(info, "hooks")
         self._deaths_in_a_row = 0
         ready = self._ready.get(child)
         if ready is not None and not ready.done():
@@ -228,7 +245,7 @@ class Pool:
     def _kill_unheard(self, child: Child, why: str) -> None:
         if not child.process.exited.done():
             child.broken_link = why
-            self.kill(child)
+            child.process.kill_group(signal.SIGKILL)
 
     async def _watch(self, child: Child) -> None:
         returncode = await child.process.exited
@@ -237,6 +254,8 @@ class Pool:
             child.link.close()
         child.is_dead = True
         self.children.remove(child)
+        if returncode == EXIT_ALONE:
+            child.is_killed, child.why_killed = True, child.why_killed or "it had no word from its worker for too long"
         how = describe_exit(returncode)
         self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
         expected = returncode == 0 and (self._closing or child.is_retiring)
@@ -248,3 +267,8 @@ class Pool:
         self._on_death(child, how)
         self._vacancies.set()
         self._on_change()
+
+
+def _names(info: dict[str, object], key: str) -> list[str]:
+    names = info.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []

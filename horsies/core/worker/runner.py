@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 
 from horsies.core import execution
@@ -28,13 +28,21 @@ STOP_SIGNAL = signal.SIGUSR1
 class Runner:
     """The main thread's work. `tokens` and `stop` are called by the io thread."""
 
-    def __init__(self, tasks: Mapping[str, AnyTask], inbox: Inbox, uplink: Uplink, concurrency: int) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, AnyTask],
+        inbox: Inbox,
+        uplink: Uplink,
+        concurrency: int,
+        note: Callable[[bytes], None] = lambda entry: None,
+    ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._uplink = uplink
+        self._note = note  # in the start journal (R-103)
         self._reporter = Reporter(inbox)
         self._wanted = self._reporter.wanted_stopped
-        self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency)
+        self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note)
         self._current: int | None = None  # the sync task between STARTED and DONE
         self._inside: int | None = None  # the sync task whose code may be interrupted right now
         self._was_stopped = False
@@ -71,6 +79,7 @@ class Runner:
         report: Report | None = None
         self._was_stopped = False
         self._current = item.token
+        self._note(item.entry)
         try:
             # A context of its own: what a task sets in context variables is not seen by the next one.
             report = contextvars.copy_context().run(self._call, item, task)

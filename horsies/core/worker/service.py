@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -19,38 +20,45 @@ from typing import Any
 
 from horsies.core.app import Horsies
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.connections import BY_INDEX, IN_BULK, connect, make_pool
+from horsies.core.brokers.cancelling import cancel_all
+from horsies.core.brokers.connections import BY_INDEX, connect
 from horsies.core.brokers.listener import Listener
-from horsies.core.brokers.pool import Pool as Connections
 from horsies.core.errors import HorsiesError
 from horsies.core.lifecycle.moves import Move, Retry
-from horsies.core.schema.install import install
 from horsies.core.store import workers
 from horsies.core.store.tasks import Claimant, Connection
 from horsies.core.worker import outcome
 from horsies.core.worker.alarm import Alarm
 from horsies.core.worker.capacity import Limits
+from horsies.core.worker.caretaker import Caretaker
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.cut_off import CutOff
 from horsies.core.worker.diary import Diary
 from horsies.core.worker.dispatcher import Dispatcher
+from horsies.core.worker.fence import Fence
 from horsies.core.worker.finalizer import Finalizer
+from horsies.core.worker.guard import Guard
 from horsies.core.worker.hand import Hand, Held, Phase
 from horsies.core.worker.heartbeats import Heart
+from horsies.core.worker.helper_asker import HelperAsker
+from horsies.core.worker.helper_child import HelperChild
 from horsies.core.worker.identity import identify
-from horsies.core.worker.loop import AWAY, DatabaseGone, Patience, Service, every
+from horsies.core.worker.journal import Journal
+from horsies.core.worker.lanes import Lanes
+from horsies.core.worker.loop import AWAY, DatabaseGone, Service, every
 from horsies.core.worker.plan import Plan
 from horsies.core.worker.pool import Child, ChildBroken, Pool
+from horsies.core.worker.pools import Pools
 from horsies.core.worker.shutdown import Shutdown
 from horsies.core.worker.starter import Starter
+from horsies.core.worker.startup import Persistence, install_schema
 from horsies.core.worker.tally import PERIOD_S, Tally
 
 log = logging.getLogger("horsies.worker")
 
 TICK_S = 0.25
 LAST_WORD_S = 5.0
-BULK_STAGES = 2
-LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up its own task only
 
 
 class Worker:
@@ -112,32 +120,40 @@ class Worker:
     def _build(self) -> None:
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
-        # The stages that move batches have connections of their own, unless there may be only one in all.
-        most = plan.pool_size + plan.pool_overflow
-        bulk = BULK_STAGES if plan.pool_size > BULK_STAGES else min(1, most - 1)
-        self._database = self._open(BY_INDEX, max(1, plan.pool_size - bulk), most - bulk)
-        self._bulk = self._open(IN_BULK, bulk, bulk) if bulk else self._database
+        self._pools = Pools(plan)
+        self._database = self._pools.database
+        self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
+        lanes = Lanes(self._database, self._pools.bulk)
         self._hand = Hand()
+        self._hand.on_drop = self._journal.release
         self._tally = Tally(me.worker_id)
-        self._finalizer = Finalizer(self._bulk, me.worker_id, resilience, self._settled)
+        self._fence = Fence.of(plan.app.config.recovery, plan.recovery)
+        self._finalizer = Finalizer(lanes, me.worker_id, resilience, self._settled)
         limits: Limits = plan.limits
         self._capped = limits.capped_queues()
         self._dispatcher = Dispatcher(
             self._hand,
             self._finalizer,
             limits,
+            self._fence,
             max_tasks_per_child=plan.config.max_tasks_per_child,
             max_memory_mb=plan.config.max_memory_per_child_mb,
             crash_of=self._crash_of,
             on_room=self._on_room,
+            entry_of=self._journal.entry,
         )
         self._children = Pool(
-            plan.child_spec, plan.config.processes, self._dispatcher.on_frames, self._dispatcher.on_death, self._on_room
-        )
+            plan.child_spec, plan.config.processes, self._dispatcher.on_frames, self._dispatcher.on_death,
+            self._on_room, self._journal,
+        )  # fmt: skip
         self._dispatcher.pool = self._children
+        self._guard = Guard(self._fence, self._dispatcher)
+        helper = HelperChild(self._children.launcher, plan.child_spec)
+        self._hooks = HelperAsker(helper, lambda: self._children.hook_events)
+        self._cut = CutOff(self._database, self._hand, self._hooks)
         who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
         self._starter = Starter(
-            self._bulk, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts
+            lanes, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts
         )
         self._claimer = Claimer(
             self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake
@@ -147,12 +163,10 @@ class Worker:
         self._heart = Heart(
             self._connect("horsies heart"), who, me.hostname, me.pid, plan.app.config.recovery, plan.max_claim_age,
             plan.registration(me), plan.recovery.heartbeat_interval.total_seconds(), self._hand, self._dispatcher,
+            self._fence, self._guard,
         )  # fmt: skip
+        self._caretaker = Caretaker(self._pools.care, self._pools.patient, plan, me, self._hooks, self._fence.pulse)
         self._listener = self._build_listener()
-
-    def _open(self, options: str, keep: int, most: int) -> Connections:
-        settings = f"{options} -c lock_timeout={LOCK_TIMEOUT_MS}"
-        return make_pool(self.plan.postgres, min_size=keep, max_size=most, name="horsies worker", options=settings)
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
         return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
@@ -164,6 +178,8 @@ class Worker:
         listener = Listener(session, backoff=backoff, name="worker listener")
         listener.on_session(lambda conn: workers.hold_liveness(conn, self.me.liveness_key))
         listener.on_reconnect(self._claimer.listens_anew)
+        listener.on_reconnect(self._fence.pulse.back)
+        listener.on_lost(self._fence.pulse.lost)
         for channel in ("task_new", *(f"task_queue_{queue}" for queue, _ in self.plan.limits.queues)):
             listener.subscribe(channel, self._claimer.ring)
         listener.subscribe("horsies_claim_lost", self._on_claim_lost)
@@ -181,55 +197,26 @@ class Worker:
                 await starting
             return starting.done()
         finally:
-            for task in (starting, stopping):
-                task.cancel()
-            await asyncio.gather(starting, stopping, return_exceptions=True)
+            await cancel_all((starting, stopping))
 
     async def _startup(self) -> None:
         # Children first: they check the app, and an app with errors shall not touch the database.
         await self._children.start()
-        await self._install_schema()
+        persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
+        await persistently("schema", self._install_schema)
         if self._stop.is_set():
             return
-        warmed_mb = max(child.first_rss_mb for child in self._children.children)
+        warmed_mb = max((child.first_rss_mb for child in self._children.children), default=0.0)
         if (warning := self.plan.refuse_too_small_memory_limit(warmed_mb)) is not None:
             log.warning(warning)
         await self._listener.start()
-        await self._persistently("registration", self._heart.register)
+        await persistently("registration", self._heart.register)
         if self._stop.is_set():
             return
-        if self.plan.recovery.enabled:
-            log.warning(
-                "worker recovery is on, but this version has no sweeper yet: nobody returns a dead worker's tasks"
-            )
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
 
     async def _install_schema(self) -> None:
-        async def create() -> None:
-            conn = await connect(self.plan.postgres, session=True, name="horsies schema")
-            try:
-                report = await install(conn, notify=self.plan.postgres.notify, change_notify=True)
-            finally:
-                await conn.close()
-            if report.notify_changed_from is not None:
-                log.warning(
-                    "notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify
-                )
-            self._claimer.notify = report.notify
-
-        await self._persistently("schema", create)
-
-    async def _persistently(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        """Until it succeeds, however long the database is away (W-61), or until the worker is told to stop."""
-        patience = Patience(name, self.plan.app.config.resilience)
-        while not self._stop.is_set():
-            try:
-                await step()
-                return
-            except AWAY as problem:
-                pause = patience.failed(problem)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), pause)
+        self._claimer.notify = await install_schema(self.plan.postgres)
 
     # Serving
 
@@ -239,14 +226,16 @@ class Worker:
         self._spawn(self._children.keep_up())
         self._serve_step("starter", self._starter.step)
         self._serve_step("claimer", self._claimer.step)
-        self._serve_step("heartbeats", every(1.0, self._heart.step))
+        # A worker that cannot say that it lives must not wait long before it tries again.
+        self._serve_step("heartbeats", every(self._heart.tick_s, self._heart.step), self._fence.terms.shortest_s / 8)
         self._serve_step("alarm", self._alarm.step)
-        self._serve_step("expiry", every(recovery.check_interval_ms / 1000, self._diary.tidy, at_once=True))
+        for name, step in self._caretaker.steps():
+            self._serve_step(name, step)
         self._serve_step(
             "snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True)
         )
         self._serve_step("tally", every(PERIOD_S, self._summarize))
-        self._serve_step("ticks", every(TICK_S, self._tick))
+        self._serve_step("ticks", every(self._fence.tick_s, self._tick))
         waiting = asyncio.create_task(_run_to_end(until))
         try:
             await asyncio.wait({waiting, *self._services}, return_when=asyncio.FIRST_COMPLETED)
@@ -265,21 +254,23 @@ class Worker:
             self._hand, self._starter, self._dispatcher, self._finalizer, self._children, self._claimer,
             force=self._force, grace_s=None if grace_ms is None else grace_ms / 1000, cut_off=self._cut_off,
         ).run()  # fmt: skip
+        await self._cut.tell()
 
-    def _cut_off(self) -> None:
+    async def _cut_off(self) -> None:
+        await self._cut.look()
         self._is_cut_off = True
 
     async def _close(self) -> None:
         """Leave: children, services, the worker's row as the last word (W-53), connections."""
+        await self._hooks.close()
         await self._children.close()
-        for service in (*self._services, *self._jobs):
-            service.cancel()
-        await asyncio.gather(*self._services, *self._jobs, return_exceptions=True)
+        await cancel_all((*self._services, *self._jobs))
         await self._say_last_words()
         await self._listener.stop()
         await self._heart.close()
-        await self._bulk.close()
-        await self._database.close()
+        await self._pools.close()
+        # What is still in hand will be recovered by others, who want to know how far it had come.
+        self._journal.close() if self._hand else self._journal.remove()
 
     async def _say_last_words(self) -> None:
         """More than once if need be: connections that were lost unnoticed are found to be so by using them."""
@@ -296,8 +287,8 @@ class Worker:
                             return
                         await asyncio.sleep(TICK_S)
 
-    def _serve_step(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        self._spawn(Service(name, self.plan.app.config.resilience, step).run())
+    def _serve_step(self, name: str, step: Callable[[], Awaitable[None]], longest_pause_s: float = math.inf) -> None:
+        self._spawn(Service(name, self.plan.app.config.resilience, step, longest_pause_s).run())
 
     def _spawn(self, service: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(service)
@@ -322,6 +313,7 @@ class Worker:
         self._tally.summarize()
 
     async def _tick(self) -> None:
+        self._guard.check()
         self._dispatcher.take_back_from_long_runs()
         self._children.dismiss_idle()
 
@@ -333,6 +325,7 @@ class Worker:
 
     def _settled(self, held: Held, move: Move, moved: bool) -> None:
         self._hand.drop(held)
+        self._cut.settled(held, move, moved)
         if moved:
             self._tally.note(held, move)
             if isinstance(move, Retry):
@@ -347,8 +340,9 @@ class Worker:
     def _crash_of(self, held: Held, child: Child, how: str) -> Move:
         if self._is_cut_off:
             return outcome.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
-        end = f"it {how}" if child.broken_link is None else f"it {how} ({child.broken_link})"
-        return outcome.of_crash(held, self.worker_id, self.me.hostname, child.pid, end)
+        end = f"it {how}" if child.remark is None else f"it {how} ({child.remark})"
+        decide = outcome.of_crash if held.phase is Phase.STARTED else outcome.of_failed_start
+        return decide(held, self.worker_id, self.me.hostname, child.pid, end)
 
     def _on_claim_lost(self, task_id: str) -> None:
         held = self._hand.held.get(task_id)

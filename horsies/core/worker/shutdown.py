@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.dispatcher import Dispatcher
@@ -34,7 +34,7 @@ class Shutdown:
         *,
         force: asyncio.Event,
         grace_s: float | None,
-        cut_off: Callable[[], None],
+        cut_off: Callable[[], Awaitable[None]],
     ) -> None:
         self._hand = hand
         self._starter = starter
@@ -80,7 +80,7 @@ class Shutdown:
     async def _cut_running_tasks(self) -> None:
         running = self._hand.count(Phase.FED, Phase.STARTED)
         log.warning("stopping at once: %d running tasks are cut off", running)
-        self._cut_off()
+        await self._cut_off()
         for child in list(self._children.children):
             self._children.kill(child)
         loop = asyncio.get_running_loop()

@@ -20,8 +20,11 @@ class ChildSpec:
     concurrency: int = 1  # async tasks at a time
     loglevel: str = "INFO"
     log_format: str = "text"
+    is_helper: bool = False  # asked about recovery instead of running tasks (W-01)
+    recovery_hook_timeout_ms: int = 10_000  # R-74, for each call of a handler
     sys_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
     cwd: str = field(default_factory=os.getcwd)
+    journal: str | None = None  # the file in which starts are noted
     database_url: str | None = field(default=None, repr=False)  # replaces the app's own; holds a password
 
     def to_json(self) -> bytes:

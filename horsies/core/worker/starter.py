@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections import Counter
 
-from horsies.core.brokers.pool import Pool
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import tasks
 from horsies.core.worker import outcome
 from horsies.core.worker.dispatcher import Dispatcher, log_fields
+from horsies.core.worker.fence import clock
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Held, Phase
+from horsies.core.worker.lanes import Lanes
 from horsies.core.worker.loop import AWAY
 
 log = logging.getLogger("horsies.worker")
@@ -26,7 +27,7 @@ class Starter:
 
     def __init__(
         self,
-        pool: Pool,
+        lanes: Lanes,
         worker_id: str,
         hostname: str,
         hand: Hand,
@@ -35,7 +36,7 @@ class Starter:
         aborts: Counter[str],
     ) -> None:
         self._aborts = aborts
-        self._pool = pool
+        self._lanes = lanes
         self._worker_id = worker_id
         self._hostname = hostname
         self._hand = hand
@@ -71,7 +72,7 @@ class Starter:
         batch: list[Held] = []
         passed: list[Held] = []
         waiting = self._hand.waiting
-        while waiting and len(batch) < MAX_BATCH and len(passed) < LOOK_PAST and not self._dispatcher.is_stopping:
+        while waiting and len(batch) < MAX_BATCH and len(passed) < LOOK_PAST and self._dispatcher.may_start:
             held = waiting.popleft()
             if self._dispatcher.place(held) is None:
                 passed.append(held)
@@ -85,13 +86,14 @@ class Starter:
         pids = [held.child.pid if held.child else 0 for held in batch]
         names = [held.child.name if held.child else "" for held in batch]
         try:
-            async with self._pool.connection() as conn:
+            async with self._lanes.connection(len(batch)) as conn:
                 claims = [held.claim for held in batch]
+                sent = clock()
                 started = await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
         except AWAY:
             self._unconfirmed(batch)
             raise
-        self._dispatcher.accept([held for held in batch if held.id in started])
+        self._dispatcher.accept([held for held in batch if held.id in started], sent)
         for held in batch:
             if held.id not in started:
                 self._not_started(held)

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import signal
 import socket
 import sys
 import threading
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 EXIT_LOST = 70  # no supervisor to report to, or the child's own machinery is broken
+EXIT_ALONE = 75  # no word from the supervisor for too long: others may take over soon (R-101)
 EXIT_BROKEN = 78  # the app cannot be served; a BROKEN frame says why
 HIGH_FD = 1000
 
@@ -65,6 +67,17 @@ def leave(code: int) -> NoReturn:
     """End this process now. Threads that never end cannot hold it, and no code of the user's runs any more."""
     flush_stdio()
     os._exit(code)
+
+
+def end_alone() -> NoReturn:
+    """End this process now, and all that its tasks have started. It leaves its group first: else the signal would hit
+    it as well, and hide why it ended."""
+    if (group := os.getpgrp()) == os.getpid():
+        with contextlib.suppress(OSError):
+            os.setpgid(0, os.getpgid(os.getppid()))
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+    os._exit(EXIT_ALONE)
 
 
 def flush_stdio() -> None:

@@ -17,17 +17,20 @@ class Kind(IntEnum):
     """What a frame says."""
 
     # supervisor → child
-    RUN = 1  # number: token; task name, args, kwargs (empty: NULL), meta as JSON
+    # To a helper an event and its JSON instead of name and arguments (empty: NULL); last what to note of the start.
+    RUN = 1  # number: token; task name, args, kwargs, entry of the start journal
     TAKE_BACK = 2  # tokens the supervisor would like to have back
     STOP = 3  # number: token; reason
     BYE = 4  # finish what you hold, then exit 0
+    WORD = 5  # number: until when you may go on without another word, nanoseconds of the clock in `fence.py`
     # child → supervisor
     READY = 16  # info as JSON
     BROKEN = 17  # text: why this child cannot serve the app
-    STARTED = 18  # number: token
+    STARTED = 18  # number: token; in a helper, the handler about to be called
     DONE = 19  # number: token; see `Done`
     GAVE_UP = 20  # tokens that will not be run by this child
     BEAT = 21  # tokens whose functions are running
+    ANSWER = 22  # number: token; what the recovery hooks say, as JSON
     # supervisor → fork server
     SPAWN = 32  # number: child; name, spec as JSON; carries the child's end of the socket pair
     SIGNAL = 33  # number: child; signal number, b"1" for the whole process group

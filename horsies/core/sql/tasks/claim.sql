@@ -70,5 +70,6 @@ SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), clai
 FROM chosen c WHERE t.ctid = c.at  -- a row that moved between the look and the lock waits for the next look
 RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,
           t.task_options, t.retry_count, t.max_retries, t.good_until IS NOT NULL, t.workflow_id,
+          t.start_failures, CASE WHEN t.start_failures > 0 THEN t.failed_reason END,
           -- A lost claim costs nothing (the fence), so its commit need not wait for the disk.
           (SELECT set_config('synchronous_commit', 'off', TRUE))

@@ -16,4 +16,5 @@ SET claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
 FROM lapsed l WHERE t.ctid = l.at
 RETURNING 0::bigint, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,
           t.task_options, t.retry_count, t.max_retries, t.good_until IS NOT NULL, t.workflow_id,
+          t.start_failures, CASE WHEN t.start_failures > 0 THEN t.failed_reason END,
           (SELECT set_config('synchronous_commit', 'off', TRUE))

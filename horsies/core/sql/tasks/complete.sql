@@ -4,7 +4,7 @@
 WITH moved AS (
     UPDATE horsies_tasks t
     SET status = 'COMPLETED', claimed = FALSE, claim_expires_at = NULL, completed_at = now(), result = w.result,
-        error_code = NULL, failed_reason = NULL, updated_at = now()
+        error_code = NULL, failed_reason = NULL, start_failures = 0, updated_at = now()
     FROM (
         SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(results)s::text[]) AS w(id, claim_seq, result)
         ORDER BY id

@@ -15,7 +15,8 @@ WITH wanted AS (
 ), moved AS (
     UPDATE horsies_tasks t
     SET status = 'FAILED', claimed = FALSE, claim_expires_at = NULL, failed_at = now(), result = l.result,
-        error_code = l.error_code, failed_reason = l.reason, updated_at = now()
+        error_code = l.error_code, failed_reason = l.reason, updated_at = now(),
+        start_failures = CASE l.outcome WHEN 'FAILED' THEN 0 ELSE t.start_failures END  -- its code had begun (R-102)
     FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
     RETURNING t.id, t.claim_seq, t.retry_count, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name,
               l.error_code, l.error_message, l.outcome, l.reason

@@ -3,13 +3,13 @@
 -- A retry due at or after the deadline is not made and not returned (L-22); nor is a row that someone else recovered.
 -- The bell is rung for one that is due at once (L-21); the alarm of the worker rings for the others (T-80).
 WITH wanted AS (
-    SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(charges)s::int[], %(codes)s::text[], %(messages)s::text[],
-                         %(outcomes)s::text[], %(reasons)s::text[])
-             AS w(id, claim_seq, delay, charge, error_code, error_message, outcome, reason)
+    SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(charges)s::int[], %(counters)s::int[],
+                         %(codes)s::text[], %(messages)s::text[], %(outcomes)s::text[], %(reasons)s::text[])
+             AS w(id, claim_seq, delay, charge, counter, error_code, error_message, outcome, reason)
     ORDER BY id
 ), locked AS (
-    SELECT t.id, now() + make_interval(secs => w.delay) AS due, w.charge, w.error_code, w.error_message, w.outcome,
-           w.reason, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name, t.retry_count + 1 AS attempt
+    SELECT t.id, now() + make_interval(secs => w.delay) AS due, w.charge, w.counter, w.error_code, w.error_message,
+           w.outcome, w.reason, t.started_at, t.worker_hostname, t.worker_pid, t.worker_process_name, t.retry_count + 1 AS attempt
     FROM wanted w CROSS JOIN LATERAL (
         SELECT id, started_at, worker_hostname, worker_pid, worker_process_name, retry_count FROM horsies_tasks
         WHERE id = w.id AND claim_seq = w.claim_seq AND status = 'RUNNING' AND claimed_by_worker_id = %(worker_id)s
@@ -18,7 +18,7 @@ WITH wanted AS (
     ) t
 ), moved AS (
     UPDATE horsies_tasks t
-    SET status = 'PENDING', retry_count = t.retry_count + l.charge, enqueued_at = l.due,
+    SET status = 'PENDING', retry_count = COALESCE(l.counter, t.retry_count + l.charge), start_failures = 0, enqueued_at = l.due,
         next_retry_at = CASE WHEN l.charge > 0 THEN l.due END,
         failed_reason = COALESCE(l.reason, t.failed_reason),
         claimed = FALSE, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL, finalizing_at = NULL,

@@ -1,0 +1,41 @@
+"""`horsies workers`: who is registered, and who has fallen silent (M-09)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from horsies.cli import output
+from horsies.cli.manual import AsJson, opened, print_json, print_table, value_of
+from horsies.cli.options import DatabaseUrl, OptionalModule, parse_duration
+from horsies.core.models.sweeping import ActiveWorker
+
+
+def workers(
+    module: OptionalModule = None,
+    threshold: Annotated[
+        timedelta,
+        typer.Option(parser=parse_duration, metavar="D", help="How long a stale worker has been silent."),
+    ] = "5m",  # type: ignore[assignment]  # read by the parser, like what is typed
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """List the registered workers, and tell which of them have not been heard of for longer than the threshold."""
+    with opened(module, database_url) as app:
+        found = value_of(app.worker_utils().list_active_workers_sync(threshold), app)
+    if as_json:
+        print_json([asdict(worker) for worker in found])
+    elif found:
+        print_table(["worker", "state", "last heartbeat", "started", "host", "pid"], [_row(worker) for worker in found])
+    else:
+        output.out().print("no worker is registered", markup=False)
+    return 0
+
+
+def _row(worker: ActiveWorker) -> list[object]:
+    state = Text("stale", style="bold red") if worker.is_stale else Text("alive", style="green")
+    return [worker.worker_id, state, worker.last_heartbeat_at, worker.started_at, worker.hostname, worker.pid]

@@ -1,0 +1,216 @@
+"""Looks for workers that are dead, for certain or probably, and recovers what they held without waiting (R-100, R-103).
+
+An idle look is one cheap statement and a question to the system for each worker of this host. Only when that makes
+somebody suspect is the server asked for his liveness lock; `judging` decides. Several workers may look at once: each
+task is recovered under its claim, and so by one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from horsies.core.hooks import FailureReason, JobInterrupted
+from horsies.core.lifecycle.recovery import Action, InFlight
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.recovery import journal
+from horsies.core.recovery.asking import Asker
+from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.halving import by_halves
+from horsies.core.recovery.judging import Death, Shares, is_gone, is_in_sight, judge, share_out
+from horsies.core.recovery.processes import UNKNOWN, look_at
+from horsies.core.recovery.sweep import sweep_workers
+from horsies.core.recovery.transition import recover_tasks
+from horsies.core.store import evidence, sweeping
+from horsies.core.store.evidence import Judge, Registered
+from horsies.core.store.jobs import jobs
+from horsies.core.store.recovery import STEP
+from horsies.core.store.sweeping import START, WHENEVER, Gone
+from horsies.core.types.status import TaskStatus
+
+log = logging.getLogger("horsies.recovery")
+
+LOOK_EVERY_S = 2.0
+SOON_S = 0.4  # until the next look at what only waits for a process to end, or for somebody else's sweep
+LOOKS = 4
+FIRST_LOOK_S = 10.0
+
+GONE = "its worker's process is gone, and so is its session"
+SILENT = "its worker's session is gone, and it has missed two heartbeats"
+
+
+class Pulse(Protocol):
+    """Says whether this worker may judge others by their silence (R-23)."""
+
+    def may_judge(self) -> bool: ...
+
+
+class Evidence:
+    """`look` is called every `LOOK_EVERY_S`. What asks hooks does so on a connection of `patient`."""
+
+    def __init__(
+        self,
+        pool: Connections,
+        patient: Connections,
+        me: Judge,
+        recovery: RecoveryConfig,
+        config: WorkerRecoveryConfig,
+        asker: Asker,
+        pulse: Pulse,
+    ) -> None:
+        self._pool = pool
+        self._patient = patient
+        self._me = me
+        self._recovery = recovery
+        self._config = config
+        self._asker = asker
+        self._pulse = pulse
+        self._dead: set[str] = set()  # found to be certainly dead at an earlier look
+        self._has_looked = asyncio.Event()
+
+    async def look(self) -> None:
+        """Find who is dead and recover what they held."""
+        known = self._dead
+        try:
+            for _ in range(LOOKS):
+                if not await self._look_once() - known:  # whoever is waited for at every look is waited for in between
+                    break
+                await asyncio.sleep(SOON_S)
+        finally:
+            self._has_looked.set()
+
+    def first(self, step: Callable[[], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        """The same step, but not before the first look: who goes by silence knows nothing of the start journal, and
+        would fail tasks of a worker that died long ago though they had never begun."""
+
+        async def after_the_first_look() -> None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_looked.wait(), FIRST_LOOK_S)
+            await step()
+
+        return after_the_first_look
+
+    async def _look_once(self) -> set[str]:
+        """The dead of whom something is left that has to wait for a moment only."""
+        judged = await self._judge_all()
+        waiting = set()
+        for worker, death in judged:
+            if death is Death.CERTAIN:
+                if await self._recover(worker):
+                    waiting.add(worker.worker_id)
+            elif death is Death.PROBABLE and self._pulse.may_judge():
+                await self._give_back_claims(worker)
+        self._dead = {worker.worker_id for worker, death in judged if death is Death.CERTAIN}
+        return waiting
+
+    async def _judge_all(self) -> list[tuple[Registered, Death]]:
+        async with self._pool.connection() as conn:
+            workers = await evidence.neighbours(conn, self._me)
+            seen = [(worker, look_at(worker.pid) if is_in_sight(worker, self._me) else UNKNOWN) for worker in workers]
+            suspects = [
+                (worker, process)
+                for worker, process in seen
+                if judge(worker, self._me, process, is_lock_held=False) is not Death.UNPROVEN
+            ]
+            held = await evidence.held_liveness(conn, [w.liveness_key for w, _ in suspects]) if suspects else set()
+        for worker_id in self._dead - {worker.worker_id for worker in workers}:
+            journal.remove(worker_id)  # another has finished what we had begun
+        return [
+            (worker, judge(worker, self._me, process, is_lock_held=worker.liveness_key in held))
+            for worker, process in suspects
+        ]
+
+    # Certain death
+
+    async def _recover(self, dead: Registered) -> bool:
+        if dead.worker_id not in self._dead:
+            log.warning("worker %s is dead: its process %s is gone, and so is its session", dead.worker_id, dead.pid)
+        swept = spared = 0
+        after = START
+        while True:
+            async with self._pool.connection() as conn:
+                found = await sweeping.held(conn, [Gone(dead.worker_id, WHENEVER)], until=WHENEVER, after=after)
+            shares = await self._share_out(dead, [one.task for one in found])
+            await self._handle(shares)
+            swept += len(shares.swept)
+            spared += len(shares.spared)
+            if len(found) < STEP:
+                break
+            after = found[-1].place
+        is_waiting = spared > 0
+        if swept or (dead.is_sweeping and not spared):
+            is_waiting |= not await self._sweep(dead)
+        # Not at the first look: a statement that was under way when the worker died may only now have ended.
+        if dead.worker_id in self._dead and not is_waiting:
+            await self._bury(dead)
+        return is_waiting
+
+    async def _share_out(self, dead: Registered, tasks: Sequence[InFlight]) -> Shares:
+        pids = {task.worker_pid for task in tasks if task.status is TaskStatus.RUNNING}
+        gone = {pid for pid in pids if is_gone(look_at(pid))}
+        # Read after that: a child that was still there might have noted something meanwhile.
+        notes = await asyncio.to_thread(journal.read, dead.worker_id, dead.process_start) if gone else None
+        return share_out(tasks, gone.__contains__, partial(journal.was_noted, notes))
+
+    async def _handle(self, shares: Shares) -> None:
+        """What is not enrolled goes by the switches of the reaper, to which it would else be left (R-18)."""
+        may_requeue = self._recovery.auto_requeue_stale_claimed
+        if requeued := [task for task in shares.requeued if may_requeue or task.is_enrolled]:
+            await by_halves(requeued, partial(self._requeue, reason=GONE))
+        if shares.crashed and self._recovery.auto_fail_stale_running:
+            await by_halves(shares.crashed, self._crash)
+
+    async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
+        async with self._pool.connection() as conn:
+            return await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
+
+    async def _crash(self, tasks: Sequence[InFlight]) -> list[InFlight]:
+        async with self._pool.connection() as conn:
+            is_heard = self._asker.has(JobInterrupted)
+            views = await jobs(conn, [task.task_id for task in tasks]) if is_heard else []
+            recovered = await recover_tasks(conn, tasks, Action.RETRY_OR_FAIL, GONE, self._me.worker_id)
+        ids = {task.task_id for task in recovered}
+        interrupted = [view for view in views if view.id in ids]
+        if interrupted:
+            await self._asker.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
+        return recovered
+
+    async def _sweep(self, dead: Registered) -> bool:
+        """False: somebody else is sweeping."""
+        result = await sweep_workers(
+            self._patient, [dead.worker_id], self._config, self._asker, me=self._me.worker_id, spare=_is_not_for_a_sweep
+        )
+        return result.lock_acquired
+
+    async def _bury(self, dead: Registered) -> None:
+        async with self._pool.connection() as conn:
+            is_buried = await evidence.bury(conn, dead.worker_id)
+        if is_buried:
+            journal.remove(dead.worker_id)
+
+    # Probable death
+
+    async def _give_back_claims(self, worker: Registered) -> None:
+        """What it has started waits for its threshold: cut off only, it stops that by then and not before (R-101).
+        Enrolled tasks are the sweeper's (R-65)."""
+        if not self._recovery.auto_requeue_stale_claimed:
+            return
+        after = START
+        while True:
+            async with self._pool.connection() as conn:
+                found = await sweeping.held(conn, [Gone(worker.worker_id, WHENEVER)], until=WHENEVER, after=after)
+            claimed = [one.task for one in found if one.task.status is TaskStatus.CLAIMED]
+            mine = [task for task in claimed if not task.is_enrolled]
+            if mine:
+                await by_halves(mine, partial(self._requeue, reason=SILENT))
+            if len(found) < STEP:
+                return
+            after = found[-1].place
+
+
+def _is_not_for_a_sweep(task: InFlight) -> bool:
+    return not task.is_enrolled or (task.status is TaskStatus.RUNNING and not is_gone(look_at(task.worker_pid)))

@@ -1,0 +1,149 @@
+"""The reaper: every worker's regular look at tasks that nobody looks after any more (R-15 to R-18, R-23).
+
+A tick is a list of passes. Each works in small steps, every step a transaction of its own that leaves alone what
+somebody else has locked, so any number of reapers may work at the same time. Full retention (R-80) is a service beside
+them: it may take a minute, and who is stale shall not wait for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
+from time import monotonic
+from typing import TypeAlias
+
+import psycopg
+
+from horsies.core.brokers.results import describe
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.recovery.asking import Asker
+from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.retention import Retention
+from horsies.core.recovery.stale import recover_stale
+from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
+from horsies.core.store import sweeping, tasks, workers
+from horsies.core.store.recovery import STEP
+from horsies.core.types.status import TaskStatus
+
+log = logging.getLogger("horsies.recovery")
+
+PASS_S = 10.0  # for each pass of a tick (R-17)
+AWAY = (psycopg.Error, OSError, TimeoutError)
+
+Pass: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class Reaper:
+    """`tick` makes every pass once; `expire` is also called by itself, more often.
+
+    `patient` lends the connection that is kept while hooks are asked."""
+
+    def __init__(
+        self,
+        pool: Connections,
+        recovery: RecoveryConfig,
+        worker_recovery: WorkerRecoveryConfig,
+        asker: Asker,
+        me: str,
+        pulse: MayJudge,
+        *,
+        patient: Connections | None = None,
+        pass_s: float = PASS_S,
+    ) -> None:
+        self._pool = pool
+        self._patient = patient or pool
+        self._recovery = recovery
+        self._sweeping = worker_recovery
+        self._asker = asker
+        self._me = me
+        self._pulse = pulse
+        self._pass_s = pass_s
+        self._retention = Retention(pool, recovery, worker_recovery)
+        self._failures: dict[str, int] = {}
+
+    @property
+    def passes(self) -> Iterator[tuple[str, Pass]]:
+        """What a tick does, in its order (R-16)."""
+        yield "expiry", self.expire
+        if self._recovery.auto_requeue_stale_claimed:
+            yield "stale claims", self.requeue_claimed
+        if self._recovery.auto_fail_stale_running:
+            yield "stale runs", self.end_running
+        yield "abandoned workers", self.sweep_abandoned
+        yield "heartbeats", self.prune_heartbeats
+        yield "doorbell", self.forget_sleepers
+
+    async def tick(self) -> None:
+        """Every pass once. One that fails is logged and does not stop the next."""
+        for name, run in self.passes:
+            try:
+                await run()
+            except Exception as problem:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise  # told to end: that is what failed the pass
+                self._failed(name, problem)
+            else:
+                self._failures.pop(name, None)
+
+    async def expire(self) -> None:
+        """Waiting tasks past their deadline (L-07): at the head of a queue every claim has to pass them."""
+        total, until = 0, self._deadline()
+        while True:
+            async with self._pool.connection() as conn:
+                expired = await tasks.expire_waiting(conn, STEP)
+            total += expired
+            if expired < STEP or monotonic() >= until:
+                break
+        if total:
+            log.info("%d waiting tasks expired: their deadline passed before they were claimed", total)
+
+    async def requeue_claimed(self) -> None:
+        """Stale CLAIMED tasks go back: their code never started (R-19)."""
+        await self._recover(TaskStatus.CLAIMED)
+
+    async def end_running(self) -> None:
+        """Stale RUNNING tasks are retried or failed, each by its own policy (R-20)."""
+        await self._recover(TaskStatus.RUNNING)
+
+    async def sweep_abandoned(self) -> None:
+        """Dead workers that take part in worker recovery and that no sweeper has dealt with (R-68)."""
+        if not self._pulse.may_judge():
+            return
+        # A look first, without the sweep lock: it must not be in the way of a sweeper at every tick.
+        async with self._pool.connection() as conn:
+            found = await sweeping.abandoned(conn, self._me, self._recovery)
+        if found:
+            await sweep_abandoned(self._patient, self._sweeping, self._recovery, self._asker, me=self._me)
+
+    async def prune_heartbeats(self) -> None:
+        """Heartbeats that nobody needs any more (R-81)."""
+        await self._retention.prune_heartbeats(self._deadline())
+
+    async def forget_sleepers(self) -> None:
+        """Words in the doorbell's list whose time is over: those who left them have died."""
+        async with self._pool.connection() as conn:
+            await workers.forget_sleepers(conn)
+
+    async def _recover(self, status: TaskStatus) -> None:
+        if not self._pulse.may_judge():  # the silence may have been the database's (R-23)
+            return
+        until = self._deadline()
+        recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._asker, me=self._me)
+        async with aclosing(recovering) as steps:
+            async for _ in steps:
+                if monotonic() >= until or not self._pulse.may_judge():
+                    return
+
+    def _deadline(self) -> float:
+        return monotonic() + self._pass_s
+
+    def _failed(self, name: str, problem: Exception) -> None:
+        failures = self._failures[name] = self._failures.get(name, 0) + 1
+        if not isinstance(problem, AWAY):
+            log.error("reaper: the pass over %s failed", name, exc_info=problem)
+            return
+        # Often at first, then ever more rarely, as in every service while the database is away.
+        level = logging.WARNING if failures.bit_count() == 1 else logging.DEBUG
+        log.log(level, "reaper: the pass over %s failed and is tried again: %s", name, describe(problem))

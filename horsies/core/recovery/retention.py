@@ -1,0 +1,178 @@
+"""Retention: deletes what has been kept long enough (R-80 to R-85), a bounded batch at a time.
+
+Each batch is a transaction of its own under the lock of the only pruner (D-62), and is followed by a rest as long as it
+took: claims go first. A pass that runs out of time is continued by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import uniform
+from time import monotonic
+from typing import TypeVar
+
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.recovery.connections import Connections
+from horsies.core.store import retention
+from horsies.core.store.retention import BATCH, START, Place, Pruned
+from horsies.core.store.tasks import Connection
+
+log = logging.getLogger("horsies.recovery")
+
+PERIOD_S = 3600.0
+PASS_S = 60.0  # for one pass (R-84)
+WAIT_S = 1.0  # for the lock: a batch of somebody else takes milliseconds
+LONGEST_REST_S = 1.0
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The time is over, or another worker prunes."""
+
+
+class Retention:
+    """`step` makes a pass when one is due; `prune_heartbeats` is also called by each tick of the reaper (R-81)."""
+
+    def __init__(
+        self,
+        database: Connections,
+        recovery: RecoveryConfig,
+        sweeping: WorkerRecoveryConfig,
+        *,
+        pass_s: float = PASS_S,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._database = database
+        self._heartbeat_age = _hours(recovery.heartbeat_retention_hours)
+        self._state_age = _hours(recovery.worker_state_retention_hours)
+        self._record_age = _hours(recovery.terminal_record_retention_hours)
+        self._longest = longest_threshold(recovery, sweeping)
+        self._pass_s = pass_s
+        self._clock = clock
+        self._due = clock()
+        self._place = 0
+
+    async def step(self) -> None:
+        """A pass, if an hour is over since the last one that reached its end."""
+        begun = self._clock()
+        if begun >= self._due and await self.prune():
+            self._due = begun + PERIOD_S
+
+    async def prune(self) -> bool:
+        """All that is old, for a bounded time; False if there may be more, with which the next call goes on."""
+        # Nodes refer to tasks: they go first.
+        tables = (self._heartbeats, self._worker_states, self._workflows, self._tasks, self._workers)
+        batches = Batches(self._database, monotonic() + self._pass_s)
+        try:
+            while self._place < len(tables):
+                await tables[self._place](batches)
+                self._place += 1
+        except Stopped:
+            return False
+        finally:
+            batches.tell()
+        self._place = 0
+        return True
+
+    async def prune_heartbeats(self, until: float) -> None:
+        """Only the heartbeats, until then at most."""
+        batches = Batches(self._database, until)
+        try:
+            await self._heartbeats(batches)
+        except Stopped:
+            pass  # the next tick goes on
+        finally:
+            batches.tell()
+
+    async def _heartbeats(self, batches: Batches) -> None:
+        if (age := self._heartbeat_age) is not None:
+            await batches.run_all("heartbeats", lambda conn: retention.prune_heartbeats(conn, age, self._longest))
+
+    async def _worker_states(self, batches: Batches) -> None:
+        if (age := self._state_age) is not None:
+            await batches.run_all("snapshots", lambda conn: retention.prune_worker_states(conn, age))
+
+    async def _workers(self, batches: Batches) -> None:
+        await batches.run_all("workers", retention.prune_workers)
+
+    async def _tasks(self, batches: Batches) -> None:
+        if (age := self._record_age) is not None:
+            await batches.walk("tasks", lambda conn, place: retention.prune_tasks(conn, age, place))
+
+    async def _workflows(self, batches: Batches) -> None:
+        """Again while it deletes anything: parents go after their children (R-83)."""
+        if (age := self._record_age) is not None:
+            while await batches.walk("workflows", lambda conn, place: retention.prune_workflows(conn, age, place)):
+                pass
+
+
+class Batches:
+    """One batch after the other, each under the lock, until the time is over."""
+
+    def __init__(self, database: Connections, until: float) -> None:
+        self._database = database
+        self._until = until
+        self._count = 0
+        self._gone: dict[str, int] = {}
+
+    async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:
+        """While batches are full."""
+        while True:
+            rows = await self._run(prune)
+            self._note(what, rows)
+            if rows < BATCH:
+                return
+
+    async def walk(self, what: str, prune: Callable[[Connection, Place], Awaitable[Pruned]]) -> int:
+        """From place to place to the end of the table; how many rows are gone."""
+        rows, place = 0, START
+        while True:
+            pruned = await self._run(prune, place)
+            rows += pruned.rows + pruned.nodes
+            self._note(what, pruned.rows)
+            self._note("nodes", pruned.nodes)
+            if pruned.next is None:
+                return rows
+            place = pruned.next
+
+    def tell(self) -> None:
+        """What is gone, for the log."""
+        gone = {what: rows for what, rows in self._gone.items() if rows}
+        if gone:
+            log.info("retention: deleted %s", ", ".join(f"{rows} {what}" for what, rows in gone.items()))
+
+    def _note(self, what: str, rows: int) -> None:
+        self._gone[what] = self._gone.get(what, 0) + rows
+
+    async def _run(self, prune: Callable[..., Awaitable[T]], *place: Place) -> T:
+        waited_for = monotonic()
+        while True:
+            begun = monotonic()
+            if begun - waited_for > WAIT_S or (self._count and begun >= self._until):
+                raise Stopped
+            async with self._database.connection() as conn, conn.transaction():
+                is_mine = await retention.try_lock(conn)
+                answer = await prune(conn, *place) if is_mine else None
+            if answer is not None:
+                self._count += 1
+                await asyncio.sleep(min(monotonic() - begun, LONGEST_REST_S))
+                return answer
+            await asyncio.sleep(uniform(0.02, 0.2))
+
+
+def longest_threshold(recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) -> timedelta:
+    """Heartbeats that are younger than this may still tell that a task lives (R-82)."""
+    return max(
+        timedelta(milliseconds=recovery.claimed_stale_threshold_ms),
+        timedelta(milliseconds=recovery.running_stale_threshold_ms),
+        timedelta(milliseconds=recovery.finalizing_stale_threshold_ms),
+        sweeping.sweep_threshold * sweeping.resilient_sweep_threshold_multiplier,
+    )
+
+
+def _hours(hours: int | None) -> timedelta | None:
+    return None if hours is None else timedelta(hours=hours)

@@ -1,0 +1,308 @@
+"""Sweeping: the tasks of workers that are dead go back to the queue (R-44 to R-58, R-60 to R-63, R-68).
+
+A sweep is a transaction of at most `STEP` tasks under the sweep lock, and another while there are more. Who is dead and
+what they hold is read without locks, because hooks are asked next and take time; then the answers are applied through
+`recover_tasks`, which leaves alone whatever has changed meanwhile. Events follow the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from time import monotonic
+from typing import NamedTuple, Protocol, TypeAlias
+
+import psycopg
+
+from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
+from horsies.core.lifecycle.recovery import InFlight
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.sweeping import SweepStaleWorkersResult
+from horsies.core.recovery.asking import SWEEP_S, Asker, NoHooks
+from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.halving import by_halves
+from horsies.core.recovery.transition import recover_tasks
+from horsies.core.recovery.verdicts import Verdict, Verdicts, verdicts
+from horsies.core.store import sweeping
+from horsies.core.store.jobs import jobs as load_jobs
+from horsies.core.store.recovery import STEP
+from horsies.core.store.sweeping import START, WHENEVER, Gone, Held, Place
+from horsies.core.store.tasks import Connection
+
+log = logging.getLogger("horsies.recovery")
+
+CRASHED = FailureReason.WORKER_CRASHED
+
+Find: TypeAlias = Callable[[Connection], Awaitable[list[Gone]]]
+
+
+class MayJudge(Protocol):
+    """Whether the database has answered this worker for long enough to judge others by their silence (R-23)."""
+
+    def may_judge(self) -> bool: ...
+
+
+async def sweep(
+    pool: Connections,
+    config: WorkerRecoveryConfig,
+    recovery: RecoveryConfig,
+    asker: Asker,
+    *,
+    me: str,
+    threshold: timedelta | None = None,
+    delay: timedelta | None = None,
+    dry_run: bool = False,
+) -> SweepStaleWorkersResult:
+    """One sweep now. A `threshold` is taken as given, whatever the workers' own settings say (R-63, R-94)."""
+
+    async def find(conn: Connection) -> list[Gone]:
+        return await sweeping.dead(conn, me, config, recovery, threshold=threshold)
+
+    if dry_run:  # R-48: no lock, no hooks, nothing changed
+        async with pool.connection() as conn:
+            return SweepStaleWorkersResult(worker_ids=sorted(one.worker_id for one in await find(conn)), dry_run=True)
+    return await _Sweep(pool, asker, me, _terms(config, delay), find).run()
+
+
+async def sweep_abandoned(
+    pool: Connections, config: WorkerRecoveryConfig, recovery: RecoveryConfig, asker: Asker, *, me: str
+) -> SweepStaleWorkersResult:
+    """Sweep those that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
+
+    async def find(conn: Connection) -> list[Gone]:
+        return await sweeping.abandoned(conn, me, recovery)
+
+    return await _Sweep(pool, asker, me, _terms(config), find).run()
+
+
+async def sweep_workers(
+    pool: Connections,
+    worker_ids: Sequence[str],
+    config: WorkerRecoveryConfig,
+    asker: Asker,
+    *,
+    me: str,
+    spare: Callable[[InFlight], bool] | None = None,
+) -> SweepStaleWorkersResult:
+    """Sweep workers that are known to be dead: no threshold holds it up, and no task is deferred (R-100).
+
+    Tasks to `spare` are left as they are, and then so is the row of their worker."""
+    return await _Sweep(pool, asker, me, _terms(config), _exactly(worker_ids), is_certain=True, spare=spare).run()
+
+
+async def force_unlock(pool: Connections, worker_ids: Sequence[str], config: WorkerRecoveryConfig, *, me: str) -> int:
+    """Take everything from exactly these workers, dead or not: no hooks, no delay (R-96). Returns how many tasks."""
+    terms = _terms(config, timedelta(0))
+    sweep = _Sweep(pool, NoHooks(), me, terms, _exactly(worker_ids), is_certain=True, is_exclusive=False)
+    return (await sweep.run()).recovered_count
+
+
+class Sweeper:
+    """The background service of a worker that has worker recovery enabled; `step` is called every `sweep_interval`."""
+
+    def __init__(
+        self,
+        pool: Connections,
+        config: WorkerRecoveryConfig,
+        recovery: RecoveryConfig,
+        asker: Asker,
+        me: str,
+        pulse: MayJudge,
+    ) -> None:
+        self._pool = pool
+        self._config = config
+        self._recovery = recovery
+        self._asker = asker
+        self._me = me
+        self._pulse = pulse
+
+    async def step(self) -> None:
+        if not self._pulse.may_judge():
+            return
+        try:
+            await sweep(self._pool, self._config, self._recovery, self._asker, me=self._me)
+        except (psycopg.Error, OSError, TimeoutError):
+            raise
+        except Exception:  # a mistake of ours must not stop the worker's own tasks
+            log.exception("the sweep failed")
+
+
+class _Terms(NamedTuple):
+    delay_s: float
+    most_recoveries: int | None
+
+
+def _terms(config: WorkerRecoveryConfig, delay: timedelta | None = None) -> _Terms:
+    wanted = config.recovery_delay if delay is None else delay
+    return _Terms(wanted.total_seconds(), config.max_recoveries_per_task)
+
+
+def _exactly(worker_ids: Sequence[str]) -> Find:
+    named = [Gone(worker_id, WHENEVER) for worker_id in sorted(set(worker_ids))]
+
+    async def find(conn: Connection) -> list[Gone]:
+        return named
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What one transaction has done."""
+
+    dead: set[str] = field(default_factory=set)
+    recovered: list[InFlight] = field(default_factory=list)
+    views: Mapping[str, Job] = field(default_factory=dict)
+    skipped: int = 0
+    deferred: int = 0
+    has_more: bool = False
+
+
+@dataclass
+class _Sweep:
+    """One sweep, from the first transaction to the last event."""
+
+    pool: Connections
+    asker: Asker
+    me: str
+    terms: _Terms
+    find: Find
+    is_certain: bool = False  # whoever is found is dead, and stays so
+    is_exclusive: bool = True  # under the sweep lock
+    spare: Callable[[InFlight], bool] | None = None
+    has_lock: bool = False
+    recovered: int = 0
+    skipped: int = 0
+    deferred: int = 0
+    dead: set[str] = field(default_factory=set)
+    _asking_s: float = SWEEP_S  # what is left of the time for hooks (R-74)
+    _known: dict[str, Gone] | None = None  # who was found by the first transaction
+    _until: datetime | None = None  # when that was
+    _after: Place = START
+    _keeping: set[str] = field(default_factory=set)  # workers of which something was spared
+
+    async def run(self) -> SweepStaleWorkersResult:
+        try:
+            while await self._step():
+                pass
+        except Exception:
+            await self._tell_of_workers()  # of what is committed
+            raise
+        await self._tell_of_workers()
+        return SweepStaleWorkersResult(
+            self.recovered, sorted(self.dead), self.skipped, self.deferred, lock_acquired=self.has_lock
+        )
+
+    async def _step(self) -> bool:
+        """One transaction and its news; whether another should follow."""
+        async with self.pool.connection() as conn, conn.transaction():
+            batch = await self._transaction(conn)
+        self.dead |= batch.dead
+        self.recovered += len(batch.recovered)
+        self.skipped += batch.skipped
+        self.deferred += batch.deferred
+        interrupted = [batch.views[task.task_id] for task in batch.recovered if task.task_id in batch.views]
+        if interrupted and self.asker.has(JobInterrupted):
+            await self.asker.interrupted(interrupted, reason=CRASHED)
+        return batch.has_more
+
+    async def _tell_of_workers(self) -> None:
+        if self.dead:
+            log.info("swept %s: %d tasks recovered", ", ".join(sorted(self.dead)), self.recovered)
+            await self.asker.recovered(recovering=self.me, dead=sorted(self.dead), jobs_recovered=self.recovered)
+
+    async def _transaction(self, conn: Connection) -> _Batch:
+        now = await self._begin(conn)
+        gone = self._same(await self.find(conn)) if now is not None else []
+        if now is None or not gone:
+            return _Batch()
+        self._until = self._until or now
+        held = await sweeping.held(conn, gone, until=self._until, after=self._after)
+        self._after = held[-1].place if held else self._after
+        offered = self._offered(held)
+        views = await self._views(conn, offered)
+        decisions = await self._decisions(offered, views)
+        is_over = len(held) < STEP or None in decisions.values()  # there are no more, or there is no time for more
+        dead = await self._bury(conn, gone, is_over=is_over)
+        offered = [task for task in offered if task.task_id in decisions and task.worker_id in dead]
+        now, age_s = await sweeping.clock(conn) if views else (now, 0.0)
+        found = verdicts(offered, decisions, now=now, age_s=age_s, delay_s=self.terms.delay_s)
+        recovered, refused = await self._recover(conn, found)
+        deferred = sum(one.is_deferred and one.task.worker_id in dead for one in held) + len(found.unasked)
+        return _Batch(dead, recovered, views, len(found.skipped) + refused, deferred, has_more=not is_over)
+
+    async def _begin(self, conn: Connection) -> datetime | None:
+        """What the transaction calls now; None if somebody else is sweeping."""
+        if not self.is_exclusive:
+            return (await sweeping.clock(conn))[0]
+        now = await sweeping.try_lock(conn)
+        self.has_lock = self.has_lock or now is not None
+        return now
+
+    def _same(self, found: list[Gone]) -> list[Gone]:
+        """Those of the first transaction, on the terms of then: without its row a worker's own settings are forgotten,
+        and the tasks of one that is found later may lie behind the place we have got to."""
+        if self._known is None:
+            self._known = {one.worker_id: one for one in found}
+        return [self._known[one.worker_id]._replace(seen=one.seen) for one in found if one.worker_id in self._known]
+
+    def _offered(self, held: Sequence[Held]) -> list[InFlight]:
+        tasks = [one.task for one in held if not one.is_deferred]
+        if self.spare is None:
+            return tasks
+        spared = {task.task_id for task in tasks if self.spare(task)}
+        self._keeping |= {task.worker_id for task in tasks if task.task_id in spared}
+        return [task for task in tasks if task.task_id not in spared]
+
+    async def _views(self, conn: Connection, offered: Sequence[InFlight]) -> dict[str, Job]:
+        """The tasks as hooks see them, if there are hooks; loaded now, while their owners can be seen."""
+        if not offered or not (self.asker.has(JobRecovery) or self.asker.has(JobInterrupted)):
+            return {}
+        return {job.id: job for job in await load_jobs(conn, [task.task_id for task in offered])}
+
+    async def _decisions(self, offered: Sequence[InFlight], views: Mapping[str, Job]) -> dict[str, Decision | None]:
+        """For those that are still as they were found; the others need nothing any more."""
+        if not self.asker.has(JobRecovery):
+            return {task.task_id: JobRecoveryResult.Default for task in offered}
+        asked = [
+            view
+            for task in offered
+            if (view := views.get(task.task_id)) and (view.worker_id, view.status) == (task.worker_id, task.status)
+        ]
+        if not asked:
+            return {}
+        began = monotonic()
+        answers = await self.asker.decide(asked, recovering=self.me, reason=CRASHED, within_s=self._asking_s)
+        self._asking_s = max(0.0, self._asking_s - (monotonic() - began))
+        return dict(zip((view.id for view in asked), answers, strict=True))
+
+    async def _bury(self, conn: Connection, gone: Sequence[Gone], *, is_over: bool) -> set[str]:
+        """End the rows of the dead; who is dead indeed. One that was judged by its silence may have come back while the
+        hooks were asked, and keeps what it has."""
+        if not self.is_certain:
+            return await sweeping.forget(conn, gone)
+        if is_over:
+            await sweeping.forget(conn, [one for one in gone if one.worker_id not in self._keeping])
+        return {one.worker_id for one in gone}
+
+    async def _recover(self, conn: Connection, found: Verdicts) -> tuple[list[InFlight], int]:
+        """Do what was decided; who was recovered, and how many the database refuses to change."""
+        recovered: list[InFlight] = []
+        refused = 0
+
+        async def recover(tasks: Sequence[InFlight], verdict: Verdict) -> list[InFlight]:
+            nonlocal refused
+            refused += len(tasks) == 1
+            mine = await recover_tasks(
+                conn, tasks, verdict.action, "its worker is gone", self.me,
+                delay_s=verdict.delay_s, attempts=verdict.attempts, most_recoveries=self.terms.most_recoveries,
+            )  # fmt: skip
+            refused -= len(tasks) == 1
+            return mine
+
+        for verdict, tasks in found.groups.items():
+            recovered += await by_halves(tasks, partial(recover, verdict=verdict))
+        return recovered, refused

@@ -1,0 +1,137 @@
+"""`WorkerUtils`: what an operator can ask about workers and do about dead ones (R-43, R-90, R-94 to R-96). Each method
+is written once, async, and runs on the broker's bridge; its blocking twin ends in `_sync`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from horsies.core.brokers.results import as_broker_result, broker_error
+from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.hooks import HookRegistry
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.sweeping import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult
+from horsies.core.recovery.asking import Asker, InProcess, NoHooks
+from horsies.core.recovery.sweep import force_unlock, sweep
+from horsies.core.store import sweeping
+from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
+from horsies.core.types.result import Err
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
+_DB = BrokerErrorCode.DB_OPERATION_FAILED
+
+
+def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
+    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
+
+
+class WorkerUtils:
+    """By hand what workers do by themselves. Settings and hooks are those of the broker's app, if it has one."""
+
+    def __init__(self, broker: PostgresBroker, *, hooks: HookRegistry | None = None) -> None:
+        self._broker = broker
+        self._hooks = hooks
+
+    def with_hooks(self, hooks: HookRegistry) -> WorkerUtils:
+        """The same with these hooks instead of the app's."""
+        return WorkerUtils(self._broker, hooks=hooks)
+
+    @property
+    def worker_id(self) -> str:
+        """Who recovers, as hooks are told."""
+        return f"utils:{socket.gethostname()}:{os.getpid()}"
+
+    @property
+    def bridge(self) -> Bridge[Any]:
+        return self._broker.bridge
+
+    @as_broker_result(_DB)
+    async def _list_active_workers(self, threshold: timedelta | float) -> list[ActiveWorker]:
+        """Every registered worker, the oldest first; stale is one that was last heard of longer ago than this."""
+        async with self._broker.hub.connection() as conn:
+            return await sweeping.active(conn, _duration(threshold))
+
+    list_active_workers = on_bridge(_list_active_workers, failed=_loop_failed)
+    list_active_workers_sync = run_sync(_list_active_workers, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _sweep_stale_workers(self, options: SweepStaleWorkersOptions | None = None) -> SweepStaleWorkersResult:
+        """One sweep now, whether or not worker recovery is enabled here. What the options leave open is taken from the
+        app's recovery configuration."""
+        options = options or SweepStaleWorkersOptions()
+        return await self._sweep(self._config, options, options.sweep_threshold)
+
+    sweep_stale_workers = on_bridge(_sweep_stale_workers, failed=_loop_failed)
+    sweep_stale_workers_sync = run_sync(_sweep_stale_workers, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _sweep_stale_workers_with_config(
+        self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions | None = None
+    ) -> SweepStaleWorkersResult:
+        """The same with another recovery configuration. A threshold that it names is taken as given, like one of the
+        options, which go before it."""
+        options = options or SweepStaleWorkersOptions()
+        named = config.sweep_threshold if "sweep_threshold" in config.model_fields_set else None
+        return await self._sweep(config, options, options.sweep_threshold or named)
+
+    sweep_stale_workers_with_config = on_bridge(_sweep_stale_workers_with_config, failed=_loop_failed)
+    sweep_stale_workers_with_config_sync = run_sync(_sweep_stale_workers_with_config, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _force_unlock_workers(self, worker_ids: Sequence[str]) -> int:
+        """Take every task from exactly these workers, whatever their heartbeats say, and delete their rows: no hooks,
+        no delay. Returns the number of tasks."""
+        if isinstance(worker_ids, str):
+            raise _mistake("force_unlock_workers takes a list of worker ids, not one")
+        return await force_unlock(self._broker.hub, worker_ids, self._config, me=self.worker_id)
+
+    force_unlock_workers = on_bridge(_force_unlock_workers, failed=_loop_failed)
+    force_unlock_workers_sync = run_sync(_force_unlock_workers, failed=_loop_failed)
+
+    async def _sweep(
+        self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions, threshold: timedelta | None
+    ) -> SweepStaleWorkersResult:
+        app = self._broker.app
+        return await sweep(
+            self._broker.hub,
+            config,
+            RecoveryConfig() if app is None else app.config.recovery,
+            self._asker,
+            me=self.worker_id,
+            threshold=threshold,
+            delay=options.recovery_delay,
+            dry_run=options.dry_run,
+        )
+
+    @property
+    def _config(self) -> WorkerRecoveryConfig:
+        app = self._broker.app
+        return WorkerRecoveryConfig() if app is None else app.config.worker_recovery
+
+    @property
+    def _asker(self) -> Asker:
+        hooks = self._hooks
+        if hooks is None and self._broker.app is not None:
+            hooks = self._broker.app.hooks
+        return NoHooks() if hooks is None else InProcess(hooks)
+
+
+def _duration(value: timedelta | float) -> timedelta:
+    try:
+        found = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    except (TypeError, ValueError, OverflowError):
+        raise _mistake(f"a threshold is a timedelta or a number of seconds, not {value!r}") from None
+    if found < timedelta(0):
+        raise _mistake("a threshold must not be negative")
+    return found
+
+
+def _mistake(message: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)

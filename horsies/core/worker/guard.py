@@ -1,0 +1,54 @@
+"""Self-fencing at work (R-101): sees to it that no code runs here when others may take it over.
+
+`check` is called at every tick, before every sign of life and after each answer to one. After a pause it is the first
+thing to happen, but for what the sockets bring; so what waits in a line is looked at once more when it is fed.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from horsies.core.worker.dispatcher import Dispatcher, log_fields
+from horsies.core.worker.fence import Fence
+from horsies.core.worker.hand import Held, StopReason
+from horsies.core.worker.pool import Child
+
+log = logging.getLogger("horsies.worker")
+
+
+class Guard:
+    """Shuts and opens the way to the children, tells them until when they may go on, and kills where time is up."""
+
+    def __init__(self, fence: Fence, dispatcher: Dispatcher) -> None:
+        self._fence = fence
+        self._dispatcher = dispatcher
+
+    def check(self) -> None:
+        if self._fence.pulse.is_failing:
+            self._dispatcher.shut()
+        else:
+            self._dispatcher.open()
+        now = self._fence.clock()
+        for child in self._dispatcher.pool.children:
+            held = _most_silent(child)
+            if held is None or child.is_killed:
+                continue
+            if self._fence.is_over(now, held.sign):
+                self._kill(child, held, now - held.sign)
+            else:
+                self._fence.tell(child, held.sign, now)
+
+    def _kill(self, child: Child, held: Held, silence_s: float) -> None:
+        if self._fence.pulse.is_failing:
+            why = f"the database confirmed no sign of life for {silence_s:.1f} s, others may take the task over soon"
+        else:
+            why = f"nobody could vouch for it for {silence_s:.1f} s"
+        log.error("child process %s is killed: %s", child.name, why, extra={"horsies": log_fields(held)})
+        self._dispatcher.pool.kill(child, why=why)
+
+
+def _most_silent(child: Child) -> Held | None:
+    """Of the tasks inside the child the one whose last sign of life is the oldest. One that is not ours any more has
+    been told to end, and has its own time for that."""
+    ours = [held for held in child.fed.values() if held.stop is not StopReason.LOST]
+    return min(ours, key=lambda held: held.sign, default=None)

@@ -1,0 +1,89 @@
+"""The main thread of a helper child (W-01): answers the worker's questions with the app's recovery hooks.
+
+It says which handler it is about to call before it calls it, so that the worker knows what it was in when it hangs or
+dies. Handlers are called one after the other: async ones on an event loop that lives as long as the child, plain ones
+beside it, in the same thread. One that blocks is the worker's to deal with: it kills this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from horsies.core.hooks import HookRegistry, JobRecovery
+from horsies.core.recovery.asking import Handlers
+from horsies.core.worker import wire
+from horsies.core.worker.hook_wire import event_of, pack_decision
+from horsies.core.worker.inbox import Inbox, Item
+from horsies.core.worker.uplink import Uplink
+from horsies.core.worker.wire import Kind
+
+log = logging.getLogger("horsies.child")
+
+
+class HookServer:
+    """Takes the place of the `Runner` of other children. `tokens` and `stop` are called by the io thread."""
+
+    def __init__(self, registry: HookRegistry, inbox: Inbox, uplink: Uplink, limit_s: float) -> None:
+        self._inbox = inbox
+        self._uplink = uplink
+        self._handlers = Handlers(registry, limit_s=limit_s, before=self._say_before)
+        self._token = 0
+        self._loop = asyncio.new_event_loop()
+        self._bell = asyncio.Event()
+
+    def serve(self) -> None:
+        """Answer what comes in, until the worker has said goodbye."""
+        self._inbox.notify(self._ring)
+        serving = self._loop.create_task(self._serve())
+        while not serving.done():
+            try:
+                self._loop.run_until_complete(serving)
+            except (SystemExit, KeyboardInterrupt) as error:
+                # Not from a handler, whose exceptions are caught, but from something one has left on the loop.
+                log.error("%s in a background task or callback was ignored", type(error).__name__)
+
+    def close(self) -> None:
+        """Cancel what handlers have left on the loop, and let it clean up."""
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        with contextlib.suppress(BaseException):
+            if left:
+                self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+
+    def _ring(self) -> None:
+        self._loop.call_soon_threadsafe(self._bell.set)
+
+    def tokens(self) -> list[int]:
+        return []  # it has no tasks to beat for
+
+    def stop(self, token: int) -> None:
+        pass
+
+    async def _serve(self) -> None:
+        while True:
+            self._bell.clear()
+            item = self._inbox.poll()
+            if item is not None:
+                await self._answer(item)
+            elif self._inbox.is_closed:
+                return
+            else:
+                await self._bell.wait()
+
+    async def _answer(self, item: Item) -> None:
+        self._token = item.token
+        event = event_of(item.parts[0], item.parts[1])
+        answer = b""
+        if isinstance(event, JobRecovery):
+            answer = pack_decision(await self._handlers.decide(event))
+        else:
+            await self._handlers.tell(event)
+        self._inbox.held.discard(item.token)
+        self._uplink.send(wire.pack(Kind.ANSWER, item.token, answer))
+
+    def _say_before(self, handler: str) -> None:
+        self._uplink.send(wire.pack(Kind.STARTED, self._token, handler.encode("utf-8", "replace")))

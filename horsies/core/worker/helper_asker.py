@@ -1,0 +1,133 @@
+"""How a worker asks its app's recovery hooks (R-74 to R-76): every question and all news go to the helper child.
+
+The worker imports no module with tasks, so it does not know the handlers; its children do, and say when they are ready
+which events have any. Only then is there a helper at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from horsies.core.hooks import Decision, Event, FailureReason, Job, JobRecoveryResult, Observed, WorkerRecovered
+from horsies.core.recovery.asking import SWEEP_S, Budget, complain, news_about, question_about
+from horsies.core.worker.helper_child import NAME, HelperChild, HelperFailed
+from horsies.core.worker.hook_wire import decision_of
+
+log = logging.getLogger("horsies.recovery")
+
+MOST_LOSSES = 3  # helpers that may hang or die in one sweep
+MOST_NEWS_BYTES = 32 << 20  # of arguments, in news that nobody has heard yet
+NEWS_BYTES = 500  # about what a piece of news takes beside the arguments
+MOST_TROUBLES = 1_000
+START_S = 120.0
+LAST_NEWS_S = 3.0
+
+
+class HelperAsker:
+    """An `Asker`. `known()` says the names of the events that have handlers."""
+
+    def __init__(self, helper: HelperChild, known: Callable[[], Collection[str]]) -> None:
+        self._helper = helper
+        self._known = known
+        self._troubles: dict[str, None] = {}  # tasks in whose question the helper was lost, the latest last
+        self._news: deque[Observed] = deque()
+        self._news_bytes = 0
+        self._dropped = 0
+        self._telling: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def has(self, event: type[Event]) -> bool:
+        return event.__name__ in self._known()
+
+    async def decide(
+        self, jobs: Sequence[Job], *, recovering: str, reason: FailureReason, within_s: float = SWEEP_S
+    ) -> list[Decision | None]:
+        """A task with which the helper was lost is skipped, and asked about last the next time: others come before it,
+        and the helper that they need is there. After some losses, or after a minute, the rest is left for later."""
+        budget = Budget(within_s)
+        answers: list[Decision | None] = [None] * len(jobs)
+        losses = 0
+        for place in sorted(range(len(jobs)), key=lambda place: jobs[place].id in self._troubles):
+            if budget.is_spent or losses >= MOST_LOSSES:
+                break
+            job = jobs[place]
+            question = question_about(job, recovering, reason)
+            try:
+                answers[place] = _read(await self._helper.ask(question, budget.left))
+            except HelperFailed as problem:
+                if problem.handler is None:
+                    log.error("recovery hooks could not be asked: %s", problem, extra={"horsies": {"task_id": job.id}})
+                    break
+                losses += 1
+                answers[place] = JobRecoveryResult.Skip
+                self._remember(job.id)
+                complain(problem.handler, question, problem)
+        if None in answers:
+            log.warning("%d tasks are left for the next sweep: nobody could be asked about them", answers.count(None))
+        return answers
+
+    async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
+        self._post(news_about(job, reason) for job in jobs)
+
+    async def recovered(self, *, recovering: str, dead: Sequence[str], jobs_recovered: int) -> None:
+        self._post([WorkerRecovered(recovering, sorted(dead), jobs_recovered)])
+
+    async def close(self) -> None:
+        """Tell what is left, for a moment; then let the helper go."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=LAST_NEWS_S)
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        self._is_closed = True
+        await self._helper.close()
+
+    # News: they wait in line, so that no handler holds up who recovers
+
+    def _post(self, news: Iterable[Observed]) -> None:
+        for event in news:
+            if not self.has(type(event)) or self._is_closed:
+                continue
+            if self._news_bytes > MOST_NEWS_BYTES:
+                self._dropped += 1
+                continue
+            self._news.append(event)
+            self._news_bytes += _size(event)
+        if self._news and (self._telling is None or self._telling.done()):
+            self._telling = asyncio.create_task(self._tell(), name="tell recovery hooks")
+
+    async def _tell(self) -> None:
+        while self._news:
+            event = self._news.popleft()
+            self._news_bytes -= _size(event)
+            try:
+                await self._helper.ask(event, START_S)
+            except HelperFailed as problem:
+                complain(problem.handler or NAME, event, problem)
+                if problem.handler is None:  # nobody there to hear them
+                    self._dropped += 1 + len(self._news)
+                    self._news.clear()
+                    self._news_bytes = 0
+        if self._dropped:
+            log.error("%d recovery events were not told to their hooks, which are too slow or broken", self._dropped)
+            self._dropped = 0
+
+    def _remember(self, task_id: str) -> None:
+        self._troubles.pop(task_id, None)
+        self._troubles[task_id] = None
+        if len(self._troubles) > MOST_TROUBLES:
+            del self._troubles[next(iter(self._troubles))]
+
+
+def _read(answer: bytes) -> Decision:
+    try:
+        return decision_of(answer)
+    except (ValueError, KeyError, TypeError) as problem:  # a handler has broken its own process
+        raise HelperFailed(f"an answer that cannot be read: {problem!r}", "the helper process") from None
+
+
+def _size(event: Observed) -> int:
+    job = getattr(event, "job", None)
+    return NEWS_BYTES + (0 if job is None else len(job.args_json or "") + len(job.kwargs_json or ""))

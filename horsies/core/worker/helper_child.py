@@ -1,0 +1,222 @@
+"""The worker's side of its helper child (W-01): one process for user code that is not a task, started when it is first
+needed, killed with all it has started when it hangs, replaced at the next need.
+
+Nothing here holds up the worker: each question has its time limit, and news wait in a line of their own. All methods
+belong to the thread of the worker's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from horsies.core.hooks import Event
+from horsies.core.recovery.asking import GRACE_S
+from horsies.core.worker.hook_wire import pack_event
+from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
+from horsies.core.worker.link import Link
+from horsies.core.worker.outcome import describe_exit
+from horsies.core.worker.spec import ChildSpec
+from horsies.core.worker.wire import Frame, Kind, WireError, pack
+
+log = logging.getLogger("horsies.worker")
+
+NAME = "horsies-helper"
+READY_TIMEOUT_S = 120.0
+FAREWELL_S = 0.1  # between the end of its socket and the word that it has ended
+GOODBYE_S = 1.0
+
+
+class HelperFailed(Exception):
+    """No answer. `handler` is the one it was in when it hung or died; None: no handler was running."""
+
+    def __init__(self, why: str, handler: str | None = None) -> None:
+        super().__init__(why)
+        self.handler = handler
+
+
+@dataclass(eq=False)
+class Question:
+    """What the helper has been asked and has not answered yet."""
+
+    token: int
+    answer: asyncio.Future[bytes]
+    handler: str | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    def fail(self, why: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(HelperFailed(why, self.handler))
+
+
+@dataclass(eq=False)
+class Running:
+    """One process, from its fork to its end."""
+
+    process: ChildProcess
+    ready: asyncio.Future[None]
+    link: Link | None = None
+
+    def is_broken(self, why: str) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(HelperFailed(why))
+            self.ready.exception()  # whoever waited may be gone
+
+
+class HelperChild:
+    """Answers one question at a time; whoever asks meanwhile waits for his turn."""
+
+    def __init__(self, launcher: Launcher, spec: ChildSpec) -> None:
+        self._launcher = launcher
+        self._spec = replace(spec, is_helper=True, journal=None)
+        self._limit_s = spec.recovery_hook_timeout_ms / 1000 + GRACE_S
+        self._turn = asyncio.Lock()
+        self._running: Running | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._question: Question | None = None
+        self._tokens = 0
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._running is None else self._running.process.pid
+
+    async def ask(self, event: Event, patience_s: float) -> bytes:
+        """The answer to this event. HelperFailed if there is none; `patience_s` is for its turn and for the start of a
+        helper that is not there, which goes on when nobody waits for it any more."""
+        try:
+            async with asyncio.timeout(patience_s) as patience:
+                await self._turn.acquire()
+                try:
+                    running = await self._ready()
+                    patience.reschedule(None)
+                    return await self._answer(running, event)
+                finally:
+                    self._turn.release()
+        except TimeoutError:
+            raise HelperFailed(f"it was not ready within {patience_s:.1f} s") from None
+
+    async def close(self) -> None:
+        """Let it go, politely first."""
+        self._is_closed = True
+        running = self._running
+        if running is not None and running.link is not None:
+            if running.ready.done() and self._question is None:
+                running.link.write(pack(Kind.BYE, 0))
+                await asyncio.wait({running.process.exited}, timeout=GOODBYE_S)
+            running.process.kill_group()
+        left = self._watchers if self._starting is None else {*self._watchers, self._starting}
+        if left:
+            await asyncio.wait(left, timeout=GOODBYE_S)
+
+    # Its life
+
+    async def _ready(self) -> Running:
+        if self._is_closed:
+            raise HelperFailed("the worker stops")
+        if self._running is None or not self._running.ready.done():
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.create_task(self._start(), name="start the helper")
+                self._starting.add_done_callback(_look_at)
+            await asyncio.shield(self._starting)
+        if self._running is None:
+            raise HelperFailed("it ended as soon as it was ready")
+        return self._running
+
+    async def _start(self) -> None:
+        try:
+            await self._launcher.start()
+            process = await self._launcher.spawn(self._spec, NAME)
+        except (LauncherDied, OSError, TimeoutError) as problem:
+            raise HelperFailed(f"it could not be started: {problem}") from None
+        if self._is_closed:  # nobody would see to its end
+            process.kill_group()
+            process.sock.close()
+            raise HelperFailed("the worker stops")
+        running = self._running = Running(process, asyncio.get_running_loop().create_future())
+        running.link = Link(process.sock, lambda frames: self._heard(running, frames), lambda why: _kill_soon(process))
+        watcher = asyncio.create_task(self._watch(running), name="watch the helper")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await running.ready
+        except TimeoutError:
+            raise HelperFailed(f"it was not ready within {READY_TIMEOUT_S:g} s") from None
+        finally:
+            if not running.ready.done() or running.ready.cancelled() or running.ready.exception() is not None:
+                self._give_up(running)
+
+    async def _watch(self, running: Running) -> None:
+        how = describe_exit(await running.process.exited)
+        if running.link is not None:
+            running.link.drain()
+            running.link.close()
+        if self._running is running:
+            self._running = None
+            running.is_broken(f"it {how} before it was ready")
+            if self._question is not None:
+                self._question.fail(f"the helper process {how}")
+            if not self._is_closed:
+                log.warning("helper process %s", how, extra={"horsies": {"pid": running.process.pid}})
+
+    def _give_up(self, running: Running) -> None:
+        """It is killed, and not waited for: the next one need not wait for its end."""
+        running.process.kill_group()
+        if self._running is running:
+            self._running = None
+
+    # One question
+
+    async def _answer(self, running: Running, event: Event) -> bytes:
+        assert running.link is not None
+        self._tokens += 1
+        question = self._question = Question(self._tokens, asyncio.get_running_loop().create_future())
+        self._watch_time(running, question)
+        try:
+            running.link.write(pack(Kind.RUN, question.token, *pack_event(event)))
+            return await question.answer
+        except WireError as problem:
+            raise HelperFailed(f"the task cannot be shown to its hooks: {problem}", "none") from None
+        finally:
+            self._question = None
+            if question.timer is not None:
+                question.timer.cancel()
+
+    def _heard(self, running: Running, frames: list[Frame]) -> None:
+        for kind, token, parts in frames:
+            if kind is Kind.READY and not running.ready.done():
+                running.ready.set_result(None)
+            elif kind is Kind.BROKEN:
+                running.is_broken(parts[0].decode("utf-8", "replace"))
+            elif (question := self._question) is None or question.token != token or question.answer.done():
+                continue  # about a question that nobody waits for any more
+            elif kind is Kind.STARTED:
+                question.handler = parts[0].decode("utf-8", "replace")
+                self._watch_time(running, question)
+            elif kind is Kind.ANSWER:
+                question.answer.set_result(parts[0])
+
+    def _watch_time(self, running: Running, question: Question) -> None:
+        if question.timer is not None:
+            question.timer.cancel()
+        question.timer = asyncio.get_running_loop().call_later(self._limit_s, self._late, running, question)
+
+    def _late(self, running: Running, question: Question) -> None:
+        if not question.answer.done():
+            log.warning("helper process hangs and is killed", extra={"horsies": {"pid": running.process.pid}})
+            question.fail(f"it took longer than {self._limit_s - GRACE_S:g} s")
+            self._give_up(running)
+
+
+def _kill_soon(process: ChildProcess) -> None:
+    """Nobody can hear it any more. One that has ended closes its socket too; word of its end follows in a moment."""
+    asyncio.get_running_loop().call_later(FAREWELL_S, process.kill_group)
+
+
+def _look_at(starting: asyncio.Task[None]) -> None:
+    """Whoever waited for it may be gone."""
+    if not starting.cancelled() and (problem := starting.exception()) is not None:
+        log.error("the helper process for recovery hooks cannot be used: %s", problem)

@@ -1,0 +1,51 @@
+"""What a worker does once, before it serves, however long the database makes it wait (W-03, W-61)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from horsies.core.brokers.connections import connect
+from horsies.core.models.broker import PostgresConfig
+from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.schema.install import install
+from horsies.core.worker.fence import Pulse
+from horsies.core.worker.loop import AWAY, Patience
+
+log = logging.getLogger("horsies.worker")
+
+
+async def install_schema(postgres: PostgresConfig) -> str:
+    """Create the tables, or bring them up; the notify mode that is recorded in the end (D-60)."""
+    conn = await connect(postgres, session=True, name="horsies schema")
+    try:
+        report = await install(conn, notify=postgres.notify, change_notify=True)
+    finally:
+        await conn.close()
+    if report.notify_changed_from is not None:
+        log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
+    return report.notify
+
+
+class Persistence:
+    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database has lost it in
+    the sense of R-23: the others have to come back as well."""
+
+    def __init__(self, config: WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
+        self._config = config
+        self._stop = stop
+        self._pulse = pulse
+
+    async def __call__(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        patience = Patience(name, self._config)
+        while not self._stop.is_set():
+            try:
+                await step()
+                return
+            except AWAY as problem:
+                self._pulse.failed()
+                pause = patience.failed(problem)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), pause)

@@ -1,0 +1,60 @@
+"""SIGKILL of a child in user code: that task is recovered at once, its neighbours notice nothing, and there is a warm
+successor.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from horsies.core.worker.service import Worker
+from tests.e2e.killing import MORTAL, begun, lines, outcomes, send
+from tests.support import eventually
+from tests.worker_support import Rows, running_worker
+
+pytestmark = pytest.mark.e2e
+
+
+async def test_w35_w36_a_killed_child_costs_its_own_task_only(mortal: Any, rows: Rows, traces: Path) -> None:
+    module = mortal()
+    async with running_worker(module.app, app_locator=MORTAL, processes=3) as worker:
+        victim, again = await send(module.hold, "victim"), await send(module.hold_once, "again")
+        neighbour = await send(module.hold, "neighbour", 4.0)
+        pids = [await begun(traces, name) for name in ("victim", "again", "neighbour")]
+        for pid in pids[:2]:
+            os.kill(pid, signal.SIGKILL)
+        row = await rows.until(victim.task_id, "FAILED")
+        assert await rows.status(neighbour.task_id) == "RUNNING"
+        assert row["error_code"] == "WORKER_CRASHED"
+        assert f"child process {pids[0]}" in row["failed_reason"] and "SIGKILL" in row["failed_reason"]
+        assert (await again.get_async(timeout_ms=30_000)).unwrap() == 2
+        await eventually(lambda: len(worker._children.usable) == 3, what="three children are warm again")
+        assert {child.pid for child in worker._children.usable} & set(pids) == {pids[2]}
+        assert (await neighbour.get_async(timeout_ms=30_000)).unwrap() == pids[2]
+        await all_slots_free(worker)
+        path = worker._journal.path
+        assert path is not None and path.exists()
+    assert await outcomes(rows, victim.task_id) == [("WORKER_FAILURE", False)]
+    assert await outcomes(rows, again.task_id) == [("WORKER_FAILURE", True), ("COMPLETED", False)]
+    assert await outcomes(rows, neighbour.task_id) == [("COMPLETED", False)]
+    assert [lines(traces, name) for name in ("victim", "again")] == [["begin"], ["begin", "begin"]]
+    assert not path.exists()  # R-103: it stopped gracefully
+
+
+async def all_slots_free(worker: Worker) -> None:
+    """Of the start journal; what is not given back would be missing one day."""
+    await eventually(lambda: len(worker._journal._free) == worker.plan.journal_slots, what="all slots are free")
+
+
+async def test_r103_a_successor_that_cannot_write_the_journal_ends_it(mortal: Any, rows: Rows, traces: Path) -> None:
+    module = mortal()
+    async with running_worker(module.app, app_locator=MORTAL) as worker:
+        await send(module.kill_child, "killer")
+        path = await eventually(lambda: worker._journal.path)
+        path.unlink()
+        await eventually(lambda: worker._journal.path is None, what="the journal is given up")
+        assert (await (await send(module.hold, "after", 0)).get_async(timeout_ms=30_000)).is_ok()

@@ -1,0 +1,76 @@
+"""A child whose parent says nothing ends itself when others may soon take over what it runs (R-101)."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from horsies.core.worker import wire
+from horsies.core.worker.fence import clock
+from horsies.core.worker.launcher import Launcher
+from horsies.core.worker.uplink import EXIT_ALONE
+from horsies.core.worker.wire import Kind
+from tests.services.children import Child, is_alive, read_pid, start_child
+from tests.support import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def until(seconds: float) -> bytes:
+    """The word that the child may go on so long."""
+    return wire.pack(Kind.WORD, int((clock() + seconds) * 1e9))
+
+
+async def test_r101_a_child_without_a_word_ends_itself_and_all_it_started(child: Child, tmp_path: Path) -> None:
+    _, order = child.order("start_a_program_and_wait", str(tmp_path / "pid"))
+    told = clock()
+    child.tell(until(1.0), order)
+    program = await eventually(lambda: read_pid(tmp_path / "pid"))
+    assert await child.code() == EXIT_ALONE
+    assert clock() - told >= 1.0, "not before its time"
+    await eventually(lambda: not is_alive(program), what="the end of what it had started")
+
+
+async def test_r101_words_keep_a_child_going(child: Child, tmp_path: Path) -> None:
+    token, order = child.order("touch_and_sleep", str(tmp_path / "it"), seconds=1.2)
+    child.tell(until(0.6), order)
+    await child.started(token)
+    child.tell(until(60))
+    assert (await child.done(token)).ok
+
+
+async def test_r101_an_idle_child_waits_for_ever(child: Child) -> None:
+    child.tell(until(-5))
+    _, order = child.order("echo", 1)
+    child.tell(until(30), order)
+    assert [(await child.hear())[0], (await child.hear())[0]] == [Kind.STARTED, Kind.DONE]
+
+
+async def test_r101_what_lies_in_the_socket_is_read_before_silence_counts(launcher: Launcher, tmp_path: Path) -> None:
+    """C code holds the interpreter beyond the time of the last word that could be read; a newer one waits."""
+    child = await start_child(launcher, beat_interval_ms=50)
+    await child.ready()
+    token, order = child.order("hold_the_interpreter", str(tmp_path / "held"), 2)
+    child.tell(until(0.5), order)
+    await eventually((tmp_path / "held").exists)
+    child.tell(until(60))
+    assert (await child.done(token)).ok
+
+
+async def test_r101_a_child_that_was_stopped_itself_runs_nothing_when_it_continues(
+    child: Child, tmp_path: Path
+) -> None:
+    """What it was handed meanwhile is not begun: its time was over before it was read."""
+    child.process.signal(signal.SIGSTOP)
+    await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
+    _, order = child.order("touch_and_sleep", str(tmp_path / "begun"))
+    child.tell(until(0.2), order)
+    late = clock() + 0.3
+    await eventually(lambda: clock() > late)
+    child.process.signal(signal.SIGCONT)
+    assert await child.code() == EXIT_ALONE
+    assert not (tmp_path / "begun").exists()
+    assert await child.hear_all() == [], "it did not even say that it starts"
