@@ -197,6 +197,7 @@ class History:
     workers: list[Worker] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     stalls: list[tuple[float, float]] = field(default_factory=list)  # when the machine gave the driver no time
+    rest_s: float = 0.0  # until nothing was under way, once nothing was broken any more
     has_evidence: bool = True  # somebody looked for dead processes all the time
     registered: list[str] = field(default_factory=list)  # worker ids in the registry when all were stopped
     leftovers: list[str] = field(default_factory=list)  # processes that outlived everything

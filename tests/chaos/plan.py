@@ -11,7 +11,7 @@ from typing import Any
 from tests.chaos.profiles import WITH_EVIDENCE, WITHOUT_EVIDENCE, Profile
 
 FAULT_EVERY_S = 1.2
-ACT_EVERY_S = 0.35
+ACT_EVERY_S = 0.4
 WARM_UP_S = 3.0  # workers are starting
 BLIND_ROUNDS = 0.25
 FAULTS = {
@@ -148,7 +148,7 @@ def _act(random: Random, at: float, task: str, key: str) -> Act:
 
 def _values(random: Random, task: str) -> dict[str, Any]:
     if task in LASTING or task == "few":
-        lengths = ((0.05, 0.5), (0.05, 0.5), (0.5, 3.0), (0.5, 3.0), (4.0, 9.0))  # some outlive every small threshold
+        lengths = ((0.05, 0.5), (0.5, 3.0), (0.5, 3.0), (4.0, 9.0), (4.0, 9.0))  # some outlive every small threshold
         return {"seconds": round(random.uniform(*random.choice(lengths)), 3)}
     if task == "grind":
         return {"seconds": round(random.uniform(0.5, 4.0), 3)}

@@ -20,7 +20,8 @@ def headline(history: History) -> str:
     evidence = "" if history.has_evidence else ", no evidence"
     return (
         f"{len(told)} faults, {len(history.workers)} workers, {len(history.tasks)} tasks ({ended}), "
-        f"{len(history.runs)} runs, {crashed} crashes, {len(history.stalls)} stalls{evidence}"
+        f"{len(history.runs)} runs, {crashed} crashes, {len(history.stalls)} stalls, "
+        f"at rest after {history.rest_s:.0f} s{evidence}"
     )
 
 

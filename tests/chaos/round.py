@@ -39,6 +39,7 @@ class Round:
     def __init__(self, plan: Plan, *, rest_s: float = REST_S) -> None:
         self.plan = plan
         self._rest_s = rest_s
+        self._rested_s = 0.0
         # Not in pytest's own temporary directory: that one is closed to the user who runs the server for root.
         self.home = Path(tempfile.mkdtemp(prefix="horsies-chaos-")).resolve()
         self.home.chmod(0o711)
@@ -91,15 +92,13 @@ class Round:
         """Until no task is under way and nobody dead is registered, or it takes too long; then all are stopped."""
         begin = time.monotonic()
         await _until(self._is_done, self._rest_s)
-        self.rest_s = time.monotonic() - begin
+        self._rested_s = time.monotonic() - begin
         await _until(self._are_up, self._rest_s)
         await _until(self._is_tidy, UNREGISTER_S if self.plan.has_evidence else 0.0)
-        self.tidy_s = time.monotonic() - begin
         for keeping in self._keeping:
             keeping.cancel()
         told = [Fault("term", time.time(), time.time(), place.number, place.pid) for place in self._places]
         await asyncio.gather(*(place.end(END_S) for place in self._places))
-        self.end_s = time.monotonic() - begin
         return told
 
     async def _is_done(self) -> bool:
@@ -135,6 +134,7 @@ class Round:
             beats=await collect.beats(self._server),
             stalls=stalls.found,
             has_evidence=self.plan.has_evidence,
+            rest_s=self._rested_s,
             registered=await collect.registered(self._server),
             leftovers=[f"{process.pid} {' '.join(process.cmdline())}" for process in leftovers(self.home)],
             complaints=complaints,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -122,6 +123,22 @@ async def test_w61_a_worker_started_before_its_database_waits_for_it(own_server:
     await asyncio.to_thread(embedded.stop, home)
     async with running_worker(basic.app):
         await asyncio.sleep(1.0)  # let it fail a few times
+        await asyncio.to_thread(embedded.ensure_running, home)
+        assert (await handle.get_async(timeout_ms=60_000)).unwrap() == 5
+
+
+async def test_w61_children_lost_while_it_waits_for_its_database_are_replaced(
+    own_server: tuple[Any, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    basic, home = own_server
+    handle = await send(basic.add, 2, 3)
+    await asyncio.to_thread(embedded.stop, home)
+    async with running_worker(basic.app):
+        await eventually(lambda: "schema: database error" in caplog.text, what="its children are ready")
+        for process in psutil.Process().children(recursive=True):
+            if process.name().startswith("horsies-child"):
+                process.kill()
+        await eventually(lambda: "was killed by SIGKILL" in caplog.text)
         await asyncio.to_thread(embedded.ensure_running, home)
         assert (await handle.get_async(timeout_ms=60_000)).unwrap() == 5
 

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from horsies.core.codec.fingerprint import enqueue_sha
 from horsies.core.lifecycle.moves import Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.lifecycle.recovery import not_charged
 from horsies.core.models.tasks import RetryPolicy, TaskOptions, TaskSendPayload
 from horsies.core.monitoring import actions
 from horsies.core.producer.enqueue import MismatchError, Sent, enqueue, enqueue_all
@@ -153,7 +154,7 @@ async def recover(story: Story, hold: Hold, fault: int | None, delay: float | No
     if delay is not None:
         crash = move.otherwise if isinstance(move, Retry) else move
         assert isinstance(crash, Fail)
-        move = Retry(held.claim, delay, otherwise=crash, charged=False)
+        move = not_charged(crash, delay)
     answer = await story.ask("client", fault, lambda conn: tasks.apply(conn, hold.owner, [move]))
     if answer.is_committed:
         has_moved = story.world.end(hold, Died(hold.owner, HOST, pid, delay))
@@ -163,7 +164,7 @@ async def recover(story: Story, hold: Hold, fault: int | None, delay: float | No
 
 def _held(story: Story, hold: Hold) -> Held:
     """The task as whoever finds it reads it from its row."""
-    row = {"place": 0, "has_deadline": False, **story.row(hold.task_id)}
+    row = {"place": 0, "has_deadline": False, "exits": None, **story.row(hold.task_id)}
     return Held(Claimed(**{name: row[name] for name in Claimed._fields}), False, 0, claim_of(hold))
 
 

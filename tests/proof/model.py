@@ -235,8 +235,10 @@ class World:
     def _end_badly(self, task: Task, owner: str, report: Failed | Died) -> None:
         is_crash = isinstance(report, Died)
         code = report.code if isinstance(report, Failed) else "WORKER_CRASHED"
-        reason = Names((report.owner, str(report.pid))) if isinstance(report, Died) else None
         again = self._again(task, report, code)
+        reason: object = Names((report.owner, str(report.pid))) if isinstance(report, Died) else None
+        if again is not None and again[0] == "L-16":
+            reason = "Job recovered after worker interruption"
         error = (code, report.message if isinstance(report, Failed) else Names(()), reason)
         outcome = "WORKER_FAILURE" if is_crash else "FAILED"
         self._attempt(task, owner, outcome, again is not None, *error)
