@@ -483,7 +483,7 @@ async def test_t10_at_most_pool_size_and_overflow_connections_are_used(database_
         found = await asyncio.gather(*(broker.get_task_info_async("x") for _ in range(60)))
         assert all(result.is_ok() for result in found)
         assert len(await sessions(db, "horsies")) <= 3
-        await eventually(lambda: _has(db, ["horsies", "horsies listener"]))
+        await eventually(lambda: _has(db, ["horsies", "horsies"]))
 
 
 async def test_t11_a_closed_broker_opens_again(broker: PostgresBroker, db: AsyncConnection) -> None:
