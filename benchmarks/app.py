@@ -31,3 +31,10 @@ async def nap(n: int) -> TaskResult[None, TaskError]:
 def clock(n: int) -> TaskResult[int, TaskError]:
     """When its first line ran, in nanoseconds of the system's clock."""
     return TaskResult(ok=time.time_ns())
+
+
+@app.task("hang")
+def hang(n: int) -> TaskResult[None, TaskError]:
+    """Lasts until its worker is killed."""
+    time.sleep(600)
+    return TaskResult(ok=None)

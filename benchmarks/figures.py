@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from benchmarks import drain, latency, sending, statements
+from benchmarks import drain, latency, recovery, sending, statements
 from benchmarks.process import worker
 from benchmarks.report import Bar, Report, percentiles, ratios
 from benchmarks.server import Server
@@ -23,6 +23,7 @@ PINGS = 300
 MILLION = 1_000_000
 FULL_LEAD_S = 8.0  # vacuum and analyze have more to read
 IDLE_S = 30
+KILLS = 7
 SETTLE_S = 2
 
 
@@ -186,6 +187,18 @@ def by_statement(bench: Bench) -> None:
             bench.report.add(f"{stage}_{size}", what, "µs", [run[stage] for run in runs])
 
 
+def recoveries(bench: Bench) -> None:
+    """What a killed worker's tasks wait for; only when asked for."""
+    found: list[float] = []
+    for _ in bench.times("a worker is killed", rounds=KILLS):
+        found += recovery.measure(bench.server)
+        bench.say(f"{max(found[-recovery.RUNNING :]):.2f} s")
+    of = percentiles(found)
+    note = f"{len(found)} tasks; p50 {of[50]:.2f} s, longest {max(found):.2f} s"
+    what = "worker killed with its children, from the kill to the recovery of its tasks by another: p95"
+    bench.report.add("recovery", what, "s", [of[95]], Bar(5, "under"), note)
+
+
 def batches(bench: Bench) -> None:
     """The ceiling by the size of its batches; only when asked for."""
     for size in (1, 10, 50, 200, 500):
@@ -204,8 +217,9 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "many": many,
     "latency": pings,
     "full": full,
+    "recovery": recoveries,
     "idle": idle,
     "statements": by_statement,
     "batches": batches,
 }
-USUAL = [name for name in GROUPS if name != "batches"]
+USUAL = [name for name in GROUPS if name not in ("batches", "recovery")]

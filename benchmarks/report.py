@@ -112,7 +112,7 @@ def number(value: float, unit: str) -> str:
         return f"{value:.1f}" if value < 10 else f"{value:.0f}"
     if unit == "MB":
         return f"{value:.0f}"
-    return f"{value:.2f}" if unit in ("", "%", "ms") and value % 1 else f"{value:g}"
+    return f"{value:.2f}" if unit in ("", "%", "ms", "s") and value % 1 else f"{value:g}"
 
 
 def ratios(values: Sequence[float], of: Sequence[float]) -> list[float]:

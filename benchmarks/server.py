@@ -162,11 +162,11 @@ def running(settings: Mapping[str, str]) -> Iterator[Server]:
 
 
 def _install() -> None:
-    from benchmarks.app import anoop, app, clock, nap, noop
+    from benchmarks.app import anoop, app, clock, hang, nap, noop
 
     broker = app.get_broker()
     asyncio.run(broker.ensure_schema_initialized()).unwrap()
-    for task in (noop, anoop, nap, clock):
+    for task in (noop, anoop, nap, clock, hang):
         task.send(1).unwrap()
 
 

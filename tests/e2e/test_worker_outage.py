@@ -143,6 +143,20 @@ async def test_w61_children_lost_while_it_waits_for_its_database_are_replaced(
         assert (await handle.get_async(timeout_ms=60_000)).unwrap() == 5
 
 
+async def test_w50_a_worker_that_is_stopped_while_it_waits_for_its_database_begins_nothing(
+    traces: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://horsies:secret-word@127.0.0.1:9/none")
+    module: Any = load(ROOT / "tests" / "apps" / "basic.py")
+    worker = Worker(module.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"))
+    running = asyncio.create_task(worker.run())
+    await eventually(lambda: "schema: database error" in caplog.text)
+    worker.request_stop()
+    assert await asyncio.wait_for(running, 30) == 0
+    assert not [line for line in caplog.messages if "database error" in line and not line.startswith("schema")]
+    assert "reaper" not in caplog.text and "secret-word" not in caplog.text
+
+
 async def test_w60_after_its_last_attempt_the_worker_gives_up(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://horsies:secret-word@127.0.0.1:9/none")
     module: Any = load(ROOT / "tests" / "apps" / "impatient.py")

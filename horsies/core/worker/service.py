@@ -195,7 +195,7 @@ class Worker:
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 await starting
-            return starting.done()
+            return starting.done() and not self._stop.is_set()
         finally:
             await cancel_all((starting, stopping))
 
