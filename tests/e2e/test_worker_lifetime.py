@@ -152,6 +152,21 @@ async def test_w45_hooks_run_once_in_each_child_before_any_task(database_url: st
     assert len(set((traces / "hook").read_text().split())) == 2
 
 
+async def test_w03_a_fork_server_that_dies_before_it_is_ready_ends_the_worker_with_a_word(
+    basic: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(basic.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"))
+    running = asyncio.create_task(worker.run())
+
+    def fork_server() -> psutil.Process | None:
+        found = psutil.Process().children()
+        return next((one for one in found if "forkserver.py" in " ".join(one.cmdline())), None)
+
+    (await eventually(fork_server)).kill()
+    assert await asyncio.wait_for(running, 60) == 1
+    assert "the worker stops: the fork server ended (-9)" in caplog.text
+
+
 async def test_w45_a_hook_that_fails_in_a_later_child_stops_the_worker(
     database_url: str, rows: Rows, traces: Path
 ) -> None:

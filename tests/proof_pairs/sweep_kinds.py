@@ -44,7 +44,7 @@ SWEEP_KINDS = (
         _sweep,
         _drawn,
         _names,
-        uses=(sweeping.try_lock, sweeping.forget, recovery.lock_claims, recovery.tell_owners, tasks.apply),
+        uses=(sweeping.try_lock, sweeping.forget, recovery.lock_claims, recovery.tell_owners, tasks.apply_kinds),
         skips=True,
         waits=False,
         statements=7,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -22,6 +24,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 def until(seconds: float) -> bytes:
     """The word that the child may go on so long."""
     return wire.pack(Kind.WORD, int((clock() + seconds) * 1e9))
+
+
+def is_stopped(pid: int) -> bool:
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+
+def names_in(folder: Path) -> set[str]:
+    return set(os.listdir(folder))
 
 
 async def test_r101_a_child_without_a_word_ends_itself_and_all_it_started(child: Child, tmp_path: Path) -> None:
@@ -65,7 +75,7 @@ async def test_r101_a_child_that_was_stopped_itself_runs_nothing_when_it_continu
 ) -> None:
     """What it was handed meanwhile is not begun: its time was over before it was read."""
     child.process.signal(signal.SIGSTOP)
-    await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
+    await eventually(partial(is_stopped, child.pid))
     _, order = child.order("touch_and_sleep", str(tmp_path / "begun"))
     child.tell(until(0.2), order)
     late = clock() + 0.3
@@ -74,3 +84,51 @@ async def test_r101_a_child_that_was_stopped_itself_runs_nothing_when_it_continu
     assert await child.code() == EXIT_ALONE
     assert not (tmp_path / "begun").exists()
     assert await child.hear_all() == [], "it did not even say that it starts"
+
+
+@pytest.mark.parametrize("name", ["touch_and_sleep", "a_touch_and_sleep"])
+async def test_r101_a_child_that_was_stopped_begins_nothing_of_its_line_when_it_continues(
+    launcher: Launcher, tmp_path: Path, name: str
+) -> None:
+    """Others may have run what waited in it. Its main thread must not be quicker than the one that looks at the time,
+    which it mostly was: hence several children."""
+    children = [await start_child(launcher) for _ in range(4)]
+    for place, child in enumerate(children):
+        await child.ready()
+        line = [child.order(name, str(tmp_path / f"{place}-{n}"), seconds=0.02)[1] for n in range(50)]
+        child.tell(until(0.6), *line)
+        await eventually((tmp_path / f"{place}-0").exists)
+        child.process.signal(signal.SIGSTOP)
+        await eventually(partial(is_stopped, child.pid))
+    begun = names_in(tmp_path)
+    late = clock() + 0.7
+    await eventually(lambda: clock() > late)
+    for child in children:
+        child.process.signal(signal.SIGCONT)
+    assert [await child.code() for child in children] == [EXIT_ALONE] * 4
+    assert names_in(tmp_path) == begun
+
+
+async def test_r101_a_word_that_waits_lets_the_line_go_on_after_a_pause(child: Child, tmp_path: Path) -> None:
+    orders = [child.order("touch_and_sleep", str(tmp_path / f"{n}"), seconds=0.02) for n in range(20)]
+    child.tell(until(0.4), *(order for _, order in orders))
+    await eventually((tmp_path / "0").exists)
+    child.process.signal(signal.SIGSTOP)
+    late = clock() + 0.5
+    await eventually(lambda: clock() > late)
+    child.tell(until(60))
+    child.process.signal(signal.SIGCONT)
+    for token, _ in orders:
+        assert (await child.done(token)).ok
+
+
+async def test_r101_a_parent_that_does_not_read_does_not_keep_its_child_from_ending(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beats fill the socket of a parent that is stopped for long; whoever gives them must not wait for it."""
+    monkeypatch.setattr("horsies.core.worker.launcher.BUFFER_BYTES", 1)  # the system makes it its smallest
+    child = await start_child(launcher, beat_interval_ms=2)
+    await child.ready()
+    _, order = child.order("touch_and_sleep", str(tmp_path / "it"))
+    child.tell(until(0.7), order)
+    assert await child.code() == EXIT_ALONE

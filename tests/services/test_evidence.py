@@ -22,6 +22,7 @@ from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, Job
 from horsies.core.lifecycle.moves import Claim
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.models.tasks import RetryPolicy, TaskOptions
 from horsies.core.recovery import journal
 from horsies.core.recovery.asking import NoHooks
@@ -29,9 +30,11 @@ from horsies.core.recovery.evidence import Evidence
 from horsies.core.recovery.processes import look_at, process_start
 from horsies.core.store import workers
 from horsies.core.types.status import TaskStatus
+from horsies.core.worker.caretaker import harmless
 from horsies.core.worker.hand import Held
 from horsies.core.worker.identity import Identity, identify
 from horsies.core.worker.journal import Journal, Notebook
+from horsies.core.worker.loop import Service
 from tests.conftest import fresh_database
 from tests.factories import given_heartbeat, given_task, given_worker, task_row
 from tests.support import eventually
@@ -184,6 +187,31 @@ async def attempts(db: Db, task_id: str) -> list[tuple[str, bool]]:
 
 async def registered(db: Db) -> list[str]:
     return [row[0] for row in await (await db.execute("SELECT worker_id FROM horsies_workers")).fetchall()]
+
+
+async def test_w60_a_sweep_that_keeps_the_connection_while_it_asks_hooks_does_not_end_the_worker(
+    db: Db, me: Identity, pool: Pool, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Evidence that has to wait for it tries again later: the database does answer."""
+    await given_dead(db, me, sweeping=True)
+    task = await given_claimed(db, recovery_enrolled=True)
+    patient = make_pool(PostgresConfig(database_url=database_url, pool_timeout=1), max_size=1)
+    look = Evidence(pool, patient, me, RecoveryConfig(), WorkerRecoveryConfig(), NoHooks(), Pulse()).look
+
+    async def has_gone_on() -> bool:
+        return running.done() or await states(db, task) == ["PENDING"]
+
+    service = Service("evidence", WorkerResilienceConfig(db_retry_max_attempts=1), harmless("evidence", look))
+    async with patient.connection():
+        running = asyncio.create_task(service.run())
+        await eventually(lambda: "stayed busy" in caplog.text or running.done())
+    try:
+        await eventually(has_gone_on)
+        assert not running.done(), running.exception()
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await patient.close()
 
 
 # Certain

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, Notify, sql
 
+from horsies.core.brokers.answers import answered_within
 from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.cancelling import cancel_all
 
@@ -153,16 +154,10 @@ class Listener:
             self._drain(conn)  # what arrived together with the answer is already in libpq's buffer
 
     async def _ping(self, conn: AsyncConnection[Any]) -> None:
-        asked = asyncio.ensure_future(conn.execute("SELECT 1"))
         try:
-            await asyncio.wait([asked], timeout=self._keepalive_timeout)
-            if not asked.done():
-                raise psycopg.OperationalError(f"no answer for {self._keepalive_timeout:g} s")
-            await asked
-        finally:
-            if not asked.done():
-                conn.pgconn.finish()  # first: cancelled while connected, psycopg would ask the mute server to cancel
-                asked.cancel()
+            await answered_within(self._keepalive_timeout, conn, conn.execute("SELECT 1"))
+        except TimeoutError as silence:
+            raise psycopg.OperationalError(str(silence)) from None
 
     async def _read_until_woken(self, conn: AsyncConnection[Any]) -> bool:
         """True when woken, False after `keepalive` seconds."""

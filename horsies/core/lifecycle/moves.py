@@ -59,12 +59,14 @@ class Retry:
 class Requeue:
     """CLAIMED → PENDING (L-13), or RUNNING → PENDING for a task whose code has not been called (L-13a).
 
-    A sweep lets it wait for `delay_s` and says why (R-50); a `failed_start` is counted (R-102)."""
+    A sweep lets it wait for `delay_s` and says why (R-50), and may replace its `counter` (R-51); a `failed_start` is
+    counted (R-102)."""
 
     claim: Claim
     delay_s: float | None = None
     reason: str | None = None
     failed_start: bool = False
+    counter: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,15 +71,15 @@ def move_for(
     """The move that recovers this task. `reason` says who is gone and how that is known."""
     if action is Action.REQUEUE:
         return _requeue(task)
+    counter = None if attempts is None else min(attempts, task.max_retries)
     if task.status is TaskStatus.CLAIMED:  # nothing had begun: there is no attempt to charge or to fail
-        return Requeue(task.claim, _later(delay_s), RECOVERED)
+        return Requeue(task.claim, _later(delay_s), RECOVERED, counter=counter)
     crash = crashed(
         task.claim, reason, task.worker_id, task.worker_hostname, task.worker_pid, last_heartbeat=task.last_heartbeat
     )
     is_worn_out = most_recoveries is not None and task.recoveries >= most_recoveries
     if action is Action.RETRY_OR_FAIL or is_worn_out:
         return retry_or_fail(crash, policy_of(task.task_options), task.retry_count, task.max_retries, rand)
-    counter = None if attempts is None else min(attempts, task.max_retries)
     return not_charged(crash, _later(delay_s), counter)
 
 

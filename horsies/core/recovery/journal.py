@@ -105,7 +105,7 @@ def is_private(directory: Path) -> bool:
         found = directory.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def read(worker_id: str, process_start: int | None) -> Notes | None:

@@ -37,6 +37,7 @@ class AsyncRunner:
         reporter: Reporter,
         concurrency: int,
         note: Callable[[bytes], None] = lambda entry: None,
+        hold: Callable[[bytes], bytes] = lambda unsent: unsent,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
@@ -44,6 +45,7 @@ class AsyncRunner:
         self._reporter = reporter
         self._concurrency = concurrency
         self._note = note
+        self._hold = hold
         self._loop: AbstractEventLoop | None = None
         self._is_inside = False
         self._is_pump_due = False
@@ -123,6 +125,8 @@ class AsyncRunner:
 
     def _begin(self, items: list[Item]) -> None:
         """Say that these start, together with what is still unsaid; then start them."""
+        if items:
+            self._unsent = [self._hold(b"".join(self._unsent))]
         for item in items:
             self._unsent.append(wire.pack(Kind.STARTED, item.token))
             if item.task_name not in self._tasks:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from horsies.core.brokers.pool import PoolTimeout
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.evidence import LOOK_EVERY_S, Evidence
@@ -67,6 +68,9 @@ def harmless(name: str, step: Step) -> Step:
     async def guarded() -> None:
         try:
             await step()
+        except PoolTimeout as problem:
+            # Mostly a sweep keeps it while it asks slow hooks. The worker must not take that for an outage (W-60).
+            log.warning("%s had no connection and is tried again: %s", name, problem)
         except AWAY:
             raise
         except Exception:

@@ -57,7 +57,7 @@ def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
         uplink.send(wire.pack(Kind.BROKEN, 0, _describe(error).encode("utf-8", "replace")))
         leave(EXIT_BROKEN)
     notebook = Notebook(spec.journal)
-    runner = _runner(app, spec, inbox, uplink, notebook)
+    runner = _runner(app, spec, inbox, uplink, io, notebook)
     io.serve(runner)
     uplink.send(wire.pack(Kind.READY, 0, _introduction(app, name, notebook)))
     runner.serve()
@@ -116,10 +116,12 @@ def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:
             io.unlimit()
 
 
-def _runner(app: Horsies, spec: ChildSpec, inbox: Inbox, uplink: Uplink, notebook: Notebook) -> Runner | HookServer:
+def _runner(
+    app: Horsies, spec: ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook
+) -> Runner | HookServer:
     if spec.is_helper:
         return HookServer(app.hooks, inbox, uplink, spec.recovery_hook_timeout_ms / 1000)
-    return Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note)
+    return Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late)
 
 
 def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:

@@ -55,6 +55,11 @@ class ChildIO:
     def unlimit(self) -> None:
         self._limit = None
 
+    def is_late(self) -> bool:
+        """Is its time over, as after a pause? Then nothing may begin until a word that waits has been read: if there is
+        none, this thread ends the process in a moment."""
+        return clock() > self._until
+
     def serve(self, running: Running) -> None:
         """The child is ready: from now on there can be something to beat for and to stop."""
         self._running = running
@@ -141,7 +146,7 @@ class ChildIO:
         self._next_beat = now + self._interval
         tokens = self._running.tokens()
         if tokens:
-            self._uplink.send(wire.pack_tokens(Kind.BEAT, tokens))
+            self._uplink.send_if_room(wire.pack_tokens(Kind.BEAT, tokens))
 
     def _watch(self) -> None:
         limit = self._limit

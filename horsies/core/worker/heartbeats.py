@@ -14,6 +14,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any, TypeVar
 
+from horsies.core.brokers.answers import answered_within
 from horsies.core.models.recovery import RecoveryConfig
 from horsies.core.store import tasks, workers
 from horsies.core.store.tasks import Beat, Claimant, Connection
@@ -175,17 +176,7 @@ class Heart:
         async with asyncio.timeout(CONNECT_S):
             conn = await self._connection()
         sent = self._fence.clock()
-        asked = asyncio.ensure_future(statement(conn))
-        try:
-            await asyncio.wait([asked], timeout=self._fence.terms.patience_s)
-            if not asked.done():
-                raise TimeoutError(f"no answer for {self._fence.terms.patience_s:g} s")
-            return await asked, sent
-        finally:
-            if not asked.done():
-                conn.pgconn.finish()  # first: cancelled while connected, psycopg would ask the mute server to cancel
-                asked.add_done_callback(_ignore)
-                asked.cancel()
+        return await answered_within(self._fence.terms.patience_s, conn, statement(conn)), sent
 
     async def _connection(self) -> Connection:
         async with self._connecting:
@@ -197,9 +188,3 @@ class Heart:
 def _is_in_our_hands(held: Held) -> bool:
     """Then it is ours to vouch for; a task inside its child only if that shows signs of life."""
     return held.child is None or held.phase not in (Phase.FED, Phase.STARTED)
-
-
-def _ignore(asked: asyncio.Future[Any]) -> None:
-    """Nobody waits for this answer any more."""
-    if not asked.cancelled():
-        asked.exception()

@@ -133,8 +133,11 @@ class Pool:
 
     async def start(self) -> None:
         """Start and warm all children (W-03). Raises ChildBroken if one cannot serve the app."""
-        await self.launcher.start()
-        await asyncio.gather(*(self._add() for _ in range(self._processes)))
+        try:
+            await self.launcher.start()
+            await asyncio.gather(*(self._add() for _ in range(self._processes)))
+        except (LauncherDied, TimeoutError, OSError) as problem:
+            raise ChildBroken(str(problem) or "the fork server does not get ready") from problem
 
     async def keep_up(self) -> None:
         """Replace dead and retiring children, one by one, for ever. The new one is warm before the old one leaves."""

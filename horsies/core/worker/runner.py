@@ -11,7 +11,7 @@ import contextvars
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 
 from horsies.core import execution
 from horsies.core.execution import AnyTask, Report, StopTask
@@ -23,6 +23,7 @@ from horsies.core.worker.uplink import Uplink
 from horsies.core.worker.wire import Kind
 
 STOP_SIGNAL = signal.SIGUSR1
+LOOK_S = 0.001
 
 
 class Runner:
@@ -35,14 +36,16 @@ class Runner:
         uplink: Uplink,
         concurrency: int,
         note: Callable[[bytes], None] = lambda entry: None,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._uplink = uplink
         self._note = note  # in the start journal (R-103)
+        self._is_late = is_late
         self._reporter = Reporter(inbox)
         self._wanted = self._reporter.wanted_stopped
-        self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note)
+        self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note, self._hold)
         self._current: int | None = None  # the sync task between STARTED and DONE
         self._inside: int | None = None  # the sync task whose code may be interrupted right now
         self._was_stopped = False
@@ -66,9 +69,19 @@ class Runner:
                 self._async.serve(item, unsent)
                 unsent = b""
             else:
-                self._uplink.send(unsent + wire.pack(Kind.STARTED, item.token))
+                self._uplink.send(self._hold(unsent) + wire.pack(Kind.STARTED, item.token))
                 unsent = b""  # it may be large, and the next task long
                 unsent = self._run(item, task)
+
+    def _hold(self, unsent: bytes) -> bytes:
+        """Before a task begins. After a pause others may have it, so the io thread decides first whether this process
+        goes on (R-101); what is known already is said before that. Returns what is left to say."""
+        if not self._is_late():
+            return unsent
+        self._uplink.send(unsent)
+        while self._is_late():
+            sleep(LOOK_S)
+        return b""
 
     def close(self) -> None:
         """Cancel what async tasks have left behind on the event loop."""

@@ -166,16 +166,22 @@ async def test_r51_a_task_is_rescheduled_and_its_counter_replaced(db: Db, pool: 
     when = datetime.now(UTC) + timedelta(days=2)
     ids = {
         name: await interrupted(db, status, task_name=name, retry_count=1, max_retries=3)
-        for name, status in {"kept": RUNNING, "lowered": RUNNING, "clamped": RUNNING, "claimed": CLAIMED}.items()
+        for name, status in {
+            "kept": RUNNING,
+            "lowered": RUNNING,
+            "clamped": RUNNING,
+            "claimed": CLAIMED,
+            "anew": CLAIMED,
+        }.items()
     }
-    counters = {"lowered": 0, "clamped": 99}
+    counters = {"lowered": 0, "clamped": 99, "anew": 0}
     asker = answering(lambda ctx: JobRecoveryResult.Reschedule(when, attempts=counters.get(ctx.job.task_name)))
-    assert (await sweep(pool, asker=asker)).recovered_count == 4
+    assert (await sweep(pool, asker=asker)).recovered_count == 5
     rows = {name: await task_row(db, task_id) for name, task_id in ids.items()}
     assert {row["status"] for row in rows.values()} == {"PENDING"}
     assert {at(row, "enqueued_at") for row in rows.values()} == {when}
     assert {name: row["retry_count"] for name, row in rows.items()} == {
-        "kept": 1, "lowered": 0, "clamped": 3, "claimed": 1,
+        "kept": 1, "lowered": 0, "clamped": 3, "claimed": 1, "anew": 0,
     }  # fmt: skip
     assert {row["failed_reason"] for row in rows.values()} == {RECOVERED}
     assert [(a[0], a[1]) for a in await attempts_of(db, ids["lowered"])] == [(2, "WORKER_FAILURE")]

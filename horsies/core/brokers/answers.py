@@ -1,0 +1,51 @@
+"""A statement whose answer is not waited for longer than so many seconds, whatever has become of the server.
+
+Cancelled while it waits, psycopg would ask the server to cancel and wait for its answer to that: of a server that says
+nothing, for ever. Closing the socket under it is no way out either, as the event loop still watches it (libuv ends the
+whole process then). So the stream is shut down: psycopg reads its end, lets go of the socket, and fails by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from psycopg import AsyncConnection
+
+T = TypeVar("T")
+
+LETTING_GO_S = 1.0
+
+
+async def answered_within(seconds: float, conn: AsyncConnection[Any], asking: Awaitable[T]) -> T:
+    """The answer; a TimeoutError if there is none in time, and then the connection is closed."""
+    asked = asyncio.ensure_future(asking)
+    try:
+        await asyncio.wait([asked], timeout=seconds)
+        if not asked.done():
+            raise TimeoutError(f"no answer for {seconds:g} s")
+        return await asked
+    finally:
+        if not asked.done():
+            await _hang_up(conn, asked)
+
+
+async def _hang_up(conn: AsyncConnection[Any], asked: asyncio.Future[Any]) -> None:
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(conn.pgconn.socket)) as copy:
+        copy.shutdown(socket.SHUT_RDWR)
+    asked.add_done_callback(_ignore)
+    await asyncio.wait([asked], timeout=LETTING_GO_S)
+    if asked.done():
+        conn.pgconn.finish()
+    else:
+        asked.cancel()
+
+
+def _ignore(asked: asyncio.Future[Any]) -> None:
+    """Nobody waits for this answer any more."""
+    if not asked.cancelled():
+        asked.exception()
