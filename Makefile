@@ -75,6 +75,7 @@ clean:
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "horsies needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@echo "installing into $(VENV): the first time this takes a minute or two"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@

@@ -15,4 +15,4 @@ def greet(name: str) -> TaskResult[str, TaskError]:
 if __name__ == "__main__":
     handle = greet.send("world").unwrap()  # the task is a row in PostgreSQL now
     asyncio.run(Worker(app).run_once())  # in production: horsies worker examples/quickstart.py
-    print(handle.get().unwrap())  # Hello, world!
+    print(handle.get(timeout_ms=10_000).unwrap())  # Hello, world!

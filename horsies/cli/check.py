@@ -24,7 +24,9 @@ def check(
     logs.configure(loglevel)
     app = load_app(module)
     if live:
-        output.say(database.choose(None, app.config.broker).sentence())
+        chosen = database.choose(None, app.config.broker)
+        output.say(chosen.sentence())
+        database.refuse_missing(chosen)
     errors = app.check(live=live)
     if errors:
         output.show_errors(errors, "the check")

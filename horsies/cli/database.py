@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from horsies.core.app import Horsies
-from horsies.core.errors import HorsiesError
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
 from horsies.core.models.broker import PostgresConfig, driver_url
 
 VARIABLE = "DATABASE_URL"
@@ -53,6 +53,20 @@ def choose(
     if given:
         return Database(at(given), VARIABLE)
     return Database(PostgresConfig.embedded(EMBEDDED), f"{VARIABLE} is not set")
+
+
+def refuse_missing(chosen: Database) -> None:
+    """Who only wants to look after a queue does not want a new, empty one."""
+    path = chosen.config.embedded_path
+    if path is None or (path.expanduser() / "data").exists():
+        return
+    raise ConfigurationError(
+        f"there is no embedded database in {path.expanduser().resolve()}",
+        code=ErrorCode.BROKER_INIT_FAILED,
+        notes=[f"chosen by: {chosen.said_by}", "a relative path counts from the current directory"],
+        help_text="run this where the worker runs, name the app or the database (--database-url, DATABASE_URL), "
+        "or create one with horsies init-db",
+    )
 
 
 def use(app: Horsies, chosen: Database) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -10,7 +12,10 @@ import typer
 from horsies.cli import output
 from horsies.cli.manual import AsJson, count, opened, print_json, value_of
 from horsies.cli.options import DatabaseUrl
+from horsies.core.app import Horsies
+from horsies.core.errors import ConfigurationError, ErrorCode
 
+USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
 _WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
 
 
@@ -22,18 +27,34 @@ def force_unlock(
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Return every task of these workers to the queue at once, dead or not, and strike them off the list of workers."""
+    """Return every task of these workers to the queue at once, dead or not, and strike them off the list of workers.
+    What was running runs again, whatever its retry policy says."""
     module, ids = module_and_ids(what, has_database=database_url is not None)
     if not ids:
-        raise output.usage_error("no worker is named", "horsies workers lists them")
-    with opened(module, database_url) as app:
+        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", USAGE)
+    with _found(module, database_url) as app:
+        unknown = set(ids) - value_of(app.worker_utils().known_workers_sync(ids), app)
         unlocked = value_of(app.worker_utils().force_unlock_workers_sync(ids), app)
+    for worker_id in sorted(unknown):
+        output.say(f"no worker {worker_id} is known: it is not registered and holds no task")
     if as_json:
         print_json({"unlocked_count": unlocked, "worker_ids": sorted(set(ids))})
-    else:
-        text = f"unlocked {count(unlocked, 'task')} of {count(len(set(ids)), 'worker')}"
+    elif len(unknown) < len(set(ids)):
+        text = f"unlocked {count(unlocked, 'task')} of {count(len(set(ids) - unknown), 'worker')}"
         output.out().print(text, markup=False)
-    return 0
+    return 1 if unknown else 0
+
+
+@contextmanager
+def _found(module: str | None, database_url: str | None) -> Iterator[Horsies]:
+    """Opened; if the first word is no module, it may be the module that was left out."""
+    try:
+        with opened(module, database_url) as app:
+            yield app
+    except ConfigurationError as problem:
+        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+            problem.with_note(f"the first word, {module!r}, was read as the app").with_help(USAGE)
+        raise
 
 
 def module_and_ids(what: list[str], *, has_database: bool) -> tuple[str | None, list[str]]:

@@ -9,7 +9,7 @@ import psycopg
 from horsies.cli import database, output
 from horsies.cli.options import DatabaseUrl, OptionalModule
 from horsies.core.brokers.connections import connect
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import describe, hint_for
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import InstallReport, install
@@ -28,6 +28,7 @@ def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> 
             "the schema could not be created",
             code=ErrorCode.BROKER_INIT_FAILED,
             notes=[chosen.config.redact(describe(problem))],
+            help_text=hint_for(describe(problem)),
         ) from problem
     output.out().print(_sentence(report), markup=False)
     return 0

@@ -17,6 +17,8 @@ from horsies.core.task_decorator import TaskFunction
 from horsies.core.types.result import Err
 from horsies.core.worker.locate import load_app
 
+_LATELY = timedelta(minutes=5)
+
 
 def send(
     module: Module,
@@ -48,6 +50,8 @@ def send(
             output.out().print(handle.task_id, markup=False)
             return 0
         output.say(f"sent {task} as {handle.task_id}")
+        if app.worker_utils().list_active_workers_sync(_LATELY).map(len).unwrap_or(1) == 0:
+            output.say(f"no worker is registered, so nobody runs it yet: start one with horsies worker {module}")
         result = handle.get(timeout_ms=None if timeout is None else int(timeout.total_seconds() * 1000))
         output.out().print(found.codec.result.encode(result), markup=False)
         return 0 if result.is_ok() else 1

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from horsies.cli import output
-from horsies.cli.manual import AsJson, count, opened, print_json, print_table, value_of
+from horsies.cli.manual import AsJson, count, duration, opened, print_json, print_table, some, value_of
 from horsies.cli.options import DatabaseUrl, OptionalModule, parse_duration
-from horsies.core.models.sweeping import SweepStaleWorkersOptions, SweepStaleWorkersResult
+from horsies.core.models.sweeping import SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
 
 
 def sweep_stale_workers(
@@ -32,15 +32,43 @@ def sweep_stale_workers(
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Return the tasks of dead workers to the queue, with the recovery hooks of the app."""
+    """Return the tasks of dead workers to the queue, with the recovery hooks of the app. Only workers that ran with
+    worker recovery are swept; the others are left alone."""
     options = SweepStaleWorkersOptions(sweep_threshold=sweep_threshold, recovery_delay=recovery_delay, dry_run=dry_run)
     with opened(module, database_url, with_hooks=True) as app:
+        silences = value_of(app.worker_utils().list_silences_sync(), app)
+        if sweep_threshold is not None:
+            _warn_of_impatience(silences, sweep_threshold.total_seconds())
         result = value_of(app.worker_utils().sweep_stale_workers_sync(options), app)
     if as_json:
         print_json(asdict(result))
     else:
         _show(result)
+        _tell_of_others(silences, (sweep_threshold or app.config.worker_recovery.sweep_threshold).total_seconds())
     return 0
+
+
+def _warn_of_impatience(silences: list[WorkerSilence], threshold_s: float) -> None:
+    """A threshold that is typed is taken as given (R-63), also if a worker cannot be heard of so often."""
+    risky = [
+        f"{one.worker_id} (every {duration(beat)})"
+        for one in silences
+        if one.takes_part and one.silence_s > threshold_s and threshold_s < 2 * (beat := one.heartbeat_interval_s or 0)
+    ]
+    if risky:
+        output.say(
+            f"warning: {duration(threshold_s)} is less than two heartbeat intervals of {some(risky)}: "
+            "a worker that lives may be taken for dead, and lose its tasks"
+        )
+
+
+def _tell_of_others(silences: list[WorkerSilence], threshold_s: float) -> None:
+    left = [one.worker_id for one in silences if not one.takes_part and one.silence_s > threshold_s]
+    if left:
+        output.say(
+            f"left alone, as {'it runs' if len(left) == 1 else 'they run'} without worker recovery: {some(left)} "
+            "(see horsies stale-tasks, horsies force-unlock)"
+        )
 
 
 def _show(result: SweepStaleWorkersResult) -> None:

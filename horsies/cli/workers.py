@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from horsies.cli import output
-from horsies.cli.manual import AsJson, opened, print_json, print_table, value_of
+from horsies.cli.manual import AsJson, duration, opened, print_json, print_table, value_of
 from horsies.cli.options import DatabaseUrl, OptionalModule, parse_duration
 from horsies.core.models.sweeping import ActiveWorker
 
@@ -27,15 +27,19 @@ def workers(
     """List the registered workers, and tell which of them have not been heard of for longer than the threshold."""
     with opened(module, database_url) as app:
         found = value_of(app.worker_utils().list_active_workers_sync(threshold), app)
+        silences = {one.worker_id: one.silence_s for one in value_of(app.worker_utils().list_silences_sync(), app)}
     if as_json:
         print_json([asdict(worker) for worker in found])
     elif found:
-        print_table(["worker", "state", "last heartbeat", "started", "host", "pid"], [_row(worker) for worker in found])
+        titles = ["worker", "state", "silent for", "last heartbeat", "started", "host", "pid"]
+        print_table(titles, [_row(worker, silences.get(worker.worker_id)) for worker in found])
     else:
         output.out().print("no worker is registered", markup=False)
     return 0
 
 
-def _row(worker: ActiveWorker) -> list[object]:
-    state = Text("stale", style="bold red") if worker.is_stale else Text("alive", style="green")
-    return [worker.worker_id, state, worker.last_heartbeat_at, worker.started_at, worker.hostname, worker.pid]
+def _row(worker: ActiveWorker, silence_s: float | None) -> list[object]:
+    # Not "alive" and not "dead": all that is known here is when it was heard of, by the clock of the database.
+    state = Text("stale", style="bold red") if worker.is_stale else Text("heard of", style="green")
+    silence = None if silence_s is None else duration(silence_s)
+    return [worker.worker_id, state, silence, worker.last_heartbeat_at, worker.started_at, worker.hostname, worker.pid]

@@ -121,8 +121,11 @@ _RETURN_HELP = "def f(...) -> TaskResult[int, TaskError]: ..."
 
 def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionError:
     text = problem.message if isinstance(problem, PydanticUserError) else str(problem)
-    error = _wrong(fn, "has a type that cannot travel as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, None)
-    return error.with_note(text.strip() or type(problem).__name__)
+    # What pydantic advises next is about its own models, not about tasks.
+    text = text.partition(". Set `arbitrary_types_allowed")[0].partition("\n")[0].strip() or type(problem).__name__
+    help_text = "make it a dataclass, a TypedDict or a pydantic model, or send a plain value (an id, a path, a dict)"
+    error = _wrong(fn, "has a type that cannot travel as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
+    return error.with_note(text)
 
 
 def _unresolved(fn: Callable[..., Any], problem: NameError) -> TaskDefinitionError:

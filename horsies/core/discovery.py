@@ -17,6 +17,10 @@ from types import ModuleType
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
 
+# A module that does things when it is imported: it sends, or runs a worker of its own.
+_SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", "asyncio.run() cannot be called")
+_GUARD = 'put what the script does under `if __name__ == "__main__":`, because workers import the same file'
+
 
 def expand_globs(patterns: list[str]) -> list[str]:
     """The Python files that match, sorted, each once."""
@@ -37,10 +41,12 @@ def import_entry(entry: str) -> ModuleType:
 def module_error(entry: str, problem: BaseException) -> ConfigurationError:
     """The error for a module that cannot be imported."""
     text = str(problem)
+    is_script = any(sign in text for sign in _SIGNS_OF_A_SCRIPT)
     return ConfigurationError(
         f"module {entry!r} failed on import: {type(problem).__name__}{': ' + text if text else ''}",
         code=ErrorCode.MODULE_EXEC_ERROR,
         location=SourceLocation.of_exception(problem),
+        help_text=_GUARD if is_script else None,
     )
 
 

@@ -1,7 +1,9 @@
 """How log lines look: text for people, one JSON object per line for machines. Used by workers and by their children.
 
 Facts about an event travel beside its message: `log.info("task failed", extra={"horsies": {"task_id": …}})`. The text
-form appends them as `key=value`, the JSON form makes them fields of the object.
+form appends them as `key=value`, the JSON form makes them fields of the object. Facts that the message says already
+are named beside them (`extra={"horsies": …, "horsies_said": ("task_id",)}`), and the text form leaves them out: a
+handler that is not ours shows nothing but the message.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ Format: TypeAlias = Literal["text", "json"]
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _FACTS = "horsies"
+_SAID = "horsies_said"
+_LONGEST_LINE = 300
 _OUR_PREFIX = "horsies."
 _CHATTY = ("asyncio", "psycopg")  # say little of use even to someone who debugs a worker
 _MAIN = "MainProcess"
@@ -70,7 +74,8 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         level = self._paint(f"{record.levelname:<5}", _COLORS.get(record.levelno, ""))
-        facts = " ".join(f"{key}={_plain(value)}" for key, value in _facts_of(record).items())
+        said = getattr(record, _SAID, ())
+        facts = " ".join(f"{key}={_plain(value)}" for key, value in _facts_of(record).items() if key not in said)
         parts = [f"{clock} {level} {source_of(record)}", record.getMessage()]
         if facts:
             parts.append(self._paint(facts, _DIM))
@@ -99,6 +104,31 @@ class JsonFormatter(logging.Formatter):
         if trace := _trace_of(self, record):
             entry["exception"] = trace
         return json.dumps(entry, default=str)
+
+
+def first_line(text: str | None) -> str:
+    """What a log line may say of somebody else's text: its first line, printable, and not for ever."""
+    line = next((line for line in (text or "").splitlines() if line.strip()), "").strip()
+    line = "".join(char if char.isprintable() else "\ufffd" for char in line[: _LONGEST_LINE + 1])
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
+
+
+def counted(number: int, noun: str, nouns: str | None = None) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def log_failure(
+    log: logging.Logger, level: int, event: str, facts: Mapping[str, object], *, code: str | None, reason: str | None
+) -> None:
+    """The line of one task that has failed: `task failed: mail.send 0198…: TIMED_OUT: no answer from the server`."""
+    facts = {**facts, "error_code": code, "reason": first_line(reason) or None}
+    why = ": ".join(str(part) for part in (code, facts["reason"]) if part)
+    said = ("task", "task_id", "error_code", "reason")
+    log.log(
+        level, "%s: %s %s: %s", event, facts.get("task"), facts.get("task_id"), why or "no error code",
+        extra={_FACTS: facts, _SAID: said},
+    )  # fmt: skip
 
 
 def source_of(record: logging.LogRecord) -> str:

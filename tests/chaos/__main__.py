@@ -45,7 +45,7 @@ def stir(seconds: float, first_seed: int, round_s: float, *, keep: bool = False)
         number += 1
     taken = time.monotonic() - begun
     print(f"\n{number} rounds in {taken:.0f} s, seeds {first_seed} to {first_seed + number - 1}")
-    print(f"faults: {sum(len(history.faults) for history in histories)}: {report.fault_counts(histories)}")
+    print(f"faults: {report.fault_counts(histories)}")
     for line in times.table([one for history in histories for one in times.recoveries(history)]):
         print(line)
     print("clean" if not found else f"{len(found)} violations, see above")

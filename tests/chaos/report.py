@@ -16,20 +16,22 @@ def headline(history: History) -> str:
     statuses = Counter(task.status for task in history.tasks)
     crashed = sum(attempt.outcome == "WORKER_FAILURE" for attempt in history.attempts)
     ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
-    told = [fault for fault in history.faults if fault.kind != "term" or fault.pids]
     evidence = "" if history.has_evidence else ", no evidence"
     return (
-        f"{len(told)} faults, {len(history.workers)} workers, {len(history.tasks)} tasks ({ended}), "
+        f"{len(told_faults(history))} faults, {len(history.workers)} workers, {len(history.tasks)} tasks ({ended}), "
         f"{len(history.runs)} runs, {crashed} crashes, {len(history.stalls)} stalls, "
         f"at rest after {history.rest_s:.0f} s{evidence}"
     )
 
 
 def fault_counts(histories: list[History]) -> str:
-    counts = Counter(
-        fault.kind for history in histories for fault in history.faults if fault.kind != "term" or fault.pids
-    )
-    return ", ".join(f"{kind} {count}" for kind, count in counts.most_common())
+    counts = Counter(fault.kind for history in histories for fault in told_faults(history))
+    return f"{counts.total()}: " + ", ".join(f"{kind} {count}" for kind, count in counts.most_common())
+
+
+def told_faults(history: History) -> list[Fault]:
+    """Without the word to stop that every worker gets in the end."""
+    return [fault for fault in history.faults if fault.kind != "term" or fault.pids]
 
 
 def finding(history: History, violations: list[Violation], kept: Path, command: str) -> str:

@@ -218,7 +218,7 @@ def test_send_waits_for_the_result_and_its_exit_code_is_that_of_the_task(project
     assert (good.returncode, json.loads(good.stdout)) == (0, {"ok": 10.0})
     assert bad.returncode == 1
     assert json.loads(bad.stdout)["err"]["error_code"] == "REFUSED"
-    assert "sent shop.refuse as " in bad.stderr
+    assert "sent shop.refuse as " in bad.stderr and "no worker is registered" not in bad.stderr
 
 
 def test_send_stops_waiting_when_the_time_is_over(project: Path, database_url: str) -> None:
@@ -228,6 +228,7 @@ def test_send_stops_waiting_when_the_time_is_over(project: Path, database_url: s
     )  # fmt: skip
     assert late.returncode == 1
     assert "WAIT_TIMEOUT" in late.stdout
+    assert late.stderr.count("no worker is registered") == 1
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,14 @@ def test_m09_workers_are_listed_as_a_table_or_json(project: Path, dead: str) -> 
     shown = run("workers", "shop", cwd=project, SHOP_DATABASE_URL=dead)
     assert shown.returncode == 0, shown.stderr
     title, *rows = [line.split() for line in shown.stdout.splitlines() if any(c.isalnum() for c in line)]
-    assert title == ["worker", "state", "last", "heartbeat", "started", "host", "pid"]
-    assert rows[0][:2] + rows[0][4:] == [ID, "stale", "2020-01-02", "03:04:05Z", "host", "4711"]
-    assert rows[1][:2] == ["alive", "alive"]
+    assert title == ["worker", "state", "silent", "for", "last", "heartbeat", "started", "host", "pid"]
+    assert rows[0][:4] + rows[0][6:] == [ID, "stale", "1", "h", "2020-01-02", "03:04:05Z", "host", "4711"]
+    assert rows[1][:3] == ["alive", "heard", "of"] and rows[1][4] == "s", "that is all that is known of it"
     told = run("workers", "--json", "--threshold", "2h", "--database-url", dead, cwd=project)
     listed = json.loads(told.stdout)
     assert [(worker["worker_id"], worker["is_stale"]) for worker in listed] == [(ID, False), ("alive", False)]
+    names = ["worker_id", "is_stale", "started_at", "last_heartbeat_at", "hostname", "pid"]
+    assert list(listed[0]) == names, "R-43"
     assert datetime.fromisoformat(listed[0]["started_at"]) == datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -130,9 +132,74 @@ def test_m09_workers_are_unlocked_by_force(project: Path, dead: str) -> None:
     again = run("force-unlock", "--database-url", dead, "alive", ID, "--json", cwd=project)
     assert json.loads(again.stdout) == {"unlocked_count": 0, "worker_ids": sorted(["alive", ID])}
     named = run("force-unlock", ID, cwd=project, DATABASE_URL=dead)
-    assert (named.returncode, named.stdout) == (0, "unlocked 0 tasks of 1 worker\n")
+    assert (named.returncode, named.stdout) == (1, "")
     listed = run("workers", "--database-url", dead, cwd=project)
     assert listed.stdout == "no worker is registered\n"
+
+
+def test_m09_a_worker_that_nobody_knows_is_said_to_be_unknown(project: Path, dead: str) -> None:
+    """A typing mistake must not look like success. One that only holds tasks is known."""
+    other = "host:4711:ffffffff"
+    with psycopg.connect(dead, autocommit=True) as conn:
+        conn.execute("DELETE FROM horsies_workers WHERE worker_id = %s", [ID])
+    forced = run("force-unlock", "shop", other, ID, cwd=project, SHOP_DATABASE_URL=dead)
+    assert (forced.returncode, forced.stdout) == (1, "unlocked 2 tasks of 1 worker\n")
+    assert f"no worker {other} is known" in forced.stderr and f"no worker {ID}" not in forced.stderr
+
+
+def test_m09_the_app_is_missed_where_it_should_stand(project: Path) -> None:
+    forgotten = run("force-unlock", "web-1", "web-2", cwd=project)
+    assert forgotten.returncode == 1
+    assert "'web-1', was read as the app" in forgotten.stderr and "force-unlock shop.tasks:app" in forgotten.stderr
+
+
+def test_r94_a_sweep_says_whom_it_leaves_alone(project: Path, dead: str) -> None:
+    """Workers without worker recovery are never swept, by hand neither (R-44)."""
+    with psycopg.connect(dead, autocommit=True) as conn:
+        conn.execute("UPDATE horsies_workers SET sweeping = FALSE")
+        conn.execute("UPDATE horsies_tasks SET recovery_enrolled = FALSE")
+        for number in range(11):
+            conn.execute(
+                "INSERT INTO horsies_workers (worker_id, last_heartbeat_at) VALUES (%s, '2020-01-01')", [f"w{number}"]
+            )
+    swept = run("sweep-stale-workers", "--database-url", dead, cwd=project)
+    assert (swept.returncode, swept.stdout) == (0, "recovered 0 tasks of 0 dead workers\n")
+    [line] = [line for line in swept.stderr.splitlines() if "without worker recovery" in line]
+    assert "w0, w1, " in line and line.count("w") < 30 and "and 2 more" in line and "alive" not in line
+    by_json = run("sweep-stale-workers", "--json", "--database-url", dead, cwd=project)
+    assert "without worker recovery" not in by_json.stderr and json.loads(by_json.stdout)["worker_ids"] == []
+
+
+def test_r63_a_threshold_below_two_heartbeats_is_obeyed_with_a_warning(project: Path, dead: str) -> None:
+    with psycopg.connect(dead, autocommit=True) as conn:
+        conn.execute(
+            "UPDATE horsies_workers SET last_heartbeat_at = now() - interval '20 seconds',"
+            ' recovery = \'{"worker_recovery": {"heartbeat_interval": 30000}}\' WHERE worker_id = %s',
+            [ID],
+        )
+    patient = run("sweep-stale-workers", "--sweep-threshold", "60", "--database-url", dead, cwd=project)
+    assert "warning" not in patient.stderr
+    hasty = run("sweep-stale-workers", "--sweep-threshold", "10", "--database-url", dead, cwd=project)
+    assert hasty.stdout.startswith("recovered 2 tasks of 1 dead worker\n"), "taken as given"
+    assert f"10 s is less than two heartbeat intervals of {ID} (every 30 s)" in hasty.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [("workers",), ("stale-tasks",), ("sweep-stale-workers", "--dry-run"), ("force-unlock", ID)]
+)
+def test_who_only_looks_does_not_create_a_database(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = run(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "HRS-211" in done.stderr and f"no embedded database in {tmp_path}/.horsies/postgres" in done.stderr
+    assert "DATABASE_URL is not set" in done.stderr and "current directory" in done.stderr
+    assert not (tmp_path / ".horsies").exists()
+
+
+def test_a_database_that_does_not_exist_comes_with_advice(project: Path, server_url: str) -> None:
+    missing = server_url.replace("/postgres?", "/nowhere?")
+    for command in (("workers",), ("init-db",)):
+        done = run(*command, "--database-url", missing, cwd=project)
+        assert done.returncode == 1 and done.stderr.count("createdb nowhere") == 1, done.stderr
 
 
 @pytest.mark.parametrize(

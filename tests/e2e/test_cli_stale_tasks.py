@@ -25,7 +25,8 @@ async def given_silent(db: AsyncConnection[Any], minutes: float, **columns: Any)
 
 
 async def test_m10_m11_m13_stale_tasks_are_listed(db: AsyncConnection[Any], database_url: str, tmp_path: Path) -> None:
-    old = await given_silent(db, 10, task_name="shop.price", worker_hostname="web-1", worker_pid=4242)
+    child = {"worker_hostname": "web-1", "worker_pid": 4242, "worker_process_name": "and-so-on-" * 12}
+    old = await given_silent(db, 10, task_name="shop.price", **child)
     newer = await given_silent(db, 3, task_name="shop.refuse")
     (tmp_path / "shop.py").write_text(APP)
 
@@ -37,6 +38,9 @@ async def test_m10_m11_m13_stale_tasks_are_listed(db: AsyncConnection[Any], data
         newer,
     ]
     assert "web-1" in listed.stdout and "4242" in listed.stdout
+
+    narrow = run("stale-tasks", "--database-url", database_url, cwd=tmp_path, COLUMNS="40")
+    assert all(text in narrow.stdout for text in (old, newer, "and-so-on-" * 12)), "what is printed shall be copied"
 
     by_json = run("stale-tasks", "shop:app", "--minutes", "5", "--json", cwd=tmp_path, SHOP_DATABASE_URL=database_url)
     assert by_json.returncode == 0, by_json.stderr

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.e2e.cli_support import APP, Started, run
+from tests.e2e.cli_support import APP, Started, environment, run
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.e2e
@@ -61,6 +63,7 @@ def test_w07_it_says_how_it_is_set_up_when_it_is_ready_and_stops_clean_w50(proje
     for part in ("processes=2", "cluster_wide_cap=None", "max_claim_per_worker=2", "max_claim_batch=0"):
         assert part in line
     assert "database: " in worker.said
+    assert "worker stopped: no task" in worker.said.splitlines()[-1]
     assert "Traceback" not in worker.said
     assert one(database_url, "SELECT count(*) FROM horsies_workers") == 0
 
@@ -218,6 +221,46 @@ def test_w61_a_database_that_is_away_is_waited_for_and_named_without_its_passwor
     assert "127.0.0.1" in worker.said
     assert "topsecret" not in worker.said
     assert "Traceback" not in worker.said
+
+
+def test_w61_a_database_that_does_not_exist_is_waited_for_and_the_advice_is_given_once(
+    project: Path, server_url: str
+) -> None:
+    missing = server_url.replace("/postgres?", "/nowhere?")
+    with Started("worker", "shop", cwd=project, SHOP_DATABASE_URL=missing) as worker:
+        worker.until_it_says(r"(?s)trying again.*trying again.*trying again")
+        assert worker.stop() == 0
+    assert worker.said.count("createdb nowhere") == 1
+
+
+def run_script(project: Path, url: str) -> subprocess.CompletedProcess[str]:
+    env = environment(SHOP_DATABASE_URL=url)
+    command = [sys.executable, "script.py"]
+    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_script_without_a_guard_is_told_what_is_missing(project: Path, database_url: str) -> None:
+    """As in the quick start, with the last lines at the top level: the children of its worker import it again."""
+    last = "\nimport asyncio\nfrom horsies.core.worker.service import Worker\nrefuse.send('x').unwrap()\n"
+    (project / "script.py").write_text(APP + last + "print('code', asyncio.run(Worker(app).run_once()))\n")
+    done = run_script(project, database_url)
+    assert done.stdout == "code 1\n"
+    assert "HRS-210" in done.stderr and "SEND_SUPPRESSED" in done.stderr
+    assert 'under `if __name__ == "__main__":`' in done.stderr.partition("= help:")[2]
+
+
+def test_a_failure_says_why_also_where_nobody_has_configured_logging(project: Path, database_url: str) -> None:
+    last = """
+if __name__ == "__main__":
+    import asyncio
+    from horsies.core.worker.service import Worker
+
+    print(refuse.send("the shop is closed").unwrap().task_id)
+    asyncio.run(Worker(app).run_once())
+"""
+    (project / "script.py").write_text(APP + last)
+    done = run_script(project, database_url)
+    assert done.stderr == f"task failed: shop.refuse {done.stdout.strip()}: REFUSED: the shop is closed\n"
 
 
 def test_a_signal_before_it_is_ready_ends_it_clean(project: Path) -> None:

@@ -46,7 +46,8 @@ run(main(sys.argv[1]))
 def test_w72_r101_many_answers_that_do_not_come_harm_no_loop(database_url: str, loop: str) -> None:
     if loop == "uvloop" and importlib.util.find_spec("uvloop") is None:
         pytest.skip("uvloop is an extra")
-    done = subprocess.run([sys.executable, "-c", SCRIPT, database_url, loop], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", SCRIPT, database_url, loop]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 

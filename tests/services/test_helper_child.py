@@ -304,7 +304,7 @@ async def test_r74_after_some_losses_the_rest_waits_and_comes_first_the_next_tim
     with logged(caplog):
         assert await helper.decide(*what) == [SKIP] * MOST_LOSSES + [None, None]
         assert await helper.decide(*what) == [SKIP] * MOST_LOSSES + [BACKOFF, BACKOFF]
-    assert "2 tasks are left for the next sweep" in caplog.text
+    assert "2 tasks left for the next sweep" in caplog.text
 
 
 async def test_r74_when_the_time_of_a_sweep_is_over_the_rest_waits(helpers: Helpers) -> None:

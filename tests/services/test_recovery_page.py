@@ -66,7 +66,7 @@ async def test_the_python_blocks_run_and_recover_what_they_say(
     said = capsys.readouterr().out
     assert f"{silent} a_task None 77 None\n" in said
     assert "1 handled, 1 requeued, 1 past their deadline\n" in said
-    assert "silent None None alive\n" in said, "not for five minutes yet"
+    assert "silent None None heard of\n" in said, "not for five minutes yet"
     assert "would sweep: ['silent']\n" in said, "but for the two that the app of the page allows"
     assert "1 tasks recovered\n" in said
     assert "1 tasks of that worker are in the queue again\n" in said

@@ -192,6 +192,9 @@ RARE = {
     "strays": Act("tasks/strays", lambda conn: tasks.strays(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300),
     "find_stale claimed": stale(TaskStatus.CLAIMED),
     "find_stale running": stale(TaskStatus.RUNNING),
+    "known": Act(
+        "workers/known", lambda conn: sweeping.known(conn, ["dead", "gone", "nobody"]), {OWNER}, 2 * BATCH, 300
+    ),
     "held": Act(
         "tasks/held",
         lambda conn: sweeping.held(

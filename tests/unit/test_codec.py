@@ -213,7 +213,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (str, "a\ud800", "value: the text holds lone surrogates"),
     (dict[str, int], {"\udc80": 1}, "lone surrogates"),
     (User, User(userName="\ud800"), "value.name: the text holds lone surrogates"),
-    (Any, datetime(2026, 1, 2), "not a valid JSON value"),
+    (Any, datetime(2026, 1, 2), "not a valid JSON value; annotate it to send other types"),
     (Any, (1, 2), "not a valid JSON value"),
     (Any, print, "not a valid JSON value"),
     (dict[str, Any], {"a": {1, 2}}, "value.a: "),

@@ -46,6 +46,18 @@ def test_a_text_line_has_clock_level_source_message_and_facts() -> None:
     )
 
 
+def test_facts_that_the_message_says_are_not_said_twice_to_people() -> None:
+    facts = {"task_id": "1-2", "task": "mail.send", "attempt": 2}
+    for fmt, expected in (("text", "worker  task failed: mail.send 1-2: BAD: no\\nanswer  attempt=2"), ("json", "1-2")):
+        log, out = said(fmt)
+        logs.log_failure(log, logging.WARNING, "task failed", facts, code="BAD", reason="no\\nanswer\nat all")
+        if fmt == "text":
+            assert out.getvalue().endswith(f" {expected}\n")
+        else:
+            entry = json.loads(out.getvalue())
+            assert (entry["task_id"], entry["error_code"], entry["reason"]) == (expected, "BAD", "no\\nanswer")
+
+
 def test_info_is_padded_so_that_most_lines_align() -> None:
     log, out = said("text")
     log.info("ready")

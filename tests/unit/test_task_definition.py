@@ -182,6 +182,11 @@ class NotForJson:
 def test_t103_types_that_cannot_travel(app: Horsies) -> None:
     assert codes_of(lambda: app.task("t")(returning(TaskResult[NotForJson, TaskError]))) == ["HRS-105"]
 
+    with pytest.raises(TaskDefinitionError) as caught:
+        app.task("t")(returning(TaskResult[NotForJson, TaskError]))
+    shown = caught.value.format_rust_style()
+    assert "make it a dataclass" in shown and "NotForJson" in shown and "arbitrary_types_allowed" not in shown
+
     def f(a: NotForJson) -> TaskResult[int, TaskError]: ...  # type: ignore[empty-body]
 
     def only_by_position(a: NotForJson, /) -> TaskResult[int, TaskError]: ...  # type: ignore[empty-body]

@@ -7,6 +7,7 @@ on, and `retryable`, which is true exactly for lost or refused connections, seri
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
@@ -45,6 +46,9 @@ _REFUSED_FOR_GOOD = (
 )
 
 
+_NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
+
+
 class SchemaInitFailed(Exception):
     """The tables could not be created or checked; the cause says why."""
 
@@ -81,6 +85,12 @@ def describe(exc: BaseException) -> str:
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
     text = " ".join(str(exc).split())
     return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def hint_for(text: str) -> str | None:
+    """What to do about a failure that only its owner can mend; None if nothing is known."""
+    missing = _NO_DATABASE.search(text)
+    return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL" if missing else None
 
 
 def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:

@@ -28,6 +28,7 @@ _CORE_CONFIG = core_schema.CoreConfig(
 # What NaN, secrets and keys with lone surrogates look like once they are written.
 _SUSPICIOUS = (b"NaN", b"Infinity", b"**********", "\ufffd".encode())
 _MAX_SHOWN = 5
+_NOT_JSON = "invalid-json-value"
 
 
 class CodecError(Exception):
@@ -136,7 +137,10 @@ class Shape:
         return "; ".join(lines)
 
     def _line(self, detail: ErrorDetails) -> str:
-        return f"{self._path(detail['loc'])}: {detail['msg']}" if detail["loc"] else detail["msg"]
+        text = detail["msg"]
+        if detail["type"] == _NOT_JSON:
+            text += "; annotate it to send other types (sets, dates, models and more)"
+        return f"{self._path(detail['loc'])}: {text}" if detail["loc"] else text
 
     def _path(self, loc: Sequence[Any]) -> str:
         first, *rest = loc[:20]  # a path through two hundred lists helps nobody

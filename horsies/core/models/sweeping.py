@@ -36,6 +36,16 @@ class SweepStaleWorkersResult:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerSilence:
+    """How long a registered worker has been silent, and what that means for a sweep."""
+
+    worker_id: str
+    takes_part: bool  # it runs with worker recovery; a sweep leaves the others alone
+    silence_s: float
+    heartbeat_interval_s: float | None  # None: it did not say
+
+
+@dataclass(frozen=True, slots=True)
 class ActiveWorker:
     """A registered worker."""
 

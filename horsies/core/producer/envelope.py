@@ -137,7 +137,10 @@ def _changed(task: TaskDefinition[Any, Any], task_id: str, payload: TaskSendPayl
 
 def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
     """A send at a time when nothing is sent."""
-    message = f"task {task.task_name!r}: nothing is sent while modules are imported"
+    message = (
+        f"task {task.task_name!r}: nothing is sent while modules are imported; a script that sends puts it under "
+        '`if __name__ == "__main__":`, because workers import the same file'
+    )
     return Err(TaskSendError(TaskSendErrorCode.SEND_SUPPRESSED, message))
 
 

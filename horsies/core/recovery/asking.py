@@ -15,6 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
+from horsies.core import logs
 from horsies.core.hooks import (
     Decision,
     Event,
@@ -106,7 +107,8 @@ class InProcess:
         budget = Budget(within_s)
         for place, job in enumerate(jobs):
             if budget.is_spent:
-                log.warning("%d tasks are left for the next sweep: hooks take too long", len(jobs) - place)
+                left = logs.counted(len(jobs) - place, "task")
+                log.warning("%s left for the next sweep: hooks take too long", left)
                 break
             question = question_about(job, recovering, reason)
             answer = await self._ask(question, partial(self._handlers.decide, question))

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import psycopg
 
+from horsies.core import logs
 from horsies.core.brokers.results import describe
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.asking import Asker
@@ -97,7 +98,7 @@ class Reaper:
             if expired < STEP or monotonic() >= until:
                 break
         if total:
-            log.info("%d waiting tasks expired: their deadline passed before they were claimed", total)
+            log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
 
     async def requeue_claimed(self) -> None:
         """Stale CLAIMED tasks go back: their code never started (R-19)."""

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import psycopg
 
+from horsies.core import logs
 from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
@@ -211,7 +212,8 @@ class _Sweep:
 
     async def _tell_of_workers(self) -> None:
         if self.dead:
-            log.info("swept %s: %d tasks recovered", ", ".join(sorted(self.dead)), self.recovered)
+            tasks = logs.counted(self.recovered, "task")
+            log.info("swept %s: %s recovered", ", ".join(sorted(self.dead)), tasks)
             await self.asker.recovered(recovering=self.me, dead=sorted(self.dead), jobs_recovered=self.recovered)
 
     async def _transaction(self, conn: Connection) -> _Batch:

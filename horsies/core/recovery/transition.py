@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from horsies.core.lifecycle.moves import Move
+from horsies.core import logs
+from horsies.core.lifecycle.moves import Expire, Fail, Move, Requeue, Retry
 from horsies.core.lifecycle.recovery import Action, InFlight, move_for
+from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.store import recovery, tasks
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import TaskStatus
 
 log = logging.getLogger("horsies.recovery")
+
+LINES = 20
+_WORDS: dict[type, str] = {
+    Requeue: "returned to the queue",
+    Retry: "to be tried again",
+    Fail: "failed",
+    Expire: "expired",
+}
 
 
 async def recover_tasks(
@@ -41,19 +52,37 @@ async def recover_tasks(
                     delay_s=delay_s, attempts=attempts, most_recoveries=most_recoveries,
                 )  # fmt: skip
                 moves.setdefault(task.worker_id, []).append(move)
-        moved: set[str] = set()
+        moved: dict[str, type] = {}
         for owner in sorted(moves):
-            moved |= await tasks.apply(conn, owner, moves[owner])
+            moved |= await tasks.apply_kinds(conn, owner, moves[owner])
         recovered = [task for task in found if task.task_id in moved]
         interrupted = [task.task_id for task in recovered if task.status is TaskStatus.RUNNING]
         if interrupted:
             await recovery.tell_owners(conn, interrupted)
     if recovered:
-        log.warning(
-            "%d tasks recovered (%s): %s", len(recovered), action.value, reason,
-            extra={"horsies": {"worker": recovering_worker_id, "count": len(recovered)}},
-        )  # fmt: skip
+        _tell(recovered, moved, reason, recovering_worker_id)
     return recovered
+
+
+def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:
+    """How many, what became of them, and a line for each that has failed: nobody else will say it."""
+    counts = Counter(_WORDS[moved[task.task_id]] for task in recovered)
+    log.warning(
+        "%s recovered (%s): %s",
+        logs.counted(len(recovered), "task"),
+        ", ".join(f"{count} {word}" for word, count in counts.most_common()),
+        reason,
+        extra={"horsies": {"worker": me, "count": len(recovered)}},
+    )
+    failed = [task for task in recovered if moved[task.task_id] is Fail]
+    for task in failed[:LINES]:
+        facts = {"task_id": task.task_id, "task": task.task_name, "queue": task.queue_name, "worker": me}
+        why = f"{reason}: {who_is_silent(task)}"
+        code = OperationalErrorCode.WORKER_CRASHED.value
+        logs.log_failure(log, logging.ERROR, "task failed", facts, code=code, reason=why)
+    if len(failed) > LINES:
+        more = logs.counted(len(failed) - LINES, "more task")
+        log.error("%s failed in the same way", more, extra={"horsies": {"worker": me}})
 
 
 def who_is_silent(task: InFlight) -> str:

@@ -15,7 +15,12 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.hooks import HookRegistry
 from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.sweeping import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult
+from horsies.core.models.sweeping import (
+    ActiveWorker,
+    SweepStaleWorkersOptions,
+    SweepStaleWorkersResult,
+    WorkerSilence,
+)
 from horsies.core.recovery.asking import Asker, InProcess, NoHooks
 from horsies.core.recovery.sweep import force_unlock, sweep
 from horsies.core.store import sweeping
@@ -60,6 +65,24 @@ class WorkerUtils:
 
     list_active_workers = on_bridge(_list_active_workers, failed=_loop_failed)
     list_active_workers_sync = run_sync(_list_active_workers, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _list_silences(self) -> list[WorkerSilence]:
+        """How long each registered worker has been silent, and whether a sweep would speak of it."""
+        async with self._broker.hub.connection() as conn:
+            return await sweeping.silences(conn)
+
+    list_silences = on_bridge(_list_silences, failed=_loop_failed)
+    list_silences_sync = run_sync(_list_silences, failed=_loop_failed)
+
+    @as_broker_result(_DB)
+    async def _known_workers(self, worker_ids: Sequence[str]) -> set[str]:
+        """Those of these workers that are registered, or hold a task."""
+        async with self._broker.hub.connection() as conn:
+            return await sweeping.known(conn, worker_ids)
+
+    known_workers = on_bridge(_known_workers, failed=_loop_failed)
+    known_workers_sync = run_sync(_known_workers, failed=_loop_failed)
 
     @as_broker_result(_DB)
     async def _sweep_stale_workers(self, options: SweepStaleWorkersOptions | None = None) -> SweepStaleWorkersResult:

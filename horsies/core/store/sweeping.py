@@ -12,7 +12,7 @@ from psycopg.rows import class_row
 
 from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.sweeping import ActiveWorker
+from horsies.core.models.sweeping import ActiveWorker, WorkerSilence
 from horsies.core.schema.locks import SWEEP, lock_key
 from horsies.core.sql import load
 from horsies.core.store.arrays import numbers, texts
@@ -133,3 +133,16 @@ async def active(conn: Connection, threshold: timedelta) -> list[ActiveWorker]:
     async with conn.cursor(row_factory=class_row(ActiveWorker)) as cursor:
         await cursor.execute(load("workers/active"), {"threshold": threshold})
         return await cursor.fetchall()
+
+
+async def silences(conn: Connection) -> list[WorkerSilence]:
+    """Every registered worker, the longest silence first."""
+    async with conn.cursor(row_factory=class_row(WorkerSilence)) as cursor:
+        await cursor.execute(load("workers/silences"))
+        return await cursor.fetchall()
+
+
+async def known(conn: Connection, worker_ids: Sequence[str]) -> set[str]:
+    """Those of these workers that are registered, or hold a task."""
+    cursor = await conn.execute(load("workers/known"), {"ids": texts(list(worker_ids))}, prepare=False)
+    return {row[0] for row in await cursor.fetchall()}

@@ -118,6 +118,11 @@ async def start(
 
 async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[str]:
     """Make the moves; return the ids that moved. The others had already moved on. Several kinds share a transaction."""
+    return set(await apply_kinds(conn, worker_id, moves))
+
+
+async def apply_kinds(conn: Connection, worker_id: str, moves: Sequence[Move]) -> dict[str, type]:
+    """As `apply`; with each id comes the kind of the move that was made. A retry may have become a failure (L-22)."""
     kinds: dict[type, list[Any]] = {}
     for move in moves:
         kinds.setdefault(type(move), []).append(move)
@@ -128,12 +133,12 @@ async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[
         return await _apply_kinds(conn, worker_id, kinds)
 
 
-async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[Any]]) -> set[str]:
-    moved: set[str] = set()
+async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[Any]]) -> dict[str, type]:
+    moved: dict[str, type] = {}
     for kind in (Complete, Retry, Fail, Requeue, Expire):
         batch = kinds.get(kind, [])
         if batch:
-            moved |= await _run(conn, worker_id, kind, batch)
+            moved |= dict.fromkeys(await _run(conn, worker_id, kind, batch), kind)
         if kind is Retry and batch:
             # The deadline left no room for these retries (L-22); if the row is lost instead, this matches nothing.
             kinds.setdefault(Fail, []).extend(r.otherwise for r in batch if r.claim.task_id not in moved)
@@ -184,6 +189,7 @@ def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
         "delays": numbers([m.delay_s for m in batch]),
         "reasons": texts([m.reason for m in batch]),
         "failed_starts": numbers([int(m.failed_start) for m in batch]),
+        "counters": numbers([m.counter for m in batch]),
     }
 
 

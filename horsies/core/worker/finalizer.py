@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
@@ -18,7 +18,7 @@ import psycopg
 
 from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.results import describe, is_about_content
-from horsies.core.lifecycle.moves import Expire, Move, Requeue, Retry
+from horsies.core.lifecycle.moves import Expire, Fail, Move, Requeue, Retry
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.store import tasks
 from horsies.core.worker import outcome
@@ -93,7 +93,7 @@ class Finalizer:
         while True:
             try:
                 async with self._lanes.connection(len(batch)) as conn:
-                    moved = await tasks.apply(conn, self._worker_id, [ending.move for ending in batch])
+                    moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
             except (*AWAY, UnicodeError) as problem:
                 is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)
                 if is_locked or is_about_content(problem):
@@ -132,7 +132,7 @@ class Finalizer:
         pause = self._backoff.delay(ending.refusals)
         asyncio.get_running_loop().call_later(pause, self._append, ending)
 
-    def _settle(self, batch: Iterable[Ending], moved: set[str]) -> None:
+    def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
         for ending in batch:
             ok = ending.held.id in moved
             if not ok and not ending.uncertain:
@@ -140,7 +140,10 @@ class Finalizer:
                     "too late: the task was recovered or cancelled meanwhile, its result is dropped",
                     extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
                 )
-            self._on_settled(ending.held, ending.move, ok)
+            move = ending.move
+            if isinstance(move, Retry) and moved.get(ending.held.id) is Fail:
+                move = move.otherwise  # the deadline left no room for it (L-22)
+            self._on_settled(ending.held, move, ok)
 
 
 def _size(move: Move) -> int:

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from horsies.core import logs
 from horsies.core.hooks import Decision, Event, FailureReason, Job, JobRecoveryResult, Observed, WorkerRecovered
 from horsies.core.recovery.asking import SWEEP_S, Budget, complain, news_about, question_about
 from horsies.core.worker.helper_child import NAME, HelperChild, HelperFailed
@@ -66,7 +67,8 @@ class HelperAsker:
                 self._remember(job.id)
                 complain(problem.handler, question, problem)
         if None in answers:
-            log.warning("%d tasks are left for the next sweep: nobody could be asked about them", answers.count(None))
+            left = logs.counted(answers.count(None), "task")
+            log.warning("%s left for the next sweep: there was nobody to ask", left)
         return answers
 
     async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:

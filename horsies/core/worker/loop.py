@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import psycopg
 
+from horsies.core import logs
 from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.results import describe
 from horsies.core.models.resilience import WorkerResilienceConfig
@@ -37,7 +38,8 @@ class Patience:
 
     def succeeded(self) -> None:
         if self._failures:
-            log.info("%s: the database answers again after %d failed tries", self._name, self._failures)
+            tries = logs.counted(self._failures, "failed try", "failed tries")
+            log.info("%s: the database answers again after %s", self._name, tries)
         self._failures = 0
 
     def failed(self, problem: BaseException) -> float:

@@ -111,9 +111,11 @@ class Worker:
             log.error("the worker stops: %s", problem)
         finally:
             await self._close()
+        code = 1 if self._failure is not None or self._is_cut_off else 0
+        log.info("worker stopped: %s", self._tally.in_all(), extra={"horsies": {"worker": self.worker_id}})
         if self._failure is not None and not isinstance(self._failure, ChildBroken | DatabaseGone | HorsiesError):
             raise self._failure
-        return 1 if self._failure is not None or self._is_cut_off else 0
+        return code
 
     # Putting together
 

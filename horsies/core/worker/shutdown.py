@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from horsies.core import logs
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.dispatcher import Dispatcher
 from horsies.core.worker.finalizer import Finalizer
@@ -56,7 +57,7 @@ class Shutdown:
             self._dispatcher.take_back(child)
         running = self._hand.count(Phase.FED, Phase.STARTED)
         if running:
-            log.info("stopping: waiting for %d running tasks", running)
+            log.info("stopping: waiting for %s", logs.counted(running, "running task"))
         if not await self._finished(self._grace_s):
             await self._cut_running_tasks()
 
@@ -79,7 +80,7 @@ class Shutdown:
 
     async def _cut_running_tasks(self) -> None:
         running = self._hand.count(Phase.FED, Phase.STARTED)
-        log.warning("stopping at once: %d running tasks are cut off", running)
+        log.warning("stopping at once: %s cut off", logs.counted(running, "running task"))
         await self._cut_off()
         for child in list(self._children.children):
             self._children.kill(child)
@@ -89,4 +90,5 @@ class Shutdown:
             self._starter.hand_back()
             await asyncio.sleep(LOOK_S)
         if self._hand:
-            log.error("%d tasks could not be written before the end; other workers will recover them", len(self._hand))
+            left = logs.counted(len(self._hand), "task")
+            log.error("%s could not be written before the end; other workers will see to that", left)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 
+from horsies.core import logs
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import tasks
 from horsies.core.worker import outcome
@@ -101,7 +102,8 @@ class Starter:
     def _unconfirmed(self, batch: list[Held]) -> None:
         """Nobody knows whether they are RUNNING, so they do not run; they go back when the database answers (L-27)."""
         self._aborts["OWNERSHIP_UNCONFIRMED"] += len(batch)
-        log.warning("OWNERSHIP_UNCONFIRMED: the start of %d tasks was not confirmed, they are handed back", len(batch))
+        count = logs.counted(len(batch), "task")
+        log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; handed back", count)
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from horsies.core.brokers.connections import connect
+from horsies.core.brokers.results import describe, hint_for
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.schema.install import install
@@ -40,6 +41,7 @@ class Persistence:
 
     async def __call__(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
         patience = Patience(name, self._config)
+        hint: str | None = None
         while not self._stop.is_set():
             try:
                 await step()
@@ -47,5 +49,7 @@ class Persistence:
             except AWAY as problem:
                 self._pulse.failed()
                 pause = patience.failed(problem)
+                if hint is None and (hint := hint_for(describe(problem))) is not None:
+                    log.warning("the worker waits for its database: %s", hint)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), pause)

@@ -6,9 +6,11 @@ the others are in the summary's numbers.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 
+from horsies.core import logs
 from horsies.core.lifecycle.moves import Complete, Expire, Fail, Move, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 from horsies.core.worker.dispatcher import log_fields
@@ -48,19 +50,32 @@ class Tally:
         self._counts.clear()
         self._lines = 0
 
+    def in_all(self) -> str:
+        """What became of all the tasks it has had, in words."""
+        return ", ".join(f"{count} {verb}" for verb, count in self.total.most_common()) or "no task"
+
     def _line(self, event: str, held: Held, fail: Fail) -> None:
         self._lines += 1
         crashed = fail.outcome is TaskAttemptOutcome.WORKER_FAILURE
         level = logging.ERROR if crashed else logging.WARNING
         if self._lines > LINES and not crashed:
             level = logging.DEBUG
-        fields = {**self._fields(held), "error_code": fail.error_code}
-        if crashed:
-            fields["reason"] = fail.failed_reason
-        log.log(level, event, extra={"horsies": fields})
+        reason = (fail.failed_reason or fail.error_message or "").removeprefix(f"task {held.row.task_name!r} ")
+        logs.log_failure(log, level, event, self._fields(held), code=fail.error_code, reason=reason)
+        if log.isEnabledFor(logging.DEBUG) and (trace := traceback_in(fail.result)):
+            log.debug("it failed at:\n%s", trace, extra={"horsies": self._fields(held)})
 
     def _fields(self, held: Held) -> dict[str, object]:
         return {**log_fields(held), "worker": self._worker_id}
+
+
+def traceback_in(result: str) -> str | None:
+    """The traceback that the stored error holds, if it does."""
+    try:
+        found = json.loads(result)["err"]["exception"]["traceback"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 _VERBS: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}
