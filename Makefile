@@ -68,7 +68,7 @@ chaos: $(STAMP)
 # What takes minutes: recovery of 100,000 stale tasks, retention of a million old ones, a cut at every statement.
 heavy: $(STAMP)
 	HORSIES_HEAVY=1 $(BIN)/python -m pytest -n 0 -q -s tests/e2e/test_many_stale.py tests/e2e/test_retention_under_load.py \
-		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py
+		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py tests/e2e/test_sweepers_at_once.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) .horsies .pytest_cache .mypy_cache .ruff_cache

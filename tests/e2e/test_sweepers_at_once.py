@@ -21,9 +21,11 @@ from horsies.core.recovery.asking import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.sweep import sweep
 from tests.conftest import SERVER_VARIABLE
+from tests.heavy import heavy
 from tests.worker_support import Rows
 
-pytestmark = pytest.mark.e2e
+# `test_recovery_crowd` is the one of every run, in several processes.
+pytestmark = [pytest.mark.e2e, heavy]
 
 WORKERS = 20
 TASKS = 5_000
