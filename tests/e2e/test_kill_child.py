@@ -5,6 +5,7 @@ successor.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ async def test_w35_w36_a_killed_child_costs_its_own_task_only(mortal: Any, rows:
         assert await rows.status(neighbour.task_id) == "RUNNING"
         assert row["error_code"] == "WORKER_CRASHED"
         assert f"child process {pids[0]}" in row["failed_reason"] and "SIGKILL" in row["failed_reason"]
+        assert re.search(r"peak memory \d\d+ MB", row["failed_reason"])
         assert (await again.get_async(timeout_ms=30_000)).unwrap() == 2
         await eventually(lambda: len(worker._children.usable) == 3, what="three children are warm again")
         assert {child.pid for child in worker._children.usable} & set(pids) == {pids[2]}

@@ -342,7 +342,10 @@ class Worker:
     def _crash_of(self, held: Held, child: Child, how: str) -> Move:
         if self._is_cut_off:
             return outcome.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
-        end = f"it {how}" if child.remark is None else f"it {how} ({child.remark})"
+        facts = [child.remark] if child.remark else []
+        if child.process.peak_rss_kb:
+            facts.append(f"peak memory {child.process.peak_rss_kb / 1024:.0f} MB")
+        end = f"it {how} ({', '.join(facts)})" if facts else f"it {how}"
         decide = outcome.of_crash if held.phase is Phase.STARTED else outcome.of_failed_start
         return decide(held, self.worker_id, self.me.hostname, child.pid, end)
 
