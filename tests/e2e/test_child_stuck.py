@@ -38,7 +38,8 @@ async def test_r101_a_child_that_nobody_vouches_for_is_killed_at_the_threshold(
     lost, won = await rows.attempts(handle.task_id)
     assert (lost["outcome"], lost["error_code"], won["outcome"]) == ("WORKER_FAILURE", "WORKER_CRASHED", "COMPLETED")
     assert lost["worker_id"] == worker.worker_id and "could vouch for it" in lost["failed_reason"]
-    assert (lost["finished_at"] - lost["started_at"]).total_seconds() >= 2.0, "not before the threshold"
+    # It counts from the sending of the start, which the database stored a moment later; three quarters would be 1.5 s.
+    assert (lost["finished_at"] - lost["started_at"]).total_seconds() > 1.7, "not before the threshold"
     after = [trace for trace in traces_of(traces, "stuck") if trace.pid == child]
     assert not any(trace.text == "end" or trace.at > lost["finished_at"].timestamp() for trace in after)
 
