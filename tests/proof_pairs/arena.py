@@ -257,9 +257,8 @@ class Arena:
     def _nobody_waits_who_must_not(self, busy: Sequence[Actor], waiting: dict[int, str]) -> None:
         for actor in busy:
             event = waiting.get(actor.conn.pid, "advisory")
-            # `object` is the lock that commits with notifications take for a moment, one after the other; `relation` is
-            # autovacuum's, when it gives the end of a file back.
-            assert actor.operation.kind.waits or event in ("advisory", "object", "relation"), (
+            # `object` is the lock that commits with notifications take for a moment, one after the other.
+            assert actor.operation.kind.waits or event in ("advisory", "object"), (
                 f"{actor.operation} waits for a lock ({event}); it should wait for nobody. {self.trace}"
             )
 

@@ -188,9 +188,12 @@ class Stage:
         await self._conn.execute("SELECT pg_cancel_backend(%s)", [pid])
 
     async def waiting(self, pids: list[int]) -> dict[int, str]:
-        """Of these sessions the ones that wait for a lock, and for which kind."""
+        """Of these sessions the ones that wait for a lock, and for which kind. Autovacuum, which may hold a table for a
+        moment when it gives the end of a file back, is not waited for: it goes by itself."""
         cursor = await self._conn.execute(
-            "SELECT pid, wait_event FROM pg_stat_get_activity(NULL) WHERE wait_event_type = 'Lock' AND pid = ANY(%s)",
+            "SELECT pid, wait_event FROM pg_stat_get_activity(NULL) WHERE wait_event_type = 'Lock' AND pid = ANY(%s)"
+            " AND NOT EXISTS (SELECT FROM unnest(pg_blocking_pids(pid)) AS b(pid)"
+            " JOIN pg_stat_get_activity(NULL) AS a USING (pid) WHERE a.backend_type = 'autovacuum worker')",
             [pids],
         )
         return dict(await cursor.fetchall())

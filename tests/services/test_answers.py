@@ -42,6 +42,15 @@ run(main(sys.argv[1]))
 """
 
 
+async def test_w72_r101_the_loop_has_let_go_of_a_socket_before_it_is_closed(database_url: str) -> None:
+    conn = await AsyncConnection.connect(database_url, autocommit=True)
+    number = conn.pgconn.socket
+    with pytest.raises(TimeoutError):
+        await answered_within(0.05, conn, conn.execute("SELECT pg_sleep(0.5)"))
+    assert conn.closed
+    assert not asyncio.get_running_loop().remove_reader(number), "a closed socket was still watched"
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_w72_r101_many_answers_that_do_not_come_harm_no_loop(database_url: str, loop: str) -> None:
     if loop == "uvloop" and importlib.util.find_spec("uvloop") is None:

@@ -167,6 +167,8 @@ def test_r103_a_link_or_a_file_in_a_directory_of_others_proves_nothing(runtime: 
     journal.path.unlink()
     (tmp_path / "elsewhere").rename(journal.path)
     assert notes() is not None
+    runtime.chmod(0o755)
+    assert notes() is not None  # others may look, but not put anything there
     runtime.chmod(0o775)
     assert notes() is None
     journal.close()
