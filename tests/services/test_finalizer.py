@@ -13,7 +13,7 @@ from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.store.tasks import Claimed
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.finalizer import Finalizer
-from horsies.core.worker.hand import Held
+from horsies.core.worker.hand import Hand, Held
 from horsies.core.worker.lanes import Lanes
 from tests.factories import given_task, task_row
 from tests.support import eventually
@@ -36,7 +36,7 @@ async def test_l22_a_retry_that_has_become_a_failure_is_told_as_one(
     def note(held: Held, move: Move, moved: bool) -> None:
         settled[held.id] = move, moved
 
-    finalizer = Finalizer(Lanes(clean_pool, clean_pool), "w1", WorkerResilienceConfig(), note)
+    finalizer = Finalizer(Lanes(Hand(), clean_pool, clean_pool), "w1", WorkerResilienceConfig(), note)
     for task_id in (late, early):
         claim = Claim(task_id, 1)
         finalizer.put(held(task_id), Retry(claim, 5.0, Fail(claim, '{"err": {}}', "BUSY")))

@@ -92,7 +92,7 @@ class Finalizer:
         a row of it locked, halve it."""
         while True:
             try:
-                async with self._lanes.connection(len(batch)) as conn:
+                async with self._lanes.connection() as conn:
                     moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
             except (*AWAY, UnicodeError) as problem:
                 is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)

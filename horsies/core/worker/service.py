@@ -125,8 +125,8 @@ class Worker:
         self._pools = Pools(plan)
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
-        lanes = Lanes(self._database, self._pools.bulk)
         self._hand = Hand()
+        lanes = Lanes(self._hand, self._database, self._pools.bulk)
         self._hand.on_drop = self._journal.release
         self._tally = Tally(me.worker_id)
         self._fence = Fence.of(plan.app.config.recovery, plan.recovery)

@@ -87,7 +87,7 @@ class Starter:
         pids = [held.child.pid if held.child else 0 for held in batch]
         names = [held.child.name if held.child else "" for held in batch]
         try:
-            async with self._lanes.connection(len(batch)) as conn:
+            async with self._lanes.connection() as conn:
                 claims = [held.claim for held in batch]
                 sent = clock()
                 started = await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
