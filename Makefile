@@ -53,12 +53,12 @@ $(VENV)/.drawing: $(STAMP)
 	touch $@
 
 # The state machine under random interleavings, with new stories each time. PROOF_EXAMPLES=200 instead of a time for the
-# first of the two properties, PROOF_SEED= of a run that found something.
+# first of the properties, PROOF_SEED= of a run that found something.
 PROOF_SECONDS ?= 300
 proof: $(STAMP)
 	$(BIN)/python -m tests.proof --seconds $(PROOF_SECONDS) $(if $(PROOF_EXAMPLES),--stories $(PROOF_EXAMPLES)) \
 		$(if $(PROOF_SEED),--seed $(PROOF_SEED))
-	PROOF_SECONDS=$(PROOF_SECONDS) $(BIN)/python -m pytest -n 2 -q tests/proof_pairs
+	PROOF_SECONDS=$(PROOF_SECONDS) $(BIN)/python -m pytest -n 2 -q tests/proof_pairs tests/proof_workflows
 
 # Workers, the server and what is between them are killed, stopped and cut while tasks run; then nothing may be lost,
 # doubled or stuck. SECONDS=1200 for the long run, SEED= of a run that found something.

@@ -38,3 +38,9 @@ def hang(n: int) -> TaskResult[None, TaskError]:
     """Lasts until its worker is killed."""
     time.sleep(600)
     return TaskResult(ok=None)
+
+
+@app.task("listing")
+def listing(n: int) -> TaskResult[list[int], TaskError]:
+    """What a map goes over."""
+    return TaskResult(ok=list(range(n)))

@@ -74,9 +74,9 @@ def measure(server: Server, count: int, *options: str, task: str = "noop", lead_
         server.settle()
         before = attempts(server)
         with worker(server, *options) as running:
-            in_time = _sleep_until(due - READY_S)
+            in_time = sleep_until(due - READY_S)
             idle, wal = running.cpu(), server.wal_bytes()
-            _sleep_until(due)
+            sleep_until(due)
             server.ring()
             wait(server, running, before + count)
             spent, wal = running.cpu().since(idle), server.wal_bytes() - wal
@@ -89,7 +89,7 @@ def measure(server: Server, count: int, *options: str, task: str = "noop", lead_
     raise SystemExit("the worker is never ready in time")
 
 
-def _sleep_until(moment: float) -> bool:
+def sleep_until(moment: float) -> bool:
     """Whether it was still to come. The server is on this machine, so its clock is ours."""
     left = moment - time.time()
     time.sleep(max(0.0, left))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from benchmarks import drain, latency, recovery, sending, statements
+from benchmarks import drain, latency, recovery, sending, statements, workflow_start, workflows
 from benchmarks.process import worker
 from benchmarks.report import Bar, Report, percentiles, ratios
 from benchmarks.server import Server
@@ -199,6 +199,63 @@ def recoveries(bench: Bench) -> None:
     bench.report.add("recovery", what, "s", [of[95]], Bar(5, "under"), note)
 
 
+def fans(bench: Bench) -> None:
+    """One node, many that wait for it, one that waits for all: wide and ten times narrower, turn by turn."""
+    wide, narrow = bench.tasks // 2, max(10, bench.tasks // 20)
+    runs: list[workflows.Run] = []
+    small: list[workflows.Run] = []
+    for _ in bench.times(f"fan-out of {wide:,} and of {narrow:,} nodes"):
+        small.append(_ran(bench, "fan_out", narrow))
+        runs.append(_ran(bench, "fan_out", wide))
+    add = bench.report.add
+    what = f"workflow: one node, then {wide:,} at once, then one that waits for all of them"
+    add("fan_out", what, "nodes/s", [run.rate for run in runs], Bar(3_000))
+    slower = ratios([run.ms_for_each for run in runs], [run.ms_for_each for run in small])
+    add("fan_out_ratio", f"… time for each node, of that with {narrow:,} at once", "", slower, Bar(1.5, "under"))
+    for part in runs[0].cpu_us:
+        add(f"fan_out_cpu_{part}", f"… processor time for each node, {part}", "µs", [run.cpu_us[part] for run in runs])
+    add("fan_out_wal", "… write-ahead log for each node", "bytes", [run.wal_bytes for run in runs])
+
+
+def graphs(bench: Bench) -> None:
+    """Workflows of other shapes."""
+    wide, long, many = bench.tasks // 2, bench.tasks // 10, bench.tasks // 40
+    for shape, size, what in (
+        ("mapped", wide, f"workflow: a map over a list of {wide:,}"),
+        ("chain", long, f"workflow: a chain of {long:,}, each node waits for the one before"),
+        ("diamonds", many, f"{many:,} workflows at once, each a diamond of 4 nodes"),
+    ):
+        runs = [_ran(bench, shape, size) for _ in bench.times(what.replace("workflow: ", ""))]
+        bench.report.add(shape, what, "nodes/s", [run.rate for run in runs])
+
+
+def starts(bench: Bench) -> None:
+    """All nodes but one have a task from the start; twice as many shall need twice the memory, not four times."""
+    size = bench.tasks // 2
+    runs: list[workflow_start.Start] = []
+    twice: list[workflow_start.Start] = []
+    for _ in bench.times(f"start of {size:,} nodes, and of twice as many"):
+        for width, found in ((size, runs), (2 * size, twice)):
+            found.append(workflows.start(bench.server, "roots", width))
+            bench.server.clear()
+            bench.say(str(found[-1]))
+    add = bench.report.add
+    what = f"start of a workflow of {size:,} nodes, all with their tasks, into one that waits for them"
+    add("start", what, "s", [run.start_s for run in runs], Bar(2, "under"))
+    add("start_build", "… building it before, with all checks", "s", [run.build_s for run in runs])
+    note = f"{runs[-1].before_mb:.0f} MB before"
+    add("memory_start", "memory of that program, at the peak", "MB", [run.peak_mb for run in runs], None, note)
+    grown = [[run.bytes_for_each for run in found] for found in (twice, runs)]
+    what = "… growth for each node when there are twice as many, of the growth for each of those"
+    add("memory_start_ratio", what, "", ratios(*grown), Bar(1.5, "under"))
+
+
+def _ran(bench: Bench, shape: str, size: int) -> workflows.Run:
+    run = workflows.measure(bench.server, shape, size, *TWO)
+    bench.say(f"{shape} of {size:,}: {run}")
+    return run
+
+
 def batches(bench: Bench) -> None:
     """The ceiling by the size of its batches; only when asked for."""
     for size in (1, 10, 50, 200, 500):
@@ -217,6 +274,9 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "many": many,
     "latency": pings,
     "full": full,
+    "fan_out": fans,
+    "graphs": graphs,
+    "start": starts,
     "recovery": recoveries,
     "idle": idle,
     "statements": by_statement,

@@ -106,7 +106,7 @@ def shown(value: float, unit: str) -> str:
 
 def number(value: float, unit: str) -> str:
     """As many digits as mean something."""
-    if unit in ("tasks/s", "bytes"):
+    if unit in ("tasks/s", "nodes/s", "bytes"):
         return f"{value:,.0f}"
     if unit == "µs":
         return f"{value:.1f}" if value < 10 else f"{value:.0f}"

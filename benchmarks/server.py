@@ -33,7 +33,7 @@ SHOWN = (
     "autovacuum",
     "jit",
 )
-CLEARED = "horsies_tasks, horsies_task_attempts, horsies_heartbeats, horsies_worker_states"
+CLEARED = "horsies_tasks, horsies_workflows, horsies_task_attempts, horsies_heartbeats, horsies_worker_states"
 
 
 class Server:
@@ -89,6 +89,19 @@ class Server:
         with self.silently() as conn:
             conn.execute(_ATTEMPTS)
 
+    def put_off(self, seconds: float) -> float:
+        """All tasks that are there fall due together, so many seconds from now; when, in seconds since the epoch."""
+        (due,) = self.row("SELECT extract(epoch FROM now() + make_interval(secs => %s))::float8", seconds)
+        with self.silently() as conn:
+            conn.execute("UPDATE horsies_tasks SET enqueued_at = to_timestamp(%s)", [due])
+        return float(due)
+
+    def forget_workflows(self, name: str) -> None:
+        """Away with all workflows of this name and their tasks."""
+        tasks = "DELETE FROM horsies_tasks WHERE workflow_id IN (SELECT id FROM horsies_workflows WHERE name = %s)"
+        for command in (tasks, "DELETE FROM horsies_workflows WHERE name = %s"):
+            self._conn.execute(command.encode(), [name])
+
     @contextmanager
     def silently(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection whose writes fire no trigger and check no foreign key."""
@@ -97,7 +110,9 @@ class Server:
 
     def settle(self) -> None:
         """As if the rows had been there for a while: visible, known to the planner, and on the disk."""
-        self._conn.execute("VACUUM ANALYZE horsies_tasks, horsies_task_attempts")
+        self._conn.execute(
+            "VACUUM ANALYZE horsies_tasks, horsies_task_attempts, horsies_workflows, horsies_workflow_tasks"
+        )
         self._conn.execute("CHECKPOINT")
 
     def clear(self) -> None:

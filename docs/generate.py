@@ -73,10 +73,19 @@ def page() -> str:
         "Exit code 0: success or a clean end; 1: an error.\n\n"
     )
     group: Any = typer.main.get_command(command_line)
-    for name, command in group.commands.items():
+    for name, command in commands(group):
         parts.append(f"## `horsies {name}`\n\n{first_sentence(command.callback)}\n\n")
         parts.append(table(("option", "default", "meaning"), options(command)))
     return "".join(parts).rstrip() + "\n"
+
+
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each with its whole name; what only groups others has no section of its own."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def fields(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:

@@ -51,9 +51,33 @@ from horsies.core.models.tasks import (
     TaskSendPayload,
     TaskSendResult,
 )
+from horsies.core.models.workflow.context import WorkflowContext, WorkflowMeta
+from horsies.core.models.workflow.definition import WorkflowDefinition
+from horsies.core.models.workflow.enums import OnError
+from horsies.core.models.workflow.nodes import (
+    AnyNode,
+    MapNode,
+    NodeKey,
+    SubWorkflowNode,
+    TaskNode,
+    from_node,
+    slugify,
+)
+from horsies.core.models.workflow.policies import SuccessCase, SuccessPolicy
+from horsies.core.models.workflow.results import (
+    HandleErrorCode,
+    HandleOperationError,
+    HandleResult,
+    WorkflowStartError,
+    WorkflowStartErrorCode,
+    WorkflowStartResult,
+    WorkflowTaskInfo,
+)
+from horsies.core.models.workflow.spec import WorkflowSpec
 from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.many import PreparedTask
+from horsies.core.recovery.stuck_workflows import recover_stuck_workflows, recover_stuck_workflows_sync
 from horsies.core.recovery.worker_utils import WorkerUtils
 from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
 from horsies.core.types.status import (
@@ -65,6 +89,14 @@ from horsies.core.types.status import (
     WorkflowStatus,
     WorkflowTaskStatus,
 )
+from horsies.core.workflows.handle import WorkflowHandle
+from horsies.core.workflows.starting import start_workflow, start_workflow_async
+from horsies.core.workflows.steering import (
+    pause_workflow,
+    pause_workflow_sync,
+    resume_workflow,
+    resume_workflow_sync,
+)
 
 __all__ = [
     "INFRASTRUCTURE_RESILIENT_FLAG",
@@ -72,6 +104,7 @@ __all__ = [
     "WORKFLOW_TASK_TERMINAL_STATES",
     "WORKFLOW_TERMINAL_STATES",
     "ActiveWorker",
+    "AnyNode",
     "AppConfig",
     "BrokerErrorCode",
     "BrokerOperationError",
@@ -85,6 +118,9 @@ __all__ = [
     "ErrorCode",
     "ExceptionMapper",
     "FailureReason",
+    "HandleErrorCode",
+    "HandleOperationError",
+    "HandleResult",
     "HookRegistry",
     "Horsies",
     "HorsiesError",
@@ -92,8 +128,11 @@ __all__ = [
     "JobInterrupted",
     "JobRecovery",
     "JobRecoveryResult",
+    "MapNode",
     "MultipleValidationErrors",
+    "NodeKey",
     "Ok",
+    "OnError",
     "OperationalErrorCode",
     "OutcomeCode",
     "PayloadPolicy",
@@ -105,7 +144,10 @@ __all__ = [
     "RetrievalCode",
     "RetryPolicy",
     "SubWorkflowError",
+    "SubWorkflowNode",
     "SubWorkflowSummary",
+    "SuccessCase",
+    "SuccessPolicy",
     "SweepStaleWorkersOptions",
     "SweepStaleWorkersResult",
     "TaskAttemptInfo",
@@ -113,6 +155,7 @@ __all__ = [
     "TaskError",
     "TaskHandle",
     "TaskInfo",
+    "TaskNode",
     "TaskResult",
     "TaskSendError",
     "TaskSendErrorCode",
@@ -127,10 +170,29 @@ __all__ = [
     "WorkerResilienceConfig",
     "WorkerStateSnapshot",
     "WorkerUtils",
+    "WorkflowContext",
     "WorkflowContextMissingIdError",
+    "WorkflowDefinition",
+    "WorkflowHandle",
+    "WorkflowMeta",
+    "WorkflowSpec",
+    "WorkflowStartError",
+    "WorkflowStartErrorCode",
+    "WorkflowStartResult",
     "WorkflowStatus",
+    "WorkflowTaskInfo",
     "WorkflowTaskStatus",
     "WorkflowValidationError",
+    "from_node",
     "is_err",
     "is_ok",
+    "pause_workflow",
+    "pause_workflow_sync",
+    "recover_stuck_workflows",
+    "recover_stuck_workflows_sync",
+    "resume_workflow",
+    "resume_workflow_sync",
+    "slugify",
+    "start_workflow",
+    "start_workflow_async",
 ]

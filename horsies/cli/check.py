@@ -8,7 +8,7 @@ import typer
 
 from horsies.cli import database, output
 from horsies.cli.options import LogLevel, Module
-from horsies.core import logs
+from horsies.core import logs, workflow_checks
 from horsies.core.app import Horsies
 from horsies.core.worker.locate import load_app
 
@@ -20,7 +20,7 @@ def check(
         LogLevel, typer.Option(case_sensitive=False, help="What is logged meanwhile.")
     ] = LogLevel.WARNING,
 ) -> int:
-    """Check an app: its settings, its modules, its tasks. Exit code 1 if something is wrong."""
+    """Check an app: its settings, its modules, its tasks and workflows. Exit code 1 if something is wrong."""
     logs.configure(loglevel)
     app = load_app(module)
     if live:
@@ -36,6 +36,11 @@ def check(
 
 
 def summary(app: Horsies) -> str:
-    """What the app holds (M-22). Workflow definitions and schedules are counted when there are such things."""
-    counts = {"task": len(app.list_tasks()), "workflow": 0, "builder": 0, "schedule": 0}
+    """What the app holds (M-22). Schedules are counted when there are such things."""
+    counts = {
+        "task": len(app.list_tasks()),
+        "workflow": len(workflow_checks.definitions_of(app)),
+        "builder": len(app.get_workflow_builders()),
+        "schedule": 0,
+    }
     return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())

@@ -14,11 +14,13 @@ from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.force_unlock import force_unlock
 from horsies.cli.init_db import init_db
+from horsies.cli.recover_workflows import recover_workflows
 from horsies.cli.send import send
 from horsies.cli.stale_tasks import stale_tasks
 from horsies.cli.sweep import sweep_stale_workers
 from horsies.cli.worker import worker
 from horsies.cli.workers import workers
+from horsies.cli.workflow import workflow
 from horsies.core.errors import HorsiesError
 
 app = typer.Typer(
@@ -33,10 +35,12 @@ app.command()(check)
 app.command("init-db")(init_db)
 app.command()(send)
 app.command("stale-tasks")(stale_tasks)
+app.command("recover-workflows")(recover_workflows)
 app.command()(demo)
 app.command("workers")(workers)
 app.command("sweep-stale-workers")(sweep_stale_workers)
 app.command("force-unlock")(force_unlock)
+app.add_typer(workflow, name="workflow")
 
 
 def _print_version(wanted: bool) -> None:

@@ -22,6 +22,7 @@ from horsies.core.brokers.results import hint_for
 from horsies.core.errors import HorsiesError
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
+from horsies.core.models.workflow.results import HandleResult
 from horsies.core.types.result import Err
 from horsies.core.worker.locate import load_app
 
@@ -53,7 +54,7 @@ def opened(module: str | None, database_url: str | None, *, with_hooks: bool = F
         app.get_broker().close()
 
 
-def value_of(result: BrokerResult[T], app: Horsies) -> T:
+def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:
     """What came of it; a failure ends the command."""
     if isinstance(result, Err):
         problem = result.err_value

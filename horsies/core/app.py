@@ -1,5 +1,5 @@
 """`Horsies`: the application. It owns the settings, the tasks, the modules to discover and one broker; it delegates
-everything else.
+everything else (workflows: `app_workflows.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Never, TypeAlias, TypedDict, TypeVar, Unpack
 
 from horsies.core import checks, discovery
+from horsies.core.app_workflows import MakesWorkflows
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.errors import (
     ConfigurationError,
@@ -45,7 +46,7 @@ class Include(TypedDict, total=False):
     include_attempts: bool
 
 
-class Horsies:
+class Horsies(MakesWorkflows):
     """An application: define tasks on it, send them, and let workers load it."""
 
     _current: ClassVar[Horsies | None] = None
@@ -65,6 +66,7 @@ class Horsies:
                 code=ErrorCode.CONFIG_INVALID,
                 location=SourceLocation.of_caller(),
             )
+        super().__init__()
         self.config = config
         self.hooks = HookRegistry() if hooks is None else hooks
         self.sizes = SizeGuard(config.payload)

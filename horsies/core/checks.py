@@ -1,7 +1,7 @@
 """`app.check()`: what can be known to be wrong before anything runs.
 
 Errors of a phase are collected; a phase that fails is the last.
-Phase 1, the configuration, is past once there is an app. Phases 3 and 4 belong to workflows and schedules.
+Phase 1, the configuration, is past once there is an app. Phase 3 is `workflow_checks.py`; phase 4 belongs to schedules.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from horsies.core import workflow_checks
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, is_reserved, mapper_problems
 from horsies.core.types.result import Err
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
 
 def check(app: Horsies, *, live: bool) -> list[HorsiesError]:
     """What is wrong with the app; nothing if it is sound."""
-    phases = [imports, policies, *([broker] if live else [])]
+    phases = [imports_and_workflows, *workflow_checks.PHASES, policies, *([broker] if live else [])]
     for phase in phases:
         if errors := list(phase(app)):
             return errors
     return []
+
+
+def imports_and_workflows(app: Horsies) -> Iterator[HorsiesError]:
+    """Phases 2 and 3 together: what modules define when they are imported, workflows among it."""
+    yield from imports(app)
+    yield from workflow_checks.definitions(app)
 
 
 def imports(app: Horsies) -> Iterator[HorsiesError]:

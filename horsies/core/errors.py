@@ -6,6 +6,7 @@
     ├── RegistryError                                     HRS-3xx
     ├── WorkflowValidationError       (also ValueError)   HRS-0xx
     └── MultipleValidationErrors      (also ValueError)   several of the above, in a ValidationReport
+        └── MultipleWorkflowErrors    (also WorkflowValidationError)
 
 Mistakes made at definition time are exceptions; the ones found in one phase are collected and raised together. Outcomes
 at run time are values instead (`types/result.py`, `models/tasks.py`).
@@ -284,3 +285,7 @@ class MultipleValidationErrors(HorsiesError, ValueError):
 
     def format_rust_style(self) -> str:
         return self.report.format_rust_style()
+
+
+class MultipleWorkflowErrors(MultipleValidationErrors, WorkflowValidationError):
+    """Several findings about one workflow."""

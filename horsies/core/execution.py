@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from horsies.core.codec.serde import CodecError, MismatchError, sanitize_text, serialize_error_payload
 from horsies.core.definition import TaskDefinition
-from horsies.core.errors import TaskDefinitionError
+from horsies.core.errors import TaskDefinitionError, WorkflowContextMissingIdError
 from horsies.core.exception_mapper import resolve
 from horsies.core.models.tasks import (
     BUILTIN_CODE_REGISTRY,
@@ -105,11 +105,12 @@ def report_of(error: TaskError) -> Report:
 
 def error_of_exception(task: AnyTask, exc: BaseException) -> TaskError:
     """The error of an exception that left the function, with the code that the mappers give it."""
+    is_missing_id = isinstance(exc, WorkflowContextMissingIdError)
     code = resolve(
         exc,
         task_mapper=task.exception_mapper,
         app_mapper=task.app_exception_mapper,
-        task_default=task.default_unhandled_error_code,
+        task_default=ContractCode.WORKFLOW_CTX_MISSING_ID if is_missing_id else task.default_unhandled_error_code,
         app_default=task.app_default_unhandled_error_code,
     )
     if (ours := exc.__traceback__) is not None and ours.tb_next is not None:

@@ -1,7 +1,8 @@
 """`@app.task` and what it makes of a function: a `TaskFunction` that can be called, sent and scheduled.
 
 The decorator checks everything that can be known at definition time and reports it at once. Running is `execution.py`;
-building what is sent is `producer/envelope.py` (of many: `producer/many.py`), writing it `producer/send.py`.
+building what is sent is `producer/envelope.py` (of many: `producer/many.py`), writing it `producer/send.py`. Nodes of
+workflows come from `node_factory.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from horsies.core.models.tasks import (
     TaskSendPayload,
     TaskSendResult,
 )
+from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope, many
 from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+__all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
+
 MAX_NAME_LENGTH = 255
 
 
-class TaskFunction(TaskDefinition[P, T]):
+class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
     """A task: call it to run it here, send it to run it in a worker."""
 
     def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:

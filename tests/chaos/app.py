@@ -27,6 +27,7 @@ from horsies import (
     WorkerResilienceConfig,
     is_ok,
 )
+from tests.chaos import flows as flows  # its definitions of child workflows are those that this app knows
 from tests.chaos.journal import TICK_EVERY_S, Journal
 from tests.chaos.kinds import CRASHED, FLAKY, NOT_SENT, VARIABLE
 
@@ -231,3 +232,53 @@ def relay(key: str) -> Outcome:
     """Send a task from inside a child. Whoever kills it leaves open whether that was sent."""
     token = journal.begin(key, "relay")
     return ended(token) if is_ok(short.send(key=f"{key}/{token}")) else failed(token, NOT_SENT)
+
+
+# Nodes of workflows. `before` is what an earlier one gave.
+
+
+@app.task("step", queue_name="main", retry_policy=AGAIN)
+def step(key: str, seconds: float, before: Outcome | None = None) -> Outcome:
+    token = journal.begin(key, "step")
+    last(token, seconds)
+    return ended(token)
+
+
+@app.task("step_plain", queue_name="main")
+def step_plain(key: str, seconds: float, before: Outcome | None = None) -> Outcome:
+    token = journal.begin(key, "step_plain")
+    last(token, seconds)
+    return ended(token)
+
+
+@app.task("step_nap", queue_name="main", retry_policy=AGAIN)
+async def step_nap(key: str, seconds: float, before: Outcome | None = None) -> Outcome:
+    token = journal.begin(key, "step_nap")
+    await last_async(token, seconds)
+    return ended(token)
+
+
+@app.task("step_flaky", queue_name="main", retry_policy=FLAKY_AGAIN)
+def step_flaky(key: str, seconds: float, before: Outcome | None = None) -> Outcome:
+    token = journal.begin(key, "step_flaky")
+    return failed(token, FLAKY) if random() < 0.5 else ended(token)
+
+
+@app.task("listing", queue_name="main", retry_policy=AGAIN)
+def listing(key: str, count: int) -> TaskResult[list[str], TaskError]:
+    """The keys of the elements; each names the run that made it."""
+    token = journal.begin(key, "listing")
+    journal.note(token, "returned")
+    return TaskResult(ok=[f"{key}.{number} run={token}" for number in range(count)])
+
+
+@app.task("element", queue_name="main", retry_policy=AGAIN)
+def element(key: str, seconds: float) -> Outcome:
+    token = journal.begin(key, "element")
+    last(token, seconds)
+    return failed(token, FLAKY) if random() < 0.03 else ended(token)
+
+
+@app.task("gather", queue_name="main", retry_policy=AGAIN)
+def gather(key: str, parts: TaskResult[list[Outcome], TaskError]) -> Outcome:
+    return ended(journal.begin(key, "gather"))

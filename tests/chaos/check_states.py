@@ -88,7 +88,7 @@ def tasks_end_as_their_kind_may(history: History) -> Iterator[Violation]:
         if cancel.is_sure and task is not None and task.status != "CANCELLED":
             yield Violation(rule, f"{task.key} was cancelled and is {task.status}", task.id)
     for task in history.tasks:
-        if task.status == "CANCELLED" and task.id not in asked:
+        if task.status == "CANCELLED" and task.id not in asked and not _is_of_a_stopped_workflow(history, task):
             yield Violation(rule, f"{task.key} is CANCELLED, and nobody asked for it", task.id)
         if task.status == "EXPIRED" and not task.has_deadline:
             yield Violation(rule, f"{task.key} is EXPIRED without a deadline", task.id)
@@ -96,6 +96,12 @@ def tasks_end_as_their_kind_may(history: History) -> Iterator[Violation]:
             yield Violation(rule, f"{task.key} is COMPLETED, which a {task.name} cannot be", task.id)
         if task.status == "FAILED" and task.error_code not in ERRORS_OF[task.name].codes:
             yield Violation(rule, f"{task.key} FAILED with {task.error_code}, which is no error of its", task.id)
+
+
+def _is_of_a_stopped_workflow(history: History, task: Task) -> bool:
+    """It was cancelled with its workflow, or when the deadline of that had passed (F-53, F-96)."""
+    flow = history.flow_by_id.get(task.workflow_id or "")
+    return flow is not None and flow.was_stopped
 
 
 def every_end_of_a_run_has_its_attempt_row(history: History) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ from tests.chaos.server import Server
 
 TASKS = """
 SELECT id, kwargs::jsonb ->> 'key' AS key, task_name, status, claim_seq, claimed_by_worker_id, claimed, retry_count,
-       max_retries, task_options, good_until IS NOT NULL AS has_deadline, error_code, result
+       max_retries, task_options, good_until IS NOT NULL AS has_deadline, error_code, result, workflow_id
 FROM horsies_tasks
 """
 ATTEMPTS = """
@@ -55,6 +55,7 @@ async def tasks(server: Server) -> list[Task]:
             row["has_deadline"],
             row["error_code"],
             token_in(row["result"]),
+            row["workflow_id"],
         )
         for row in await server.rows(TASKS)
     ]
@@ -68,6 +69,8 @@ def retried_codes(options: str | None) -> frozenset[str]:
 def token_in(result: str | None) -> str | None:
     """The run that made an ok result."""
     value = json.loads(result).get("ok") if result else None
+    if isinstance(value, list) and value and (named := NAMED.search(str(value[0]))):
+        return named[1]
     return value if isinstance(value, str) and TOKEN.fullmatch(value) else None
 
 

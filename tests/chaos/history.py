@@ -9,6 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from tests.chaos.flow_history import Control, Flow, FlowMove, Node, Started
+
 TERMINAL = frozenset({"COMPLETED", "FAILED", "CANCELLED", "EXPIRED"})
 
 
@@ -47,6 +49,7 @@ class Task:
     has_deadline: bool = False
     error_code: str | None = None
     token: str | None = None
+    workflow_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,11 @@ class History:
     registered: list[str] = field(default_factory=list)  # worker ids in the registry when all were stopped
     leftovers: list[str] = field(default_factory=list)  # processes that outlived everything
     complaints: list[str] = field(default_factory=list)  # of the server's log and the workers' that must not be there
+    started: list[Started] = field(default_factory=list)
+    controls: list[Control] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    flow_moves: list[FlowMove] = field(default_factory=list)
 
     @cached_property
     def by_key(self) -> dict[str, Task]:
@@ -214,6 +222,26 @@ class History:
     @cached_property
     def by_token(self) -> dict[str, Run]:
         return {run.token: run for run in self.runs}
+
+    @cached_property
+    def flow_by_id(self) -> dict[str, Flow]:
+        return {flow.id: flow for flow in self.flows}
+
+    @cached_property
+    def nodes_of(self) -> dict[str, list[Node]]:
+        """By workflow, in their order."""
+        found: dict[str, list[Node]] = defaultdict(list)
+        for node in sorted(self.nodes, key=lambda node: node.index):
+            found[node.workflow_id].append(node)
+        return found
+
+    @cached_property
+    def flow_moves_of(self) -> dict[tuple[str, int | None], list[FlowMove]]:
+        """By workflow and index; those of the workflow itself by None."""
+        found: dict[tuple[str, int | None], list[FlowMove]] = defaultdict(list)
+        for move in sorted(self.flow_moves, key=lambda move: move.number):
+            found[move.workflow_id, move.index].append(move)
+        return found
 
     @cached_property
     def moves_of(self) -> dict[str, list[Move]]:

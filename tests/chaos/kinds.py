@@ -45,4 +45,12 @@ ERRORS_OF = {
     "crash_again": _ends(),
     "poison": _ends(),
     "relay": _ends(NOT_SENT),
+    # Nodes of workflows
+    "step": _ends(),
+    "step_nap": _ends(),
+    "step_flaky": _ends(FLAKY),
+    "step_plain": _ends(),
+    "listing": _ends(),
+    "element": _ends(FLAKY),
+    "gather": _ends(),
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.chaos.flow_plan import FlowAct, make_flows
 from tests.chaos.profiles import WITH_EVIDENCE, WITHOUT_EVIDENCE, Profile
 
 FAULT_EVERY_S = 1.2
@@ -88,6 +89,7 @@ class Plan:
     slots: tuple[tuple[Profile, ...], ...]
     faults: list[PlannedFault]
     acts: list[Act]
+    flows: list[FlowAct]
 
     def profile(self, slot: int, start: int) -> Profile:
         return Random(f"{self.seed} {slot} {start}").choice(self.slots[slot])
@@ -102,7 +104,8 @@ def make_plan(seed: int, seconds: float, workers: int = 3) -> Plan:
     has_evidence = random.random() >= BLIND_ROUNDS
     slots = (WITH_EVIDENCE if has_evidence else WITHOUT_EVIDENCE)[:workers]
     faults = _faults(Random(f"{seed} faults"), seconds, len(slots))
-    return Plan(seed, seconds, has_evidence, slots, faults, _acts(Random(f"{seed} acts"), seconds))
+    acts, flows = _acts(Random(f"{seed} acts"), seconds), make_flows(Random(f"{seed} flows"), seconds)
+    return Plan(seed, seconds, has_evidence, slots, faults, acts, flows)
 
 
 def _faults(random: Random, seconds: float, slots: int) -> list[PlannedFault]:

@@ -15,6 +15,7 @@ _QUICK = {
     "running_stale_threshold_ms": STALE_MS,
     "finalizing_stale_threshold_ms": STALE_MS,
     "check_interval_ms": 1_000,
+    "crashed_worker_recovery_grace_ms": 1_000,
     "runner_heartbeat_interval_ms": BEAT_MS,
     "claimer_heartbeat_interval_ms": BEAT_MS,
     "worker_state_snapshot_interval_ms": 5_000,

@@ -17,10 +17,12 @@ def headline(history: History) -> str:
     crashed = sum(attempt.outcome == "WORKER_FAILURE" for attempt in history.attempts)
     ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
     evidence = "" if history.has_evidence else ", no evidence"
+    flows = Counter(flow.status for flow in history.flows)
+    workflows = ", ".join(f"{count} {status}" for status, count in sorted(flows.items()))
     return (
         f"{len(told_faults(history))} faults, {len(history.workers)} workers, {len(history.tasks)} tasks ({ended}), "
-        f"{len(history.runs)} runs, {crashed} crashes, {len(history.stalls)} stalls, "
-        f"at rest after {history.rest_s:.0f} s{evidence}"
+        f"{len(history.flows)} workflows ({workflows}), {len(history.runs)} runs, {crashed} crashes, "
+        f"{len(history.stalls)} stalls, at rest after {history.rest_s:.0f} s{evidence}"
     )
 
 
@@ -49,6 +51,8 @@ def finding(history: History, violations: list[Violation], kept: Path, command: 
 def timeline(history: History, task_id: str) -> list[str]:
     """Everything about this task, and the faults that hit those who held it, in order."""
     events = [*_of_task(history, task_id), *_of_runs(history, task_id), *_of_faults(history, task_id)]
+    task = history.by_id.get(task_id)
+    events += _of_flow(history, task.workflow_id) if task is not None and task.workflow_id else []
     return [f"{at - history.begin:9.3f} s  {text}" for at, text in sorted(events)]
 
 
@@ -70,6 +74,16 @@ def _of_task(history: History, task_id: str) -> Iterator[tuple[float, str]]:
                 f"will retry: {attempt.will_retry}, run {attempt.token}, {attempt.reason or ''}"
             ),
         )
+
+
+def _of_flow(history: History, workflow_id: str) -> Iterator[tuple[float, str]]:
+    for move in history.flow_moves:
+        if move.workflow_id == workflow_id:
+            what = f"workflow {workflow_id}" if move.index is None else f"node {move.index}"
+            yield move.at, f"{what}: {move.was} → {move.status}"
+    for control in history.controls:
+        if control.workflow_id == workflow_id:
+            yield control.at, f"{control.what} was asked for{'' if control.is_sure else ', and has not happened'}"
 
 
 def _of_runs(history: History, task_id: str) -> Iterator[tuple[float, str]]:

@@ -16,8 +16,9 @@ from unittest.mock import patch
 import psycopg
 
 from horsies import Horsies
-from tests.chaos import collect
+from tests.chaos import collect, collect_flows
 from tests.chaos.faults import Faults
+from tests.chaos.flow_producer import FlowProducer
 from tests.chaos.history import Fault, History, pid_of
 from tests.chaos.plan import Plan
 from tests.chaos.producer import Producer
@@ -28,9 +29,15 @@ from tests.e2e.conftest import load
 
 APP = Path(__file__).with_name("app.py")
 REST_S = 60.0  # longer than every small threshold and delay, much shorter than the default ones
+LONGEST_REST_S = 240.0  # as long as something still happens
 UNREGISTER_S = 12.0
 END_S = 25.0
-OPEN = "SELECT count(*) AS n FROM horsies_tasks WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')"
+MOVES = "SELECT (SELECT max(number) FROM chaos_moves) AS tasks, (SELECT max(number) FROM chaos_flow_moves) AS flows"
+OPEN = """
+SELECT (SELECT count(*) FROM horsies_tasks WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED'))
+     + (SELECT count(*) FROM horsies_workflows WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+     + (SELECT count(*) FROM horsies_workflow_tasks WHERE status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')) AS n
+"""
 
 
 class Round:
@@ -52,10 +59,10 @@ class Round:
         with Stalls() as stalls:
             try:
                 await self._server.start()
-                async with self._producing() as producer:
-                    faults = await self._stir(producer)
-                    faults.done += await self._come_to_rest()
-                    return await self._collect(begin, producer, faults, stalls)
+                async with self._producing() as (producer, flows):
+                    faults = await self._stir(producer, flows)
+                    faults.done += await self._come_to_rest(flows)
+                    return await self._collect(begin, producer, flows, faults, stalls)
             finally:
                 await self._end()
 
@@ -63,15 +70,15 @@ class Round:
         shutil.rmtree(self.home, ignore_errors=True)
 
     @contextlib.asynccontextmanager
-    async def _producing(self) -> AsyncIterator[Producer]:
+    async def _producing(self) -> AsyncIterator[tuple[Producer, FlowProducer]]:
         with patch.dict(os.environ, {"DATABASE_URL": self._server.url}):
             app: Horsies = load(APP).app
         try:
-            yield Producer(app)
+            yield Producer(app), FlowProducer(app)
         finally:
             await app.get_broker().close_async()
 
-    async def _stir(self, producer: Producer) -> Faults:
+    async def _stir(self, producer: Producer, flows: FlowProducer) -> Faults:
         """Everything at once, for as long as the plan says; then nothing is broken any more."""
         for number in range(len(self.plan.slots)):
             proxy = Proxy(self.home / f"p{number}", lambda: self._server.socket)
@@ -82,16 +89,20 @@ class Round:
         begin = time.monotonic()
         async with asyncio.TaskGroup() as both:
             both.create_task(producer.run(self.plan.acts, begin))
+            both.create_task(flows.run(self.plan.flows, begin))
             both.create_task(faults.run(self.plan.faults, begin))
         await asyncio.sleep(max(0.0, begin + self.plan.seconds - time.monotonic()))
         await faults.heal()
         await producer.finish()
+        await flows.finish()
         return faults
 
-    async def _come_to_rest(self) -> list[Fault]:
-        """Until no task is under way and nobody dead is registered, or it takes too long; then all are stopped."""
+    async def _come_to_rest(self, flows: FlowProducer) -> list[Fault]:
+        """Until nothing is under way and nobody dead is registered, or it takes too long; then all are stopped."""
         begin = time.monotonic()
-        await _until(self._is_done, self._rest_s)
+        resuming = asyncio.create_task(flows.resume_all())  # a failure may pause one again and again
+        await self._until_nothing_happens()
+        resuming.cancel()
         self._rested_s = time.monotonic() - begin
         await _until(self._are_up, self._rest_s)
         await _until(self._is_tidy, UNREGISTER_S if self.plan.has_evidence else 0.0)
@@ -100,6 +111,27 @@ class Round:
         told = [Fault("term", time.time(), time.time(), place.number, place.pid) for place in self._places]
         await asyncio.gather(*(place.end(END_S) for place in self._places))
         return told
+
+    async def _until_nothing_happens(self) -> None:
+        """Done, or nothing has moved for a long time; a machine that is busy with other things may need longer."""
+        before: object = None
+        deadline = time.monotonic() + LONGEST_REST_S
+
+        async def is_over() -> bool:
+            return await self._is_done() or await self._server.rows(MOVES) != before
+
+        while time.monotonic() < deadline and not await self._says_done():
+            with contextlib.suppress(psycopg.Error):
+                before = await self._server.rows(MOVES)
+            begun = time.monotonic()
+            await _until(is_over, self._rest_s)
+            if time.monotonic() - begun >= self._rest_s:
+                return
+
+    async def _says_done(self) -> bool:
+        with contextlib.suppress(psycopg.Error):
+            return await self._is_done()
+        return False
 
     async def _is_done(self) -> bool:
         [row] = await self._server.rows(OPEN)
@@ -114,9 +146,11 @@ class Round:
         living = {place.pid for place in self._places}
         return all(pid_of(name) in living for name in await collect.registered(self._server))
 
-    async def _collect(self, begin: float, producer: Producer, faults: Faults, stalls: Stalls) -> History:
+    async def _collect(
+        self, begin: float, producer: Producer, flows: FlowProducer, faults: Faults, stalls: Stalls
+    ) -> History:
         tasks = await collect.tasks(self._server)
-        complaints = [f"not sent: {why}" for why in producer.unsent]
+        complaints = [f"not sent: {why}" for why in [*producer.unsent, *flows.unsent]]
         complaints += self._server.complaints()
         for place in self._places:
             complaints += collect.troubles(place.log)
@@ -138,6 +172,11 @@ class Round:
             registered=await collect.registered(self._server),
             leftovers=[f"{process.pid} {' '.join(process.cmdline())}" for process in leftovers(self.home)],
             complaints=complaints,
+            started=flows.started,
+            controls=flows.controls,
+            flows=await collect_flows.flows(self._server),
+            nodes=await collect_flows.nodes(self._server),
+            flow_moves=await collect_flows.moves(self._server),
         )
 
     async def _end(self) -> None:

@@ -51,6 +51,28 @@ CREATE TRIGGER chaos_note_update AFTER UPDATE ON horsies_tasks FOR EACH ROW
     WHEN ((OLD.status, OLD.claim_seq, OLD.claimed_by_worker_id, OLD.retry_count)
           IS DISTINCT FROM (NEW.status, NEW.claim_seq, NEW.claimed_by_worker_id, NEW.retry_count))
     EXECUTE FUNCTION chaos_note_move();
+
+CREATE TABLE chaos_flow_moves (
+    number bigserial PRIMARY KEY, workflow_id text NOT NULL, index int, at timestamptz NOT NULL, was text, status text
+);
+CREATE FUNCTION chaos_note_flow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_flow_moves (workflow_id, at, was, status)
+    VALUES (NEW.id, clock_timestamp(), OLD.status, NEW.status);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION chaos_note_node() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO chaos_flow_moves (workflow_id, index, at, was, status)
+    VALUES (NEW.workflow_id, NEW.task_index, clock_timestamp(), OLD.status, NEW.status);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_note_insert AFTER INSERT ON horsies_workflows FOR EACH ROW EXECUTE FUNCTION chaos_note_flow();
+CREATE TRIGGER chaos_note_update AFTER UPDATE ON horsies_workflows FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION chaos_note_flow();
+CREATE TRIGGER chaos_note_insert AFTER INSERT ON horsies_workflow_tasks FOR EACH ROW EXECUTE FUNCTION chaos_note_node();
+CREATE TRIGGER chaos_note_update AFTER UPDATE ON horsies_workflow_tasks FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION chaos_note_node();
 """
 CUT = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from psycopg.types.json import Jsonb
 
 from horsies.core.models.recovery import RecoveryConfig
 from horsies.core.types.status import TaskStatus
-from tests.factories import given_task
+from tests.factories import given_node, given_task, given_worker, given_workflow
+from tests.services.workflows.flows import node, node_row, started, states
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
@@ -81,3 +83,45 @@ async def test_r23_r16_a_worker_whose_database_was_away_goes_on_with_its_ticks(
         )
         task_id = await given_task(db, status=TaskStatus.RUNNING, started_at=LONG_AGO)
         await rows.until(task_id, "FAILED")
+
+
+async def test_f96_r38_workflows_past_their_deadline_end_about_every_second_however_rare_the_ticks_are(
+    db: AsyncConnection[Any], basic: Any, rows: Rows
+) -> None:
+    configure(basic, check_interval_ms=600_000)
+    async with running_worker(basic.app):
+        await eventually(lambda: is_served(rows))
+        for _ in range(2):
+            workflow_id = await given_workflow(db, status="PAUSED", open_nodes=1, good_until=LONG_AGO)
+            await given_node(db, workflow_id)
+
+            async def has_ended(workflow_id: str = workflow_id) -> bool:
+                [row] = await rows.all("SELECT status FROM horsies_workflows WHERE id = %s", workflow_id)
+                return row["status"] == "FAILED"
+
+            await eventually(has_ended)
+
+
+async def test_r57_a_node_whose_task_expires_or_is_recovered_moves_its_workflow_at_once(
+    db: AsyncConnection[Any], basic: Any, rows: Rows
+) -> None:
+    """However rare the ticks are, and however long reconciliation would wait."""
+    configure(basic, check_interval_ms=600_000, crashed_worker_recovery_grace_ms=3_600_000)
+    dead = {"worker_id": "dead", "hostname": None, "liveness_key": 7, "last_heartbeat_at": LONG_AGO}
+    async with running_worker(basic.app):
+        await eventually(lambda: is_served(rows))
+        overdue = await started(db, node("a", good_until=datetime.now(UTC) - timedelta(seconds=1)))
+        silent = await started(db, node("b", queue_name="nobody's"))
+        await given_worker(db, **dead, recovery=Jsonb({"worker_recovery": {"heartbeat_interval": 1_000}}))
+        await db.execute(
+            "UPDATE horsies_tasks SET status = 'CLAIMED', claimed = TRUE, claimed_by_worker_id = 'dead', claim_seq = 1,"
+            " claimed_at = %(then)s, good_until = %(then)s WHERE workflow_id = %(id)s",
+            {"then": LONG_AGO, "id": silent},
+        )
+        for workflow_id in (overdue, silent):
+
+            async def has_failed(workflow_id: str = workflow_id) -> bool:
+                return await states(db, workflow_id) == ("FAILED", "F")
+
+            await eventually(has_failed)
+            assert (await node_row(db, workflow_id, 0))["error_code"] == "TASK_EXPIRED"

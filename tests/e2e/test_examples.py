@@ -84,6 +84,56 @@ def test_recovery_hooks(database_url: str, tmp_path: Path) -> None:
     ]
 
 
+def test_workflow_fan_out(database_url: str, tmp_path: Path) -> None:
+    assert output_of("workflow_fan_out.py", database_url, tmp_path).splitlines() == [
+        "bought at mall for 28",
+        "  corner: 42",
+        "  mall: 28",
+        "  warehouse: 63",
+    ]
+
+
+def test_workflow_saga(database_url: str, tmp_path: Path) -> None:
+    assert output_of("workflow_saga.py", database_url, tmp_path).splitlines() == [
+        "the trip: NOT_ENOUGH_MONEY, 150 too much",
+        "  hotel COMPLETED: booking of a room",
+        "  flight COMPLETED: booking of a seat",
+        "  payment FAILED: –",
+        "  no_flight COMPLETED: cancelled the booking of a seat",
+        "  no_hotel COMPLETED: cancelled the booking of a room",
+    ]
+
+
+def test_workflow_quorum(database_url: str, tmp_path: Path) -> None:
+    assert output_of("workflow_quorum.py", database_url, tmp_path).splitlines() == [
+        "stored in: attic, garage",
+        "workflow: COMPLETED",
+        "cellar: UNDER_WATER",
+    ]
+
+
+def test_workflow_approval(database_url: str, tmp_path: Path) -> None:
+    assert output_of("workflow_approval.py", database_url, tmp_path).splitlines() == [
+        "get: WORKFLOW_PAUSED",
+        "resume: True",
+        "published: News: all is well",
+        "get: WORKFLOW_PAUSED",
+        "cancelled: WORKFLOW_CANCELLED",
+    ]
+
+
+def test_workflow_map(database_url: str, tmp_path: Path) -> None:
+    assert output_of("workflow_map.py", database_url, tmp_path).splitlines() == [
+        "words: 15",
+        "  5",
+        "  5",
+        "  EMPTY",
+        "  5",
+        "pages COMPLETED, counts COMPLETED, words COMPLETED, "
+        "counts[0] COMPLETED, counts[1] COMPLETED, counts[2] FAILED, counts[3] COMPLETED",
+    ]
+
+
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
         "async_tasks.py",
@@ -92,13 +142,19 @@ def test_every_example_is_tested() -> None:
         "quickstart.py",
         "recovery_hooks.py",
         "sqlalchemy_outbox.py",
+        "workflow_approval.py",
+        "workflow_fan_out.py",
+        "workflow_map.py",
+        "workflow_quorum.py",
+        "workflow_saga.py",
     ]
     assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__") == [
         "fastapi_app"  # tests/e2e/test_example_fastapi.py
     ]
 
 
-def test_the_readme_shows_the_quickstart_as_it_is() -> None:
-    [shown] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_readme_shows_the_examples_as_they_are() -> None:
+    shown, part = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert shown == (EXAMPLES / "quickstart.py").read_text()
     assert len(shown.splitlines()) <= 20
+    assert part in (EXAMPLES / "workflow_fan_out.py").read_text()

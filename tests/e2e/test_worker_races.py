@@ -231,7 +231,7 @@ async def test_t30_the_time_limit_of_a_task_that_has_ended_is_forgotten(basic: A
             left = await rows.all("SELECT 1 FROM horsies_tasks WHERE status <> 'COMPLETED'")
             return not left and not any(isinstance(thing, Held) for thing in gc.get_objects())
 
-        await eventually(none_kept, what="no task is in memory")
+        await eventually(none_kept, 60, what="no task is in memory")
 
 
 async def test_l34_a_task_whose_end_is_refused_for_good_does_not_hold_up_the_others(

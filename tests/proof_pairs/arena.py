@@ -33,6 +33,7 @@ _LOCKS = (
     "SELECT FROM horsies_heartbeats WHERE 'horsies_heartbeats' = ANY(%s) FOR UPDATE",
     "SELECT FROM horsies_worker_states WHERE 'horsies_worker_states' = ANY(%s) FOR UPDATE",
     "SELECT FROM horsies_workflows WHERE 'horsies_workflows' = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_workflow_tasks WHERE 'node ' || node_id = ANY(%s) FOR UPDATE",
     f"SELECT pg_advisory_xact_lock({RETENTION_LOCK}) WHERE '{PRUNER}' = ANY(%s)",
     f"SELECT pg_advisory_xact_lock({SWEEP_LOCK}) WHERE '{SWEEPER}' = ANY(%s)",
 )
@@ -184,7 +185,8 @@ class Arena:
             await self._finish()
         finally:
             await self._clear_up()
-        return Run([actor.answer for actor in self.actors], await self.stage.outcome())
+        outcome = await self.stage.outcome()
+        return Run([self.stage.renamed(actor.answer) for actor in self.actors], outcome)
 
     async def _start_together(self) -> None:
         for actor in self.actors:
@@ -299,7 +301,8 @@ class Arena:
                 await self.stage.hide_beats()
         if way.unseen:
             await self.stage.show_beats()
-        return Run([answers[place] for place in range(len(way.order))], await self.stage.outcome())
+        outcome = await self.stage.outcome()
+        return Run([self.stage.renamed(answers[place]) for place in range(len(way.order))], outcome)
 
     @asynccontextmanager
     async def _locked(self, names: frozenset[str] | None) -> AsyncIterator[bool]:

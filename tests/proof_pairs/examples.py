@@ -12,7 +12,10 @@ from tests.proof_pairs.operations import THEMES, operation
 from tests.proof_pairs.plays import ANY_PERSONA, THE_WORKERS, Ending, Example, Pause, Play, Role
 from tests.proof_pairs.rows import Start, starts
 
-OFTEN = ("running", "claimed", "waiting") * 4 + ("sent", "sent", "ended", "words", "words", "workers", "all", "all")
+OFTEN = (
+    *(("running", "claimed", "waiting", "workflows") * 4),
+    *("sent", "sent", "ended", "words", "words", "workers", "all", "all"),
+)
 PLAYS = 8
 ENDINGS = (Ending.OWN, Ending.OWN, Ending.COMMIT, Ending.COMMIT, Ending.ROLLBACK, Ending.LOST)
 

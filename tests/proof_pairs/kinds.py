@@ -35,6 +35,7 @@ class Kind:
         Callable[..., Any], ...
     ] = ()  # the functions of the store that `run` is made of, if it is not one itself
     skips: bool = False  # it leaves out what is locked
+    leaves_out: Callable[[str], bool] = lambda name: True  # of that, these; for the others it waits
     waits: bool = True  # it may wait for a row
     counts: bool = False  # it holds the claim lock
     reads: bool = False  # it tells how rows stand without locking them

@@ -9,12 +9,22 @@ from collections.abc import Sequence
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Kind, Operation
 from tests.proof_pairs.other_kinds import PRUNE_KINDS, SEND_KINDS, WORD_KINDS, WORKER_KINDS
-from tests.proof_pairs.rows import Start
+from tests.proof_pairs.rows import OF_WORKFLOWS, Start
 from tests.proof_pairs.sweep_kinds import SWEEP_KINDS
 from tests.proof_pairs.task_kinds import TASK_KINDS
+from tests.proof_pairs.workflow_kinds import WORKFLOW_KINDS
 
 KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (*TASK_KINDS, *SEND_KINDS, *WORD_KINDS, *WORKER_KINDS, *PRUNE_KINDS, *SWEEP_KINDS)
+    kind.name: kind
+    for kind in (
+        *TASK_KINDS,
+        *SEND_KINDS,
+        *WORD_KINDS,
+        *WORKER_KINDS,
+        *PRUNE_KINDS,
+        *SWEEP_KINDS,
+        *WORKFLOW_KINDS,
+    )
 }
 WORDS = [kind.name for kind in WORD_KINDS]
 
@@ -36,6 +46,14 @@ THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "ended": (("COMPLETED", "CANCELLED"), ["prune_tasks", "prune_tasks", "send", "send_many", "prune_workflows"]),
     "words": ((), WORDS),
     "workers": ((), [kind.name for kind in (*WORKER_KINDS, *PRUNE_KINDS, *SWEEP_KINDS)]),
+    "workflows": (
+        (OF_WORKFLOWS,),
+        [
+            *(kind.name for kind in WORKFLOW_KINDS),
+            *("advance", "advance", "start nodes", "start nodes", "complete", "finalize", "retry", "claim"),
+            *("hand back", "expire_waiting", "prune_tasks"),
+        ],
+    ),
     "all": ((), list(KINDS)),
 }
 

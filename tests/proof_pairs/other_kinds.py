@@ -173,10 +173,23 @@ WORKER_KINDS = (
     Kind("ring", tasks.ring, _bells, waits=False),
     Kind("pong", workers.pong, lambda pick, start: {"payload": "here"}, waits=False),
 )
+
+
+def _ended_and_nodes(start: Start, arguments: Arguments) -> set[str]:
+    """With a task goes what its node knows of it."""
+    ended = rows_in("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")(start, arguments)
+    return ended | {f"node {task_id}" for task_id in ended}
+
+
+def _workflows_and_nodes(start: Start, arguments: Arguments) -> set[str]:
+    ended = [node for workflow in ("wf-done", "wf-old") for node in start.nodes(workflow)]
+    return {"horsies_workflows"} | {f"node {node['node_id']}" for node in ended}
+
+
 PRUNE_KINDS = (
-    _pruning("prune_tasks", retention.prune_tasks, rows_in("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")),
+    _pruning("prune_tasks", retention.prune_tasks, _ended_and_nodes),
     _pruning("prune_heartbeats", retention.prune_heartbeats, _always("horsies_heartbeats"), longest=SHORT),
     _pruning("prune_worker_states", retention.prune_worker_states, _always("horsies_worker_states")),
     _pruning("prune_workers", retention.prune_workers, _all_workers),
-    _pruning("prune_workflows", retention.prune_workflows, _always("horsies_workflows")),
+    _pruning("prune_workflows", retention.prune_workflows, _workflows_and_nodes),
 )

@@ -14,6 +14,10 @@ WORKERS = ("alpha", "beta")
 QUEUES = ("default", "other")
 NAMES = ("plain", "light")
 NEW_IDS = ("n1", "n2", "n3")
+OF_WORKFLOWS = "of workflows"  # instead of a status
+
+# Their state, and where they hang: the kid below a node of the first.
+WORKFLOWS = {"wf-on": "RUNNING", "wf-off": "PAUSED", "wf-done": "COMPLETED", "wf-old": "FAILED", "wf-kid": "RUNNING"}
 
 # The clocks of the operations read 0 or 1: what lies between has passed for one and not for the other.
 DEADLINES = (None, None, None, 100.0, 0.5, -5.0)
@@ -51,6 +55,8 @@ for _name, _shape in SHAPES.items():
     BY_STATUS.setdefault(_shape.status, []).append(_name)
 # Ended tasks are all alike: they should be met, but not often.
 BY_STATUS["PENDING"] += ["due", "due", "retrying"]
+# Tasks of workflows, some of which have ended and have not been advanced.
+BY_STATUS[OF_WORKFLOWS] = ["completed", "running", "claimed", "due", "failed", "retrying", "expired", "completed"]
 OPEN = [name for name, shape in SHAPES.items() if shape.status in ("PENDING", "CLAIMED", "RUNNING")]
 ANY = [*OPEN, *OPEN, "completed", "failed", "cancelled", "expired"]
 
@@ -137,7 +143,63 @@ class Start:
         beats = [{"task_id": row.id, "sent_at": at(-2)} for row in self.tasks if row.is_held and row.has_beaten]
         workers = [{"worker_id": name, "at": at(-50), "seen": at(-3)} for name in self.workers]
         tasks = [row.columns() for row in self.tasks]
-        return json.dumps({"tasks": tasks, "attempts": attempts, "waiting": words, "workers": workers, "beats": beats})
+        nodes = [node for workflow in WORKFLOWS for node in self.nodes(workflow)]
+        return json.dumps(
+            {"tasks": tasks, "attempts": attempts, "waiting": words, "workers": workers, "beats": beats}
+            | {"nodes": nodes, "workflows": [self._workflow(workflow, nodes) for workflow in WORKFLOWS]}
+        )
+
+    def nodes(self, workflow: str) -> list[dict[str, Any]]:
+        """One for each task of the workflow, that does not know yet if the task has ended; two that wait for all of
+        them; one that has failed; in the first one whose child is the kid."""
+        own = [row for row in self.tasks if row.workflow == workflow]
+        nodes = [_node(workflow, n, row.id, _node_status(row), task_id=row.id) for n, row in enumerate(own)]
+        if workflow == "wf-on":
+            nodes.append(_node(workflow, len(own), "sub", "RUNNING", node_type="SUBWORKFLOW", sub_workflow_id="wf-kid"))
+        if WORKFLOWS[workflow] in ("RUNNING", "PAUSED") and nodes:
+            sources = list(range(len(nodes)))
+            for join in ("all", "any"):
+                nodes.append(_node(workflow, len(nodes), join, "PENDING", join_type=join, dependencies=sources))
+            for source in sources:
+                nodes[source]["dependents"] = [len(sources), len(sources) + 1]
+        error = {"result": '{"err":{"error_code":"BAD","message":"bad"}}', "error_code": "BAD", "completed_at": at(-2)}
+        return [*nodes, _node(workflow, len(nodes), "bad", "FAILED", **error)]
+
+    def _workflow(self, workflow: str, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+        is_over = WORKFLOWS[workflow] in ("COMPLETED", "FAILED")
+        own = [node for node in nodes if node["workflow_id"] == workflow]
+        sub = next((node["task_index"] for node in nodes if node["node_id"] == "sub"), None)
+        is_kid = workflow == "wf-kid"
+        return {
+            "id": workflow,
+            "status": WORKFLOWS[workflow],
+            "open_nodes": sum(node["completed_at"] is None for node in own),
+            "completed_at": at(-100) if is_over else None,
+            "parent_workflow_id": "wf-on" if is_kid else None,
+            "parent_task_index": sub if is_kid else None,
+            "root_workflow_id": "wf-on" if is_kid else workflow,
+            "depth": int(is_kid),
+        }
+
+
+def _node_status(row: Row) -> str:
+    """Who has started stays RUNNING, also when its task waits for another try."""
+    has_started = row.seq > 1 or row.status in ("RUNNING", "COMPLETED", "FAILED")
+    return "RUNNING" if has_started else "ENQUEUED"
+
+
+def _node(workflow: str, index: int, node_id: str, status: str, **columns: Any) -> dict[str, Any]:
+    blank: dict[str, Any] = {
+        "node_type": "TASK",
+        "dependencies": [],
+        "dependents": [],
+        "join_type": "all",
+        "completed_at": None,
+    }
+    blank |= dict.fromkeys(("task_id", "sub_workflow_id", "result", "error_code"))
+    given = {"workflow_id": workflow, "task_index": index, "node_id": node_id, "status": status}
+    row = {**blank, **given, **columns}
+    return {**row, "deps_total": len(row["dependencies"])}
 
 
 # Few draws for each row: an example has many, and what counts is who meets whom.
@@ -149,15 +211,26 @@ _TRAITS = [
     for name in NAMES
     for queue in ("default", "default", "default", "other")
 ]
+_NODE_TRAITS = [
+    {"queue": "default", "priority": 100, "name": "plain", "workflow": workflow, "has_beaten": False}
+    for workflow in ("wf-on", "wf-on", "wf-kid", "wf-kid", "wf-off", "wf-done", None)
+]
 # A recovery that was not charged leaves more attempts than retries (L-36).
-_PAST = [{"seq": 1}, {"seq": 1}, {"seq": 2}, {"seq": 2, "retries": 1, "attempts": 1}]
+_PAST: list[dict[str, Any]] = [{"seq": 1}, {"seq": 1}, {"seq": 2}, {"seq": 2, "retries": 1, "attempts": 1}]
 _PAST += [{"seq": 3, "attempts": 2}, {"seq": 3, "retries": 2, "attempts": 2}]
 
 
-def row(pick: Choices, task_id: str, shapes: Sequence[str], owners: Sequence[str], key: str | None) -> Row:
+def row(
+    pick: Choices,
+    task_id: str,
+    shapes: Sequence[str],
+    owners: Sequence[str],
+    key: str | None,
+    all_traits: Sequence[dict[str, Any]],
+) -> Row:
     shape, owner = pick.of(shapes), pick.of(owners)
     past = pick.of([{"seq": 0}, {"seq": 0}, *_PAST] if SHAPES[shape].status == "PENDING" else _PAST)
-    deadline, traits = pick.of(DEADLINES), pick.of(_TRAITS)
+    deadline, traits = pick.of(DEADLINES), pick.of(all_traits)
     return Row(task_id, shape, owner, key=key, deadline=deadline, **past, **traits)
 
 
@@ -171,7 +244,8 @@ def starts(pick: Choices, statuses: Sequence[str]) -> Start:
     owners = pick.of((["alpha"] * 6 + ["beta"], ["alpha", "beta"]))
     ids = pick.shuffled("abcdef")[: pick.of((3, 2, 3, 4, 6))]
     keys = pick.of(((None,) * 6, ("k1", None, "k2", None, "k3", None)))
-    tasks = tuple(row(pick, task_id, shapes, owners, key) for task_id, key in zip(ids, keys, strict=False))
+    traits = _NODE_TRAITS if OF_WORKFLOWS in statuses else _TRAITS
+    tasks = tuple(row(pick, task_id, shapes, owners, key, traits) for task_id, key in zip(ids, keys, strict=False))
     until = pick.of((50.0, -100.0))
     words = [(topic, holder, until) for topic, holder in pick.of((_TOPICS, _TOPICS[::-1], (), _TOPICS[1:3]))]
     if pick.is_so():

@@ -16,6 +16,7 @@ GATES = 7501  # first half of the advisory keys of the gates
 CHANNELS = (
     *("task_new", "task_done", "task_queue_default", "task_queue_other", "horsies_claim_lost"),
     *("horsies_task_status", "horsies_worker_state", "horsies_worker_ping", "horsies_worker_pong", "proof_fence"),
+    *("workflow_done", "horsies_workflow_status"),
 )
 SESSION = {
     "search_path": "proof,pg_catalog,public",
@@ -29,6 +30,8 @@ SESSION = {
 
 # Columns with a default read the real clock: whatever is not of our century was written by one.
 _REAL_TIME = re.compile(r"^20\d\d-\d\d-\d\dT")
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _CLOCK = """
 CREATE SCHEMA proof;
@@ -66,8 +69,18 @@ BEGIN
         CROSS JOIN unnest('{{claimer,runner}}'::text[]) AS role;
     INSERT INTO horsies_heartbeats OVERRIDING SYSTEM VALUE SELECT * FROM proof.heartbeats;
     INSERT INTO horsies_worker_states OVERRIDING SYSTEM VALUE SELECT * FROM proof.worker_states;
-    INSERT INTO horsies_workflows SELECT * FROM proof.workflows;
-    INSERT INTO horsies_workflow_tasks SELECT * FROM proof.workflow_tasks;
+    INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes, completed_at, parent_workflow_id,
+                                   parent_task_index, root_workflow_id, depth)
+        SELECT r.id, 'w', 'k', r.status, r.open_nodes, r.completed_at, r.parent_workflow_id, r.parent_task_index,
+               r.root_workflow_id, r.depth
+        FROM jsonb_populate_recordset(NULL::horsies_workflows, rows->'workflows') AS r;
+    INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, queue_name, priority,
+                                        status, task_id, sub_workflow_id, dependencies, dependents, deps_total,
+                                        join_type, result, error_code, completed_at)
+        SELECT r.workflow_id, r.task_index, r.node_id, r.node_type, 'plain', 'default', 100, r.status, r.task_id,
+               r.sub_workflow_id, r.dependencies, r.dependents, r.deps_total, r.join_type, r.result, r.error_code,
+               r.completed_at
+        FROM jsonb_populate_recordset(NULL::horsies_workflow_tasks, rows->'nodes') AS r;
     INSERT INTO horsies_workers (worker_id, started_at, last_heartbeat_at)
         SELECT r.* FROM jsonb_to_recordset(rows->'workers') AS r(worker_id text, at timestamptz, seen timestamptz);
 END;
@@ -89,16 +102,8 @@ _COLUMNS = """
 SELECT attname::text FROM pg_attribute
 WHERE attrelid = 'public.horsies_tasks'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 """
-# Rows that are there in every example: workflows of all sorts, and one thing of each kind to clear away.
+# Rows that are there in every example: one thing of each kind to clear away.
 _BACKGROUND = """
-CREATE TABLE proof.workflows (LIKE horsies_workflows INCLUDING DEFAULTS);
-INSERT INTO proof.workflows (id, name, definition_key, status, open_nodes, completed_at)
-VALUES ('wf-on', 'w', 'k', 'RUNNING', 1, NULL), ('wf-off', 'w', 'k', 'PAUSED', 1, NULL),
-       ('wf-done', 'w', 'k', 'COMPLETED', 0, '{before}'), ('wf-old', 'w', 'k', 'FAILED', 0, '{before}');
-CREATE TABLE proof.workflow_tasks (LIKE horsies_workflow_tasks INCLUDING DEFAULTS);
-INSERT INTO proof.workflow_tasks (id, workflow_id, task_index, node_id, node_type, task_name, status, task_id)
-VALUES (-1, 'wf-done', 0, 'n', 'TASK', 'plain', 'COMPLETED', 'a'),
-       (-2, 'wf-on', 0, 'n', 'TASK', 'plain', 'RUNNING', 'b');
 CREATE TABLE proof.heartbeats (LIKE horsies_heartbeats);
 INSERT INTO proof.heartbeats (id, task_id, sender_id, role, sent_at)
 VALUES (-1, 'long gone', 'x', 'runner', '{before}');
@@ -156,6 +161,7 @@ class Stage:
         self._conn = conn
         self._fences = 0
         self._heard: list[tuple[str, str]] = []
+        self._made: dict[str, str] = {}
         conn.add_notify_handler(lambda note: self._heard.append((note.channel, note.payload)))
 
     @classmethod
@@ -223,7 +229,8 @@ class Stage:
         cursor = await self._conn.execute("SELECT proof.outcome()::text, pg_notify(%s, %s)", fence)
         row = await cursor.fetchone()
         assert row is not None
-        tables = json.loads(row[0])
+        made = self._made = _made_ids(json.loads(row[0]))
+        tables = json.loads(_UUID.sub(lambda found: made.get(found[0], found[0]), row[0]))
         for rows in tables.values():
             for columns in rows:
                 for name, value in columns.items():
@@ -232,4 +239,25 @@ class Stage:
         while fence not in self._heard:
             await self._conn.execute("")
         heard, self._heard = self._heard, []
-        return {**tables, "notifications": sorted(note for note in heard if note[0] != "proof_fence")}
+        notes = [(channel, made.get(payload, payload)) for channel, payload in heard if channel != "proof_fence"]
+        return {**tables, "notifications": sorted(notes)}
+
+    def renamed(self, answer: Any) -> Any:
+        """An answer with the same names as the last outcome."""
+        if isinstance(answer, str):
+            return self._made.get(answer, answer)
+        if isinstance(answer, list | set):
+            return type(answer)(map(self.renamed, answer))
+        if isinstance(answer, tuple):
+            parts = [self.renamed(part) for part in answer]
+            return type(answer)(*parts) if hasattr(answer, "_fields") else tuple(parts)
+        return answer
+
+
+def _made_ids(tables: dict[str, Any]) -> dict[str, str]:
+    """Ids that were made up while an operation ran, with a name that is the same in every run."""
+    return {
+        node["task_id"]: f"task of {node['workflow_id']}, {node['node_id']}"
+        for node in tables["horsies_workflow_tasks"]
+        if node["task_id"] is not None and _UUID.fullmatch(node["task_id"])
+    }

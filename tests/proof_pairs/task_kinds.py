@@ -18,7 +18,7 @@ from tests.proof_pairs.kinds import Arguments, Kind, rows_in
 from tests.proof_pairs.rows import NEW_IDS, QUEUES, WORKERS, Start
 
 
-def _claims(pick: Choices, start: Start, statuses: tuple[str, ...]) -> tuple[str, list[Claim]]:
+def claims_of(pick: Choices, start: Start, statuses: tuple[str, ...]) -> tuple[str, list[Claim]]:
     """A worker and claims it believes in: mostly its own, some it never had, some that it is just about to get."""
     likely = [row for row in start.tasks if row.status in statuses]
     worker = pick.of([row.owner for row in likely] * 6 + list(WORKERS))
@@ -56,7 +56,7 @@ _FROM: dict[type, tuple[str, ...]] = {
 
 def _moves(pick: Choices, start: Start, kinds: tuple[type, ...]) -> Arguments:
     statuses = tuple({status for kind in kinds for status in _FROM[kind]})
-    worker, claims = _claims(pick, start, statuses)
+    worker, claims = claims_of(pick, start, statuses)
     return {"worker_id": worker, "moves": [_MOVES[pick.of(kinds)](pick, claim) for claim in claims]}
 
 
@@ -103,24 +103,24 @@ def _takeover(pick: Choices, start: Start) -> Arguments:
 
 
 def _start(pick: Choices, start: Start) -> Arguments:
-    worker, claims = _claims(pick, start, ("CLAIMED",))
+    worker, claims = claims_of(pick, start, ("CLAIMED",))
     children = {"pids": [100 + n for n in range(len(claims))], "names": [f"child-{n}" for n in range(len(claims))]}
     return {"worker_id": worker, "hostname": "host", "claims": claims, **children}
 
 
 def _beat(pick: Choices, start: Start) -> Arguments:
-    worker, claims = _claims(pick, start, ("CLAIMED", "RUNNING"))
+    worker, claims = claims_of(pick, start, ("CLAIMED", "RUNNING"))
     return {"worker_id": worker, "hostname": "host", "beats": [Beat(c, pick.is_so(), worker, 7) for c in claims]}
 
 
 def _renewal(pick: Choices, start: Start) -> Arguments:
-    worker, claims = _claims(pick, start, ("CLAIMED",))
+    worker, claims = claims_of(pick, start, ("CLAIMED",))
     who = Claimant(worker, timedelta(seconds=90), True)
     return {"who": who, "claims": claims, "max_age": timedelta(seconds=pick.of((600, 5)))}
 
 
 def _returned(pick: Choices, start: Start) -> Arguments:
-    worker, claims = _claims(pick, start, ("RUNNING",))
+    worker, claims = claims_of(pick, start, ("RUNNING",))
     return {"worker_id": worker, "claims": claims}
 
 

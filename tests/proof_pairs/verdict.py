@@ -172,11 +172,12 @@ def _word_by_word(example: Example, run: Run, serial: list[Run]) -> bool:
 
 
 def _differing(run: Run, serial: Run) -> set[str]:
-    """The tasks and words that are not alike after both."""
+    """The tasks, words and workers that are not alike after both."""
 
     def rows(one: Run) -> list[tuple[str, Any]]:
         tasks = [(row["id"], row) for row in one.outcome["horsies_tasks"]]
-        return tasks + [(row["topic"], row) for row in one.outcome["horsies_waiting"]]
+        workers = [(f"worker {row['worker_id']}", row) for row in one.outcome["horsies_workers"]]
+        return tasks + workers + [(row["topic"], row) for row in one.outcome["horsies_waiting"]]
 
     ours, theirs = rows(run), rows(serial)
     return {name for name, row in ours if (name, row) not in theirs} | {
@@ -189,7 +190,7 @@ def _answered_otherwise(ours: Any, theirs: Any) -> set[str]:
     if isinstance(ours, list) and isinstance(theirs, list):  # of claimed rows
         return {row.id for row in ours} ^ {row.id for row in theirs}
     if isinstance(ours, set) and isinstance(theirs, set):
-        return ours ^ theirs
+        return {getattr(one, "id", one) for one in ours} ^ {getattr(one, "id", one) for one in theirs}
     return set()
 
 
@@ -211,7 +212,7 @@ def _skippable(example: Example, play: Play, actors: list[Actor]) -> Allowed:
             overlaps = other.began < me.ended and me.began < other.ended
             if other is not me and overlaps and not (me.operation.kind.counts and other.operation.kind.counts):
                 held |= reach(other.operation)
-        found[me.place] = frozenset(reach(me.operation) & held)
+        found[me.place] = frozenset(filter(me.operation.kind.leaves_out, reach(me.operation) & held))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,6 +44,13 @@ async def listens(broker: PostgresBroker, db: AsyncConnection) -> None:
     await broker.get_result_async(first)
 
 
+async def waiter_of(broker: PostgresBroker) -> Any:
+    async def find() -> Any:
+        return broker.hub._waiter
+
+    return await broker.bridge.call(find)
+
+
 async def has_looked(broker: PostgresBroker, task_id: str) -> bool:
     async def look() -> bool:
         found = broker.hub._waiter
@@ -62,7 +70,7 @@ async def test_d60_an_end_that_looked_before_the_word_was_there_is_found_after_a
     task_id = await given_task(db)
     committed = asyncio.Event()
     loop = asyncio.get_running_loop()
-    look = waiter.results.ended
+    look = waiter.TASKS.look
     finds: list[int] = []
 
     async def look_then_commit(conn: AsyncConnection, ids: list[str]) -> list[Any]:
@@ -73,7 +81,7 @@ async def test_d60_an_end_that_looked_before_the_word_was_there_is_found_after_a
             loop.call_soon_threadsafe(committed.set)
         return rows
 
-    monkeypatch.setattr(waiter.results, "ended", look_then_commit)
+    monkeypatch.setattr(await waiter_of(broker), "_subject", replace(waiter.TASKS, look=look_then_commit))
     async with await AsyncConnection.connect(database_url) as ending, listening(database_url) as heard:
         await end_task(ending, task_id, TaskStatus.COMPLETED, '{"ok": 1}')
         waiting = asyncio.create_task(broker.get_result_async(task_id))

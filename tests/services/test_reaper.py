@@ -83,7 +83,10 @@ async def attempts(db: Db, task_id: str) -> list[tuple[Any, ...]]:
 
 def test_r16_the_passes_and_their_order(pool: Pool) -> None:
     names = [name for name, _ in a_reaper(pool).passes]
-    assert names == ["expiry", "stale claims", "stale runs", "abandoned workers", "heartbeats", "doorbell"]
+    assert names == [
+        "expiry", "stale claims", "stale runs", "abandoned workers", "nodes of workflows", "ends of workflows",
+        "heartbeats", "doorbell",
+    ]  # fmt: skip
 
 
 async def test_r16_l07_r81_one_tick_makes_every_pass(db: Db, pool: Pool) -> None:

@@ -18,7 +18,7 @@ from horsies.core.app import Horsies
 from horsies.core.codec.fingerprint import enqueue_sha, with_sha
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult, TaskSendError, TaskSendErrorCode
 from horsies.core.producer import enqueue as enqueue_module
-from horsies.core.producer import send as send_module
+from horsies.core.producer import resending
 from horsies.core.task_decorator import TaskFunction
 from tests.app_support import an_app, define_add
 from tests.factories import count_tasks, task_row
@@ -247,8 +247,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def note(seconds: float) -> None:
         noted.append(seconds)
 
-    monkeypatch.setattr(send_module, "sleep", noted.append)
-    monkeypatch.setattr(send_module, "sleep_async", note)
+    monkeypatch.setattr(resending, "sleep", noted.append)
+    monkeypatch.setattr(resending, "sleep_async", note)
     return noted
 
 

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from psycopg import AsyncConnection, sql
 from pydantic import BaseModel, field_validator
 
 from horsies.core.app import Horsies
-from horsies.core.brokers import waiter
+from horsies.core.brokers import hub, waiter
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import BrokerErrorCode, PostgresConfig
 from horsies.core.models.tasks import (
@@ -325,7 +326,7 @@ async def test_t61_an_outage_is_waited_out_for_a_moment_and_then_reported(
     """The statement fails as with a lost connection, until it does not, or until patience is over."""
     task_id = await given_task(db, status=COMPLETED, result='{"ok": 1}')
     asked = 0
-    real = waiter.results.ended
+    real = waiter.TASKS.look
 
     async def flaky(conn: AsyncConnection, ids: list[str]) -> list[object]:
         nonlocal asked
@@ -334,7 +335,7 @@ async def test_t61_an_outage_is_waited_out_for_a_moment_and_then_reported(
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         return list(await real(conn, ids))
 
-    monkeypatch.setattr(waiter.results, "ended", flaky)
+    monkeypatch.setattr(hub, "TASKS", replace(waiter.TASKS, look=flaky))
     failures = 1
     assert await broker.get_result_async(task_id) == TaskResult(ok=1)
     asked, failures = 0, 1000

@@ -173,6 +173,7 @@ WORKFLOWS = {
     "started_at": INSTANT,
     "paused_at": INSTANT,
     "completed_at": INSTANT,
+    "is_over": Column("boolean", True, "(((status)::text = 'RUNNING'::text) AND (open_nodes = 0))"),
 }
 INT_LIST = Column("integer[]", True, "'{}'::integer[]")
 WORKFLOW_TASKS = {
@@ -249,6 +250,14 @@ RULE_OF_TABLE = {
     "horsies_meta": "d55",
     "horsies_waiting": "d60",
 }
+
+
+def among(*states: str) -> str:
+    """As PostgreSQL writes `status IN (…)`."""
+    listed = ", ".join(f"'{state}'::character varying" for state in states)
+    return f"((status)::text = ANY ((ARRAY[{listed}])::text[]))"
+
+
 INDEXES = {
     "horsies_tasks": {
         "UNIQUE (id)",
@@ -278,14 +287,17 @@ INDEXES = {
         "(definition_key)",
         "(parent_workflow_id)",
         "(completed_at)",
+        "(id) WHERE is_over",
+        f"(good_until, id) WHERE ((good_until IS NOT NULL) AND {among('PENDING', 'RUNNING', 'PAUSED')})",
     },
     "horsies_workflow_tasks": {
         "UNIQUE (id)",
         "UNIQUE (workflow_id, task_index)",
         "UNIQUE (workflow_id, node_id)",
         "UNIQUE (task_id) WHERE (task_id IS NOT NULL)",
-        "(workflow_id, status)",
-        "(sub_workflow_id)",
+        "(workflow_id, status, task_index)",
+        "(sub_workflow_id) WHERE (sub_workflow_id IS NOT NULL)",
+        f"(workflow_id, task_index) WHERE {among('READY', 'ENQUEUED', 'RUNNING')}",
     },
     "horsies_meta": {"UNIQUE (key)"},
     "horsies_waiting": {"UNIQUE (topic, holder)"},

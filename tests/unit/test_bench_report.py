@@ -50,7 +50,7 @@ def test_a_figure_without_a_bar_has_no_verdict() -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [(15000.4, "tasks/s", "15,000"), (0.5, "", "0.50"), (6, "ms", "6"), (2.345, "ms", "2.35"), (9.87, "µs", "9.9"),
-     (53.2, "µs", "53"), (41.4, "MB", "41"), (1, "%", "1")],
+     (53.2, "µs", "53"), (41.4, "MB", "41"), (1, "%", "1"), (3000.4, "nodes/s", "3,000")],
 )  # fmt: skip
 def test_numbers_have_the_digits_that_mean_something(value: float, unit: str, text: str) -> None:
     assert number(value, unit) == text

@@ -217,7 +217,9 @@ def test_t67_the_interpreter_ends_at_once_and_quietly(ending: str) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=30
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # In development mode asyncio tells of every callback that took long, which on a busy machine any may.
+    said = [line for line in done.stderr.splitlines() if not (line.startswith("Executing ") and " took " in line)]
+    assert (done.returncode, done.stdout, said) == (0, "", [])
 
 
 def test_t67_ctrl_c_interrupts_a_blocking_call() -> None:

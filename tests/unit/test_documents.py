@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 import typer
 
-from horsies import AppConfig, RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
+from horsies import (
+    AppConfig,
+    RecoveryConfig,
+    WorkerRecoveryConfig,
+    WorkerResilienceConfig,
+    WorkflowHandle,
+    WorkflowStatus,
+    WorkflowTaskStatus,
+)
 from horsies.cli.main import app as command_line
 from horsies.core.models.app import DEFAULT_LEASE_MS
 from horsies.core.models.base import ConfigModel
@@ -36,7 +44,15 @@ def test_the_configuration_page_has_every_settings_object_and_every_command() ->
     assert len(models) >= 8
     assert [name for name in models if f"\n## {name}\n" not in page] == []
     group: Any = typer.main.get_command(command_line)
-    assert [name for name in group.commands if f"\n## `horsies {name}`\n" not in page] == []
+    assert [name for name in _commands(group) if f"\n## `horsies {name}`\n" not in page] == []
+
+
+def _commands(group: Any, before: str = "") -> list[str]:
+    return [
+        full
+        for name, command in group.commands.items()
+        for full in (_commands(command, f"{before}{name} ") if hasattr(command, "commands") else [before + name])
+    ]
 
 
 def _all_below(model: type[ConfigModel]) -> list[type[ConfigModel]]:
@@ -45,7 +61,8 @@ def _all_below(model: type[ConfigModel]) -> list[type[ConfigModel]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
-    broken = [target for target in LINK.findall(page.read_text()) if not _exists(page, target)]
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)  # x[int](y) is no link
+    broken = [target for target in LINK.findall(prose) if not _exists(page, target)]
     assert broken == []
 
 
@@ -118,6 +135,26 @@ def test_the_commands_of_the_recovery_page_exist_with_their_options() -> None:
     for command, *words in [*lines, *inline]:
         known = {name for param in group.commands[command].params for name in param.opts}
         assert {word for word in words if word.startswith("--")} <= known, command
+
+
+WORKFLOWS = (ROOT / "docs/workflows.md").read_text()
+
+
+def test_the_commands_of_the_workflows_page_exist() -> None:
+    known = _commands(typer.main.get_command(command_line))
+    lines = re.findall(r"^horsies ([a-z -]+) shop\.tasks:app", WORKFLOWS, re.MULTILINE)
+    assert len(lines) >= 4
+    assert set(lines) <= set(known)
+
+
+def test_the_workflows_page_has_every_state_and_every_method() -> None:
+    states = WORKFLOWS.partition("## States")[2].partition("## When")[0]
+    for status in (*WorkflowStatus, *WorkflowTaskStatus):
+        assert status.value in states or status is WorkflowStatus.PENDING, status  # nobody sees a workflow in it
+    handles = WORKFLOWS.partition("## Handles")[2].partition("## Pause")[0]
+    methods = [name for name in vars(WorkflowHandle) if not name.startswith("_") and not name.endswith("_async")]
+    assert len(methods) >= 10
+    assert [name for name in methods if f"`{name}" not in handles] == []
 
 
 def test_r22_the_documentation_asks_for_idempotent_tasks() -> None:

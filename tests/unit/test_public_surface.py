@@ -9,7 +9,7 @@ import pytest
 import horsies
 from horsies import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
-# T-02, without what belongs to workflows, schedules and the sweeper.
+# T-02, without what belongs to workflows (F-01, below) and schedules.
 NAMES = [
     "Horsies",
     "AppConfig",
@@ -73,6 +73,45 @@ NAMES = [
     "SweepStaleWorkersOptions",
     "SweepStaleWorkersResult",
     "ActiveWorker",
+    "recover_stuck_workflows",
+    "recover_stuck_workflows_sync",
+]
+
+WORKFLOW_NAMES = [
+    "WorkflowSpec",
+    "WorkflowDefinition",
+    "TaskNode",
+    "SubWorkflowNode",
+    "AnyNode",
+    "NodeKey",
+    "OnError",
+    "SuccessPolicy",
+    "SuccessCase",
+    "WorkflowContext",
+    "WorkflowMeta",
+    "SubWorkflowSummary",
+    "WorkflowHandle",
+    "WorkflowTaskInfo",
+    "WorkflowStatus",
+    "WorkflowTaskStatus",
+    "WORKFLOW_TERMINAL_STATES",
+    "WORKFLOW_TASK_TERMINAL_STATES",
+    "HandleResult",
+    "HandleOperationError",
+    "HandleErrorCode",
+    "WorkflowStartResult",
+    "WorkflowStartError",
+    "WorkflowStartErrorCode",
+    "WorkflowValidationError",
+    "WorkflowContextMissingIdError",
+    "slugify",
+    "from_node",
+    "start_workflow",
+    "start_workflow_async",
+    "pause_workflow",
+    "pause_workflow_sync",
+    "resume_workflow",
+    "resume_workflow_sync",
 ]
 
 PATHS = [
@@ -92,6 +131,12 @@ PATHS = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_t02_root_names(name: str) -> None:
+    assert hasattr(horsies, name)
+    assert name in horsies.__all__
+
+
+@pytest.mark.parametrize("name", WORKFLOW_NAMES)
+def test_f01_names_of_workflows(name: str) -> None:
     assert hasattr(horsies, name)
     assert name in horsies.__all__
 

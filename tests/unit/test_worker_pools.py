@@ -14,13 +14,14 @@ from horsies.core.worker.pools import Shares, share_out
 @pytest.mark.parametrize(
     ("keep", "most", "shares"),
     [
-        (1, 1, Shares(database=1, bulk=0, care=0, patient=0)),
-        (1, 2, Shares(database=1, bulk=1, care=0, patient=0)),
-        (1, 3, Shares(database=1, bulk=1, care=1, patient=0)),
-        (2, 4, Shares(database=1, bulk=1, care=1, patient=1)),
-        (3, 3, Shares(database=1, bulk=2, care=0, patient=0)),
-        (3, 5, Shares(database=1, bulk=2, care=1, patient=1)),
-        (5, 15, Shares(database=11, bulk=2, care=1, patient=1)),
+        (1, 1, Shares(database=1, bulk=0, care=0, patient=0, flows=0)),
+        (1, 2, Shares(database=1, bulk=1, care=0, patient=0, flows=0)),
+        (1, 3, Shares(database=1, bulk=1, care=1, patient=0, flows=0)),
+        (2, 4, Shares(database=1, bulk=1, care=1, patient=1, flows=0)),
+        (3, 3, Shares(database=1, bulk=2, care=0, patient=0, flows=0)),
+        (3, 5, Shares(database=1, bulk=2, care=1, patient=1, flows=0)),
+        (3, 6, Shares(database=1, bulk=2, care=1, patient=1, flows=1)),
+        (5, 15, Shares(database=10, bulk=2, care=1, patient=1, flows=1)),
     ],
 )
 def test_t11_never_more_connections_than_allowed_and_one_for_claims(keep: int, most: int, shares: Shares) -> None:

@@ -22,6 +22,7 @@ from horsies import (
     RetryPolicy,
     TaskError,
     TaskResult,
+    from_node,
 )
 
 QUEUE_VARIABLE = "HORSIES_DEMO_QUEUE"
@@ -29,6 +30,7 @@ DATABASE_VARIABLE = "HORSIES_DEMO_DATABASE_URL"
 NOTIFY_VARIABLE = "HORSIES_DEMO_NOTIFY"
 
 QUEUE = os.environ.get(QUEUE_VARIABLE, "demo")
+NUMBERS = 300
 LONG = 600.0  # seconds; nobody waits for a task that sleeps so long
 
 _broker: dict[str, Any] = {
@@ -122,6 +124,27 @@ def survivor(note: str) -> TaskResult[str, TaskError]:
 async def fetch(number: int) -> TaskResult[int, TaskError]:
     await asyncio.sleep(0.1)  # as if it waited for the answer of a server
     return TaskResult(ok=number)
+
+
+@app.task("demo.numbers", queue_name=QUEUE)
+def numbers(count: int) -> TaskResult[list[int], TaskError]:
+    return TaskResult(ok=list(range(count)))
+
+
+@app.task("demo.square", queue_name=QUEUE)
+def square(number: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=number * number)
+
+
+@app.task("demo.sum", queue_name=QUEUE)
+def total(squares: TaskResult[list[TaskResult[int, TaskError]], TaskError]) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=sum(square.unwrap() for square in squares.unwrap()))
+
+
+listed = numbers.node(node_id="numbers")(count=NUMBERS)
+squared = square.map_node(node_id="squares", over=from_node(listed))()
+summed = total.node(node_id="sum")(squares=from_node(squared))
+sum_of_squares = app.workflow("sum of squares", [listed, squared, summed], output=summed, definition_key="demo.squares")
 
 
 def _is_first_time(note: str) -> bool:

@@ -140,6 +140,15 @@ async def fan_out(stage: Stage) -> None:
     must_be([result.ok_value for result in results], list(range(FETCHES)), "the results in the order of the sends")
 
 
+async def workflow(stage: Stage) -> None:
+    started = await tasks.sum_of_squares.start_async()
+    if isinstance(started, Err):
+        raise NotAsExpected(f"a workflow could not be started: {started.err_value.message}")
+    result = await started.ok_value.get_async(timeout_ms=PATIENCE_MS)
+    stage.advance()
+    must_be(result.ok_value, sum(n * n for n in range(tasks.NUMBERS)), "the result of the workflow")
+
+
 SCENES = [
     Scene(
         "sending, no worker yet",
@@ -182,6 +191,12 @@ SCENES = [
         fan_out,
         {"demo.fetch": {DONE: FETCHES}},
         FETCHES,
+    ),
+    Scene(
+        "a workflow",
+        f"A workflow made a list of {tasks.NUMBERS} numbers, a task for each of them to square it, and added them up.",
+        workflow,
+        {"demo.numbers": {DONE: 1}, "demo.square": {DONE: tasks.NUMBERS}, "demo.sum": {DONE: 1}},
     ),
     Scene(
         "a deadline",

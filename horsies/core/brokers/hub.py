@@ -8,10 +8,10 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
@@ -19,13 +19,24 @@ from horsies.core.brokers.connections import BY_INDEX, connect, make_pool
 from horsies.core.brokers.listener import Listener
 from horsies.core.brokers.pool import PoolClosed
 from horsies.core.brokers.results import SchemaInitFailed
-from horsies.core.brokers.waiter import FIRST_LOOK_SECONDS, Ending, TimedOut, Unreachable, Waiter
+from horsies.core.brokers.waiter import (
+    FIRST_LOOK_SECONDS,
+    TASKS,
+    WORKFLOWS,
+    Ending,
+    TimedOut,
+    Unreachable,
+    Waiter,
+    WorkflowEnding,
+)
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.producer.writer import Writer
 from horsies.core.schema.install import InstallReport, install
 from horsies.core.store.results import Ended
+from horsies.core.store.workflow_reads import WorkflowEnded
 
 LONGEST_ID = 36
+EndedT = TypeVar("EndedT", bound=Ended | WorkflowEnded)
 
 
 class Hub:
@@ -42,7 +53,9 @@ class Hub:
         )
         self.listener = Listener(self._session, name="result listener")
         self.writer = Writer(self)
-        self._waiter: Waiter | None = None
+        self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._waiter: Waiter[Ended] | None = None
+        self._workflow_waiter: Waiter[WorkflowEnded] | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
 
@@ -73,18 +86,16 @@ class Hub:
 
     async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
         """How the task ended, or why that is not known; never raises."""
-        if not _can_exist(task_id):
+        if not can_exist(task_id):
             # Not worth a look, and the others that are looked up with it must not suffer from it.
             return Ended(task_id, None, None, None, None)
-        begun = monotonic()
-        try:
-            async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK_SECONDS)):
-                waiter = await self._open_waiter()
-        except TimeoutError:
-            return TimedOut()
-        except SchemaInitFailed as problem:
-            return Unreachable(problem)
-        return await waiter.wait(task_id, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
+        return await self._wait(self._open_waiter, task_id, timeout)
+
+    async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> WorkflowEnding:
+        """How the workflow ended or that it pauses, or why that is not known; never raises."""
+        if not can_exist(workflow_id):
+            return WorkflowEnded(workflow_id, None)
+        return await self._wait(self._open_workflow_waiter, workflow_id, timeout)
 
     async def listen(self) -> None:
         """The LISTEN connection is there; raises why it is not."""
@@ -95,17 +106,36 @@ class Hub:
 
     async def close(self) -> None:
         await self.writer.close()
-        if self._waiter is not None:
-            await self._waiter.stop()
+        for waiter in (self._waiter, self._workflow_waiter):
+            if waiter is not None:
+                await waiter.stop()
         await self.listener.stop()
         await self._pool.close()
 
-    async def _open_waiter(self) -> Waiter:
+    async def _wait(
+        self, open_waiter: Callable[[], Awaitable[Waiter[EndedT]]], id_: str, timeout: float | None
+    ) -> EndedT | TimedOut | Unreachable:
+        begun = monotonic()
+        try:
+            async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK_SECONDS)):
+                waiter = await open_waiter()
+        except TimeoutError:
+            return TimedOut()
+        except SchemaInitFailed as problem:
+            return Unreachable(problem)
+        return await waiter.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
+
+    async def _open_waiter(self) -> Waiter[Ended]:
         report = await self.ready()
         if self._waiter is None:
-            holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-            self._waiter = Waiter(self._pool, self.listener, holder=holder, notify=report.notify)
+            self._waiter = Waiter(self._pool, self.listener, TASKS, holder=self._holder, notify=report.notify)
         return self._waiter
+
+    async def _open_workflow_waiter(self) -> Waiter[WorkflowEnded]:
+        await self.ready()
+        if self._workflow_waiter is None:
+            self._workflow_waiter = Waiter(self._pool, self.listener, WORKFLOWS, holder=self._holder)
+        return self._workflow_waiter
 
     async def _install(self) -> InstallReport:
         conn = await connect(self._config, session=True, name="horsies schema")
@@ -118,5 +148,6 @@ class Hub:
         return await connect(self._config, session=True, name="horsies listener")
 
 
-def _can_exist(task_id: str) -> bool:
-    return isinstance(task_id, str) and 0 < len(task_id) <= LONGEST_ID and task_id.isprintable()
+def can_exist(id_: str) -> bool:
+    """Whether this could be the id of a task or a workflow."""
+    return isinstance(id_, str) and 0 < len(id_) <= LONGEST_ID and id_.isprintable()

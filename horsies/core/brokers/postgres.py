@@ -39,6 +39,8 @@ from horsies.core.producer.ids import new_task_id
 from horsies.core.producer.plain import payload_for
 from horsies.core.recovery import stale
 from horsies.core.recovery.asking import NoHooks
+from horsies.core.recovery.ended import of_workflows
+from horsies.core.recovery.reconcile import advance_ended
 from horsies.core.store import results, worker_states
 from horsies.core.store.sends import Send
 from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
@@ -57,6 +59,8 @@ class KnowsTasks(Protocol):
     def config(self) -> AppConfig: ...
     @property
     def hooks(self) -> HookRegistry: ...
+    @property
+    def sends_suppressed(self) -> bool: ...
 
 
 def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
@@ -335,10 +339,13 @@ class PostgresBroker:
     get_expired_tasks = on_bridge(_get_expired_tasks, failed=_loop_failed)
     get_expired_tasks_sync = run_sync(_get_expired_tasks, failed=_loop_failed)
 
-    def _recover(self, status: TaskStatus, threshold_ms: int) -> AsyncIterator[list[InFlight]]:
+    async def _recover(self, status: TaskStatus, threshold_ms: int) -> AsyncIterator[list[InFlight]]:
         recovery, sweeping = self._recovery
         me, threshold = f"broker:{socket.gethostname()}:{os.getpid()}", _patience(milliseconds=threshold_ms)
-        return stale.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
+        steps = stale.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
+        async for step in steps:
+            await advance_ended(self.hub, of_workflows(step))
+            yield step
 
     @property
     def _recovery(self) -> tuple[RecoveryConfig, WorkerRecoveryConfig]:

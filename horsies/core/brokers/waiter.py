@@ -1,4 +1,5 @@
-"""Waits for tasks to end, for any number of callers over one LISTEN connection and one statement at a time.
+"""Waits for tasks, or workflows, to end, for any number of callers over one LISTEN connection and one statement at a
+time.
 
 A caller's id goes into a registry and is looked up at once; a notification of its end, a new LISTEN session or a second
 gone by makes it due again; where the bell rings on demand or not at all, also a few growing pauses after the first
@@ -12,22 +13,24 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from psycopg import AsyncConnection
 
 from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.listener import Listener
 from horsies.core.brokers.pool import Pool
 from horsies.core.brokers.results import is_transient
 from horsies.core.schema.install import read_meta
-from horsies.core.store import results
+from horsies.core.store import results, workflow_reads
 from horsies.core.store.results import Ended
+from horsies.core.store.workflow_reads import WorkflowEnded
 
 log = logging.getLogger("horsies.waiter")
 
-TASK_DONE = "task_done"
 POLL_SECONDS = 1.0
 PAUSES = (0.02, 0.1, 0.4)  # from look to look; whoever ended the task may have looked for our word before it was there
 MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
@@ -37,9 +40,12 @@ WORD_SECONDS = 60.0  # how long a word left in horsies_waiting holds
 CHUNK = 500
 
 
+EndedT = TypeVar("EndedT", bound=Ended | WorkflowEnded)
+
+
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The time was over before the task."""
+    """The time was over before the task or the workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +56,34 @@ class Unreachable:
 
 
 Ending: TypeAlias = Ended | TimedOut | Unreachable
+WorkflowEnding: TypeAlias = WorkflowEnded | TimedOut | Unreachable
 
 
-class Waiter:
+@dataclass(frozen=True, slots=True)
+class Subject(Generic[EndedT]):
+    """What is waited for: where its end rings, how it is looked up, and whether the bell depends on the notify mode."""
+
+    channel: str
+    look: Callable[[AsyncConnection[Any], list[str]], Awaitable[list[EndedT]]]
+    by_mode: bool
+
+
+TASKS = Subject("task_done", results.ended, by_mode=True)
+WORKFLOWS = Subject("workflow_done", workflow_reads.ended, by_mode=False)
+
+
+class Waiter(Generic[EndedT]):
     """The registry of who waits for what, and the task that looks."""
 
-    def __init__(self, pool: Pool, listener: Listener, *, holder: str, notify: str) -> None:
+    def __init__(
+        self, pool: Pool, listener: Listener, subject: Subject[EndedT], *, holder: str, notify: str = "always"
+    ) -> None:
         self._pool = pool
         self._listener = listener
+        self._subject = subject
         self._holder = holder
-        self._notify = notify
-        self._places: dict[str, list[_Place]] = {}
+        self._notify = notify if subject.by_mode else "always"
+        self._places: dict[str, list[_Place[EndedT]]] = {}
         self._due: dict[str, None] = {}  # a set that remembers its order
         self._word: dict[str, float] = {}  # id -> when the word left for it must be renewed
         self._unneeded: set[str] = set()  # ids whose word can be taken back
@@ -73,12 +96,12 @@ class Waiter:
         self._next_mode = 0.0
         self._background: list[asyncio.Task[None]] = []
 
-    async def wait(self, task_id: str, timeout: float | None) -> Ending:
-        """How the task ended, or why that is not known. At least one look is made, however short the time."""
+    async def wait(self, id_: str, timeout: float | None) -> EndedT | TimedOut | Unreachable:
+        """How it ended, or why that is not known. At least one look is made, however short the time."""
         self._begin()
-        place = _Place(asyncio.get_running_loop().create_future())
-        self._places.setdefault(task_id, []).append(place)
-        self._look_at([task_id])
+        place: _Place[EndedT] = _Place(asyncio.get_running_loop().create_future())
+        self._places.setdefault(id_, []).append(place)
+        self._look_at([id_])
         try:
             await asyncio.wait([place.future], timeout=timeout)
             if not place.future.done() and not place.looked:
@@ -86,7 +109,7 @@ class Waiter:
                 await asyncio.wait([place.future], timeout=FIRST_LOOK_SECONDS)
             return place.future.result() if place.future.done() else TimedOut()
         finally:
-            self._leave(task_id, place)
+            self._leave(id_, place)
 
     async def stop(self) -> None:
         for task in self._background:
@@ -101,32 +124,37 @@ class Waiter:
     def _begin(self) -> None:
         if self._background:
             return
-        self._listener.subscribe(TASK_DONE, self._on_done)
+        self._listener.subscribe(self._subject.channel, self._on_done)
         self._listener.on_reconnect(self._listens_anew)
         # The first look does not wait for LISTEN: when the session is there, everybody is looked up once more.
-        self._background = [asyncio.create_task(self._listener.start()), asyncio.create_task(self._keep_looking())]
+        self._background = [asyncio.create_task(self._listen()), asyncio.create_task(self._keep_looking())]
+
+    async def _listen(self) -> None:
+        await self._listener.start()
+        await self._listener.in_step()  # a session that was there before us did not LISTEN for us when we first looked
+        self._look_at(self._places)
 
     def _listens_anew(self) -> None:
         """Bells were missed; and after a crash of the server our words are gone (their table is unlogged)."""
         self._word = dict.fromkeys(self._word, 0.0)
         self._look_at(self._places)
 
-    def _on_done(self, task_id: str) -> None:
-        if task_id in self._places:
-            self._look_at([task_id])
+    def _on_done(self, id_: str) -> None:
+        if id_ in self._places:
+            self._look_at([id_])
 
     def _look_at(self, ids: Iterable[str]) -> None:
         self._due.update(dict.fromkeys(ids))
         self._wake.set()
 
-    def _leave(self, task_id: str, place: _Place) -> None:
-        places = self._places.get(task_id, [])
+    def _leave(self, id_: str, place: _Place[EndedT]) -> None:
+        places = self._places.get(id_, [])
         if place in places:
             places.remove(place)
         if not places:
-            self._places.pop(task_id, None)
-            if task_id in self._word:
-                self._unneeded.add(task_id)
+            self._places.pop(id_, None)
+            if id_ in self._word:
+                self._unneeded.add(id_)
                 self._wake.set()
 
     async def _keep_looking(self) -> None:
@@ -161,7 +189,7 @@ class Waiter:
         """Those whose pause is over are due, and have the next one before them."""
         for nth, line in enumerate(self._again):
             while line and line[0][0] <= now:
-                ids = [task_id for task_id in line.popleft()[1] if task_id in self._places]
+                ids = [id_ for id_ in line.popleft()[1] if id_ in self._places]
                 self._due.update(dict.fromkeys(ids))
                 self._plan_look(ids, nth + 1)
 
@@ -171,9 +199,9 @@ class Waiter:
 
     def _take_due(self) -> list[str]:
         ids = list(islice(self._due, CHUNK))
-        for task_id in ids:
-            del self._due[task_id]
-        return [task_id for task_id in ids if task_id in self._places]
+        for id_ in ids:
+            del self._due[id_]
+        return [id_ for id_ in ids if id_ in self._places]
 
     async def _look(self, ids: list[str]) -> None:
         if self._unneeded:
@@ -182,7 +210,7 @@ class Waiter:
             return
         async with self._pool.connection() as conn:
             now = asyncio.get_running_loop().time()
-            if now >= self._next_mode:
+            if self._subject.by_mode and now >= self._next_mode:
                 recorded = await read_meta(conn)
                 self._notify = recorded.notify if recorded else self._notify
                 self._next_mode = now + MODE_SECONDS
@@ -191,22 +219,22 @@ class Waiter:
                 await results.announce(conn, wordless, self._holder, WORD_SECONDS)
                 self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
                 self._unneeded.update(i for i in wordless if i not in self._places)  # gone meanwhile
-            rows = await results.ended(conn, ids)
+            rows = await self._subject.look(conn, ids)
         for row in rows:
-            self._tell(row.task_id, row)
+            self._tell(row[0], row)
         if self._notify != "always":
             self._plan_look([i for i in ids if any(not place.looked for place in self._places.get(i, ()))], 0)
-        for task_id in ids:
-            self._mark_looked(task_id)
+        for id_ in ids:
+            self._mark_looked(id_)
 
-    def _mark_looked(self, task_id: str) -> None:
-        for place in self._places.get(task_id, ()):
+    def _mark_looked(self, id_: str) -> None:
+        for place in self._places.get(id_, ()):
             place.looked = True
             if place.overdue:
                 place.tell(TimedOut())
 
-    def _tell(self, task_id: str, ending: Ending) -> None:
-        for place in self._places.pop(task_id, ()):
+    def _tell(self, id_: str, ending: EndedT | TimedOut | Unreachable) -> None:
+        for place in self._places.pop(id_, ()):
             place.tell(ending)
 
     async def _could_not_look(self, ids: list[str], problem: Exception) -> None:
@@ -223,28 +251,28 @@ class Waiter:
         await asyncio.sleep(self._backoff.delay(self._failures))
 
     def _give_up(self, ids: list[str], problem: Exception) -> None:
-        for task_id in ids:
-            self._tell(task_id, Unreachable(problem))
+        for id_ in ids:
+            self._tell(id_, Unreachable(problem))
 
     async def _take_back_words(self) -> None:
-        ids = [task_id for task_id in self._unneeded if task_id not in self._places]
-        for task_id in ids:
-            self._word.pop(task_id, None)  # first: if this fails, the word lapses by itself
+        ids = [id_ for id_ in self._unneeded if id_ not in self._places]
+        for id_ in ids:
+            self._word.pop(id_, None)  # first: if this fails, the word lapses by itself
         self._unneeded.clear()
         async with self._pool.connection() as conn:
             await results.withdraw(conn, ids, self._holder)
 
 
-class _Place:
-    """One caller who waits for one task."""
+class _Place(Generic[EndedT]):
+    """One caller who waits for one of them."""
 
     __slots__ = ("future", "looked", "overdue")
 
-    def __init__(self, future: asyncio.Future[Ending]) -> None:
+    def __init__(self, future: asyncio.Future[EndedT | TimedOut | Unreachable]) -> None:
         self.future = future
         self.looked = False
         self.overdue = False
 
-    def tell(self, ending: Ending) -> None:
+    def tell(self, ending: EndedT | TimedOut | Unreachable) -> None:
         if not self.future.done():
             self.future.set_result(ending)

@@ -1,7 +1,8 @@
 """The arguments of a task: bound to its signature, written as a JSON list and a JSON object, read back by type.
 
 Positional arguments are stored as the list they were given in, keyword arguments as an object; none of either is NULL.
-So a plain SQL INSERT can write them too. Defaults are not stored: they belong to the code that runs.
+So a plain SQL INSERT can write them too. Defaults are not stored: they belong to the code that runs. What the workflow
+engine fills in (F-36, F-37) stands among the keyword arguments of a stored call; a sender cannot give it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ from typing import Any
 from pydantic_core import from_json
 
 from horsies.core.codec.shapes import CodecError, MismatchError, Shape, list_shape, object_shape
-from horsies.core.codec.signature import Signature
+from horsies.core.codec.signature import INJECTED, Signature
+from horsies.core.models.workflow.context import WorkflowContext, WorkflowMeta
 
 
 class ArgumentsCodec:
     """Encodes and decodes the arguments of one task."""
 
-    __slots__ = ("_by_count", "_by_name", "_usual_count", "signature")
+    __slots__ = ("_by_count", "_by_name", "_stored", "_usual_count", "signature")
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
-        self._by_name = object_shape(
-            {name: kind for name, kind in signature.kinds.items() if name in signature.keyword},
-            others=signature.kinds[signature.var_keyword] if signature.var_keyword else None,
-        )
+        named = {name: kind for name, kind in signature.kinds.items() if name in signature.keyword}
+        others = signature.kinds[signature.var_keyword] if signature.var_keyword else None
+        self._by_name = object_shape(named, others=others)
+        # A stored call may hold both that the engine fills in: the task declared them when its workflow was started.
+        self._stored = object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
         self._by_count: dict[int, Shape] = {}
         # Types that occur only by position are proven now as well, not at the first send.
         self._usual_count = len(signature.positional)
@@ -40,14 +43,19 @@ class ArgumentsCodec:
             self._by_name.encode(kwargs) if kwargs else None,
         )
 
+    def encode_named(self, kwargs: Mapping[str, Any]) -> str | None:
+        """The text of keyword arguments of which others are still to come: what a node of a workflow is given."""
+        return self._by_name.encode(dict(kwargs)) if kwargs else None
+
     def decode(self, args_json: str | None, kwargs_json: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call that two texts describe, ready to be made."""
         args = self._decode_positional(args_json) if args_json is not None else ()
-        kwargs = self._by_name.decode(kwargs_json) if kwargs_json is not None else {}
+        kwargs = self._stored.decode(kwargs_json) if kwargs_json is not None else {}
+        filled = self._take_filled(kwargs) if self.signature.injected else {}
         if problem := self.signature.problem(len(args), kwargs):
             raise CodecError(problem)
         if self.signature.injected:
-            return self._beside_injected(args, kwargs)
+            return self._beside_injected(args, {**kwargs, **filled})
         return args, kwargs
 
     def _decode_positional(self, text: str) -> tuple[Any, ...]:
@@ -86,12 +94,20 @@ class ArgumentsCodec:
             return str(index)
         return known[index] if index < len(known) else f"{self.signature.var_positional}[{index - len(known)}]"
 
+    def _take_filled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What the engine has filled in, taken out of the rest; what the task no longer declares is dropped."""
+        filled = {name: kwargs.pop(name) for name in INJECTED if name in kwargs}
+        return {name: value for name, value in filled.items() if name in self.signature.injected}
+
     def _beside_injected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Room for what the workflow engine fills in: its parameters may stand between the others."""
         only = self.signature.positional_only
         named = dict(zip(self.signature.positional[only:], args[only:], strict=False))
         absent = {name: None for name, has_default in self.signature.injected.items() if not has_default}
         return args[:only], {**named, **absent, **kwargs}
+
+
+_FILLED = {"workflow_ctx": WorkflowContext | None, "workflow_meta": WorkflowMeta | None}
 
 
 def _length(text: str) -> int:

@@ -240,9 +240,11 @@ class TaskResult(Generic[T_co, E_co]):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """As the type of a parameter: `{"ok": …}` or `{"err": {…}}`, each side by its declared type."""
         given = get_args(source)
+        error = given[1] if len(given) > 1 else TaskError
         return _result_schema(
             handler.generate_schema(given[0] if given else Any),
-            handler.generate_schema(given[1] if len(given) > 1 else TaskError),
+            # A node that was a whole workflow delivers its own kind of error to whoever waits for it (F-62).
+            handler.generate_schema(SubWorkflowError | TaskError if error is TaskError else error),
         )
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Computed,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy import text as sql
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
@@ -23,6 +34,10 @@ from horsies.core.models.task_pg import (
     stored_with,
 )
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+
+IS_OVER = "status = 'RUNNING' AND open_nodes = 0"
+IS_OPEN = one_of("status", ("PENDING", "RUNNING", "PAUSED"))
+IS_IN_FLIGHT = one_of("status", ("READY", "ENQUEUED", "RUNNING"))
 
 
 class WorkflowModel(Base):
@@ -54,6 +69,9 @@ class WorkflowModel(Base):
     started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     paused_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     completed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
+    # All its nodes have ended and it has not. An index that mentioned `open_nodes` itself would have to be
+    # written at every end of a node, and with it all others.
+    is_over: Mapped[bool] = mapped_column(Boolean, Computed(IS_OVER, persisted=True))
 
     __table_args__ = (
         CheckConstraint(one_of("status", tuple(WorkflowStatus.__members__)), name="horsies_workflows_status_check"),
@@ -63,6 +81,13 @@ class WorkflowModel(Base):
         Index("horsies_workflows_definition_key_idx", "definition_key"),
         Index("horsies_workflows_parent_workflow_id_idx", "parent_workflow_id"),
         Index("horsies_workflows_completed_at_idx", "completed_at"),
+        Index("horsies_workflows_over_idx", "id", postgresql_where=sql("is_over")),
+        Index(
+            "horsies_workflows_deadline_idx",
+            "good_until",
+            "id",
+            postgresql_where=sql(f"good_until IS NOT NULL AND {IS_OPEN}"),
+        ),
     )
 
 
@@ -128,8 +153,14 @@ class WorkflowTaskModel(Base):
         Index(
             "horsies_workflow_tasks_task_id_idx", "task_id", unique=True, postgresql_where=sql("task_id IS NOT NULL")
         ),
-        Index("horsies_workflow_tasks_status_idx", "workflow_id", "status"),
-        Index("horsies_workflow_tasks_sub_workflow_id_idx", "sub_workflow_id"),
+        Index("horsies_workflow_tasks_status_idx", "workflow_id", "status", "task_index"),
+        Index(
+            "horsies_workflow_tasks_sub_workflow_id_idx",
+            "sub_workflow_id",
+            postgresql_where=sql("sub_workflow_id IS NOT NULL"),
+        ),
+        # In the order in which nodes are locked, for the walk of R-30.
+        Index("horsies_workflow_tasks_in_flight_idx", "workflow_id", "task_index", postgresql_where=sql(IS_IN_FLIGHT)),
     )
 
 

@@ -52,7 +52,7 @@ TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
 
 async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
     """PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED."""
-    wanted = {"ids": [task_id], "include_running": include_running, "result": _CANCELLED}
+    wanted = {"ids": [task_id], "include_running": include_running, "with_workflow": False, "result": _CANCELLED}
     while True:
         moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
         if moved is not None:

@@ -5,10 +5,8 @@ judging what may be replayed, is `envelope.py`; a send inside the caller's trans
 
 from __future__ import annotations
 
-from asyncio import sleep as sleep_async
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from time import sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from horsies.core.definition import TaskDefinition
@@ -18,6 +16,7 @@ from horsies.core.producer.enqueue import Mismatch, MismatchError, Verdict
 from horsies.core.producer.failures import failure, failure_of_many, of_the_caller
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.ids import new_task_id
+from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
 from horsies.core.store.sends import Send
 from horsies.core.types.result import Err, Ok, Result
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from horsies.core.sync import Answer
 
 T = TypeVar("T")
-
-# The pauses of `resend_on_transient_err` in seconds: doubling, no jitter (T-51).
-RESEND_PAUSES = (0.2, 0.4, 0.8)
 
 Ids: TypeAlias = list[str]
 Written: TypeAlias = Result[Ids, TaskSendError]
@@ -60,7 +56,7 @@ class Sender:
         explain = partial(failure, send)
         if connection is not None:
             return self._handle(task, _inside(connection, [send], explain))
-        return self._handle(task, self._try(partial(self._write, send), explain))
+        return self._handle(task, tried(partial(self._write, send), explain, self._pauses))
 
     async def send_async(
         self,
@@ -75,7 +71,7 @@ class Sender:
         explain = partial(failure, send)
         if connection is not None:
             return self._handle(task, await _inside_async(connection, [send], explain))
-        return self._handle(task, await self._try_async(partial(self._write_async, send), explain))
+        return self._handle(task, await tried_async(partial(self._write_async, send), explain, self._pauses))
 
     def send_many(
         self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
@@ -87,7 +83,7 @@ class Sender:
         if connection is not None:
             return self._handles(task, _inside(connection, sends, explain))
         writing = partial(self._broker.write_all, sends)
-        return self._handles(task, self._try(partial(self._broker.bridge.run, writing), explain))
+        return self._handles(task, tried(partial(self._broker.bridge.run, writing), explain, self._pauses))
 
     async def send_many_async(
         self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
@@ -99,29 +95,8 @@ class Sender:
         if connection is not None:
             return self._handles(task, await _inside_async(connection, sends, explain))
         writing = partial(self._broker.write_all, sends)
-        return self._handles(task, await self._try_async(partial(self._broker.bridge.call, writing), explain))
-
-    def _try(self, attempt: Callable[[], Ids], explain: Explain) -> Written:
-        for pause in (*self._pauses, None):
-            try:
-                return Ok(attempt())
-            except Exception as problem:
-                error = explain(problem)
-            if pause is None or not error.retryable:
-                break
-            sleep(pause)
-        return Err(error)
-
-    async def _try_async(self, attempt: Callable[[], Awaitable[Ids]], explain: Explain) -> Written:
-        for pause in (*self._pauses, None):
-            try:
-                return Ok(await attempt())
-            except Exception as problem:
-                error = explain(problem)
-            if pause is None or not error.retryable:
-                break
-            await sleep_async(pause)
-        return Err(error)
+        attempt = partial(self._broker.bridge.call, writing)
+        return self._handles(task, await tried_async(attempt, explain, self._pauses))
 
     def _write(self, send: Send) -> Ids:
         hub = self._broker.bridge.peek()

@@ -20,6 +20,7 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import journal
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
 from horsies.core.recovery.halving import by_halves
 from horsies.core.recovery.judging import Death, Shares, is_gone, is_in_sight, judge, share_out
 from horsies.core.recovery.processes import UNKNOWN, look_at
@@ -61,6 +62,8 @@ class Evidence:
         config: WorkerRecoveryConfig,
         asker: Asker,
         pulse: Pulse,
+        *,
+        on_ended: OnEnded = nobody,
     ) -> None:
         self._pool = pool
         self._patient = patient
@@ -69,6 +72,7 @@ class Evidence:
         self._config = config
         self._asker = asker
         self._pulse = pulse
+        self._on_ended = on_ended
         self._dead: set[str] = set()  # found to be certainly dead at an earlier look
         self._has_looked = asyncio.Event()
 
@@ -166,13 +170,16 @@ class Evidence:
 
     async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
         async with self._pool.connection() as conn:
-            return await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
+            recovered = await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
+        self._on_ended(of_workflows(recovered))  # one past its deadline has expired
+        return recovered
 
     async def _crash(self, tasks: Sequence[InFlight]) -> list[InFlight]:
         async with self._pool.connection() as conn:
             is_heard = self._asker.has(JobInterrupted)
             views = await jobs(conn, [task.task_id for task in tasks]) if is_heard else []
             recovered = await recover_tasks(conn, tasks, Action.RETRY_OR_FAIL, GONE, self._me.worker_id)
+        self._on_ended(of_workflows(recovered))
         ids = {task.task_id for task in recovered}
         interrupted = [view for view in views if view.id in ids]
         if interrupted:
@@ -182,8 +189,9 @@ class Evidence:
     async def _sweep(self, dead: Registered) -> bool:
         """False: somebody else is sweeping."""
         result = await sweep_workers(
-            self._patient, [dead.worker_id], self._config, self._asker, me=self._me.worker_id, spare=_is_not_for_a_sweep
-        )
+            self._patient, [dead.worker_id], self._config, self._asker,
+            me=self._me.worker_id, spare=_is_not_for_a_sweep, on_ended=self._on_ended,
+        )  # fmt: skip
         return result.lock_acquired
 
     async def _bury(self, dead: Registered) -> None:

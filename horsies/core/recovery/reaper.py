@@ -1,4 +1,4 @@
-"""The reaper: every worker's regular look at tasks that nobody looks after any more (R-15 to R-18, R-23).
+"""The reaper: every worker's regular look at tasks and workflows that nobody looks after any more (R-15 to R-18, R-23).
 
 A tick is a list of passes. Each works in small steps, every step a transaction of its own that leaves alone what
 somebody else has locked, so any number of reapers may work at the same time. Full retention (R-80) is a service beside
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
+from datetime import timedelta
 from time import monotonic
 from typing import TypeAlias
 
@@ -21,6 +22,8 @@ from horsies.core.brokers.results import describe
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
+from horsies.core.recovery.reconcile import BuildLater, Reconciler
 from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.stale import recover_stale
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
@@ -37,9 +40,10 @@ Pass: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Reaper:
-    """`tick` makes every pass once; `expire` is also called by itself, more often.
+    """`tick` makes every pass once; `expire` and `expire_workflows` are also called by themselves, more often.
 
-    `patient` lends the connection that is kept while hooks are asked."""
+    `patient` lends the connection that is kept while hooks are asked. `on_ended` hears of tasks of workflows that a
+    pass has ended, `build_later` of nodes whose child workflow nobody has built."""
 
     def __init__(
         self,
@@ -51,6 +55,8 @@ class Reaper:
         pulse: MayJudge,
         *,
         patient: Connections | None = None,
+        on_ended: OnEnded = nobody,
+        build_later: BuildLater | None = None,
         pass_s: float = PASS_S,
     ) -> None:
         self._pool = pool
@@ -61,6 +67,9 @@ class Reaper:
         self._me = me
         self._pulse = pulse
         self._pass_s = pass_s
+        self._on_ended = on_ended
+        grace = timedelta(milliseconds=recovery.crashed_worker_recovery_grace_ms)
+        self._reconciler = Reconciler(pool, None, grace, build_later=build_later)
         self._retention = Retention(pool, recovery, worker_recovery)
         self._failures: dict[str, int] = {}
 
@@ -73,6 +82,9 @@ class Reaper:
         if self._recovery.auto_fail_stale_running:
             yield "stale runs", self.end_running
         yield "abandoned workers", self.sweep_abandoned
+        # After those that end tasks, and in this order: dependents are settled before their workflow is ended.
+        yield "nodes of workflows", self.reconcile
+        yield "ends of workflows", self.end_workflows
         yield "heartbeats", self.prune_heartbeats
         yield "doorbell", self.forget_sleepers
 
@@ -94,8 +106,9 @@ class Reaper:
         while True:
             async with self._pool.connection() as conn:
                 expired = await tasks.expire_waiting(conn, STEP)
-            total += expired
-            if expired < STEP or monotonic() >= until:
+            self._on_ended(of_workflows(expired))
+            total += len(expired)
+            if len(expired) < STEP or monotonic() >= until:
                 break
         if total:
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
@@ -116,7 +129,22 @@ class Reaper:
         async with self._pool.connection() as conn:
             found = await sweeping.abandoned(conn, self._me, self._recovery)
         if found:
-            await sweep_abandoned(self._patient, self._sweeping, self._recovery, self._asker, me=self._me)
+            await sweep_abandoned(
+                self._patient, self._sweeping, self._recovery, self._asker, me=self._me, on_ended=self._on_ended
+            )
+
+    async def expire_workflows(self) -> None:
+        """Workflows past their deadline (F-96), as often as tasks past theirs: else some of their nodes would be over
+        and others not for a while."""
+        await self._reconciler.expire(self._deadline())
+
+    async def reconcile(self) -> None:
+        """Nodes that nothing moves any more (R-30 to R-35)."""
+        await self._reconciler.reconcile(self._deadline())
+
+    async def end_workflows(self) -> None:
+        """Workflows past their deadline, and those of which every node has ended (R-36, R-38)."""
+        await self._reconciler.end_workflows(self._deadline())
 
     async def prune_heartbeats(self) -> None:
         """Heartbeats that nobody needs any more (R-81)."""
@@ -133,7 +161,8 @@ class Reaper:
         until = self._deadline()
         recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._asker, me=self._me)
         async with aclosing(recovering) as steps:
-            async for _ in steps:
+            async for recovered in steps:
+                self._on_ended(of_workflows(recovered))
                 if monotonic() >= until or not self._pulse.may_judge():
                     return
 

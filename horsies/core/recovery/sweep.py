@@ -24,6 +24,7 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.sweeping import SweepStaleWorkersResult
 from horsies.core.recovery.asking import SWEEP_S, Asker, NoHooks
 from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
 from horsies.core.recovery.halving import by_halves
 from horsies.core.recovery.transition import recover_tasks
 from horsies.core.recovery.verdicts import Verdict, Verdicts, verdicts
@@ -56,6 +57,7 @@ async def sweep(
     threshold: timedelta | None = None,
     delay: timedelta | None = None,
     dry_run: bool = False,
+    on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
     """One sweep now. A `threshold` is taken as given, whatever the workers' own settings say (R-63, R-94)."""
 
@@ -65,18 +67,24 @@ async def sweep(
     if dry_run:  # R-48: no lock, no hooks, nothing changed
         async with pool.connection() as conn:
             return SweepStaleWorkersResult(worker_ids=sorted(one.worker_id for one in await find(conn)), dry_run=True)
-    return await _Sweep(pool, asker, me, _terms(config, delay), find).run()
+    return await _Sweep(pool, asker, me, _terms(config, delay), find, on_ended=on_ended).run()
 
 
 async def sweep_abandoned(
-    pool: Connections, config: WorkerRecoveryConfig, recovery: RecoveryConfig, asker: Asker, *, me: str
+    pool: Connections,
+    config: WorkerRecoveryConfig,
+    recovery: RecoveryConfig,
+    asker: Asker,
+    *,
+    me: str,
+    on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
     """Sweep those that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
 
     async def find(conn: Connection) -> list[Gone]:
         return await sweeping.abandoned(conn, me, recovery)
 
-    return await _Sweep(pool, asker, me, _terms(config), find).run()
+    return await _Sweep(pool, asker, me, _terms(config), find, on_ended=on_ended).run()
 
 
 async def sweep_workers(
@@ -87,18 +95,27 @@ async def sweep_workers(
     *,
     me: str,
     spare: Callable[[InFlight], bool] | None = None,
+    on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
     """Sweep workers that are known to be dead: no threshold holds it up, and no task is deferred (R-100).
 
     Tasks to `spare` are left as they are, and then so is the row of their worker."""
-    return await _Sweep(pool, asker, me, _terms(config), _exactly(worker_ids), is_certain=True, spare=spare).run()
+    terms, find = _terms(config), _exactly(worker_ids)
+    return await _Sweep(pool, asker, me, terms, find, is_certain=True, spare=spare, on_ended=on_ended).run()
 
 
-async def force_unlock(pool: Connections, worker_ids: Sequence[str], config: WorkerRecoveryConfig, *, me: str) -> int:
+async def force_unlock(
+    pool: Connections,
+    worker_ids: Sequence[str],
+    config: WorkerRecoveryConfig,
+    *,
+    me: str,
+    on_ended: OnEnded = nobody,
+) -> int:
     """Take everything from exactly these workers, dead or not: no hooks, no delay (R-96). Returns how many tasks."""
-    terms = _terms(config, timedelta(0))
-    sweep = _Sweep(pool, NoHooks(), me, terms, _exactly(worker_ids), is_certain=True, is_exclusive=False)
-    return (await sweep.run()).recovered_count
+    terms, find = _terms(config, timedelta(0)), _exactly(worker_ids)
+    unlocking = _Sweep(pool, NoHooks(), me, terms, find, is_certain=True, is_exclusive=False, on_ended=on_ended)
+    return (await unlocking.run()).recovered_count
 
 
 class Sweeper:
@@ -112,6 +129,8 @@ class Sweeper:
         asker: Asker,
         me: str,
         pulse: MayJudge,
+        *,
+        on_ended: OnEnded = nobody,
     ) -> None:
         self._pool = pool
         self._config = config
@@ -119,12 +138,13 @@ class Sweeper:
         self._asker = asker
         self._me = me
         self._pulse = pulse
+        self._on_ended = on_ended
 
     async def step(self) -> None:
         if not self._pulse.may_judge():
             return
         try:
-            await sweep(self._pool, self._config, self._recovery, self._asker, me=self._me)
+            await sweep(self._pool, self._config, self._recovery, self._asker, me=self._me, on_ended=self._on_ended)
         except (psycopg.Error, OSError, TimeoutError):
             raise
         except Exception:  # a mistake of ours must not stop the worker's own tasks
@@ -174,6 +194,7 @@ class _Sweep:
     is_certain: bool = False  # whoever is found is dead, and stays so
     is_exclusive: bool = True  # under the sweep lock
     spare: Callable[[InFlight], bool] | None = None
+    on_ended: OnEnded = nobody
     has_lock: bool = False
     recovered: int = 0
     skipped: int = 0
@@ -205,6 +226,7 @@ class _Sweep:
         self.recovered += len(batch.recovered)
         self.skipped += batch.skipped
         self.deferred += batch.deferred
+        self.on_ended(of_workflows(batch.recovered))
         interrupted = [batch.views[task.task_id] for task in batch.recovered if task.task_id in batch.views]
         if interrupted and self.asker.has(JobInterrupted):
             await self.asker.interrupted(interrupted, reason=CRASHED)

@@ -22,6 +22,8 @@ from horsies.core.models.sweeping import (
     WorkerSilence,
 )
 from horsies.core.recovery.asking import Asker, InProcess, NoHooks
+from horsies.core.recovery.ended import EndedNode
+from horsies.core.recovery.reconcile import advance_ended
 from horsies.core.recovery.sweep import force_unlock, sweep
 from horsies.core.store import sweeping
 from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
@@ -113,7 +115,10 @@ class WorkerUtils:
         no delay. Returns the number of tasks."""
         if isinstance(worker_ids, str):
             raise _mistake("force_unlock_workers takes a list of worker ids, not one")
-        return await force_unlock(self._broker.hub, worker_ids, self._config, me=self.worker_id)
+        hub, ended = self._broker.hub, list[EndedNode]()
+        count = await force_unlock(hub, worker_ids, self._config, me=self.worker_id, on_ended=ended.extend)
+        await advance_ended(hub, ended)
+        return count
 
     force_unlock_workers = on_bridge(_force_unlock_workers, failed=_loop_failed)
     force_unlock_workers_sync = run_sync(_force_unlock_workers, failed=_loop_failed)
@@ -121,9 +126,9 @@ class WorkerUtils:
     async def _sweep(
         self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions, threshold: timedelta | None
     ) -> SweepStaleWorkersResult:
-        app = self._broker.app
-        return await sweep(
-            self._broker.hub,
+        app, hub, ended = self._broker.app, self._broker.hub, list[EndedNode]()
+        result = await sweep(
+            hub,
             config,
             RecoveryConfig() if app is None else app.config.recovery,
             self._asker,
@@ -131,7 +136,10 @@ class WorkerUtils:
             threshold=threshold,
             delay=options.recovery_delay,
             dry_run=options.dry_run,
+            on_ended=ended.extend,
         )
+        await advance_ended(hub, ended)
+        return result
 
     @property
     def _config(self) -> WorkerRecoveryConfig:

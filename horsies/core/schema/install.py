@@ -22,7 +22,7 @@ from horsies.core.schema.locks import SCHEMA, lock_key
 from horsies.core.schema.migrate import MIGRATIONS, migrate
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """What this code creates; raised with each migration."""
 
 BREAKING_VERSION = 1

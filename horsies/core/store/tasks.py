@@ -202,13 +202,20 @@ _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
-async def expire_waiting(conn: Connection, most: int = 500) -> int:
+class Expired(NamedTuple):
+    """A task whose deadline passed while it waited."""
+
+    id: str
+    workflow_id: str | None
+
+
+async def expire_waiting(conn: Connection, most: int = 500) -> set[Expired]:
     """PENDING → EXPIRED for at most `most` tasks past their deadline.
 
     Planned anew each time, as it is run rarely: on an empty table any index looks good, and a plan is kept for long."""
     params = {"most": most, "result": EXPIRED_WAITING}
     cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
-    return len(await cursor.fetchall())
+    return {Expired(*row) for row in await cursor.fetchall()}
 
 
 class Beat(NamedTuple):

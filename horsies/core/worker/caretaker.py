@@ -13,8 +13,10 @@ from typing import TypeAlias
 from horsies.core.brokers.pool import PoolTimeout
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.ended import OnEnded, nobody
 from horsies.core.recovery.evidence import LOOK_EVERY_S, Evidence
 from horsies.core.recovery.reaper import Reaper
+from horsies.core.recovery.reconcile import BuildLater
 from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.worker.fence import Pulse
@@ -30,16 +32,28 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Caretaker:
-    """`steps` are the services, for the worker to serve like its own."""
+    """`steps` are the services, for the worker to serve like its own. `on_ended` hears of tasks of workflows that were
+    ended, `build_later` of nodes whose child workflow nobody has built."""
 
     def __init__(
-        self, pool: Connections, patient: Connections, plan: Plan, me: Identity, asker: Asker, pulse: Pulse
+        self,
+        pool: Connections,
+        patient: Connections,
+        plan: Plan,
+        me: Identity,
+        asker: Asker,
+        pulse: Pulse,
+        *,
+        on_ended: OnEnded = nobody,
+        build_later: BuildLater | None = None,
     ) -> None:
         self._recovery, self._sweeping = plan.app.config.recovery, plan.recovery
         settings = (self._recovery, self._sweeping)
-        self._evidence = Evidence(pool, patient, me, *settings, asker, pulse)
-        self._reaper = Reaper(pool, *settings, asker, me.worker_id, pulse, patient=patient)
-        self._sweeper = Sweeper(patient, self._sweeping, self._recovery, asker, me.worker_id, pulse)
+        self._evidence = Evidence(pool, patient, me, *settings, asker, pulse, on_ended=on_ended)
+        self._reaper = Reaper(
+            pool, *settings, asker, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
+        )
+        self._sweeper = Sweeper(patient, self._sweeping, self._recovery, asker, me.worker_id, pulse, on_ended=on_ended)
         self._retention = Retention(pool, *settings)
 
     def steps(self) -> list[tuple[str, Step]]:
@@ -55,6 +69,7 @@ class Caretaker:
             ("reaper", every(check_s, tick, at_once=True)),
             # More often than the rest of the tick: overdue tasks at the head of a queue are in every claim's way.
             ("expiry", every(EXPIRY_S, self._reaper.expire)),
+            ("deadlines of workflows", every(EXPIRY_S, self._reaper.expire_workflows)),
             ("retention", every(check_s, self._retention.step)),
         ]
         if self._sweeping.enabled:

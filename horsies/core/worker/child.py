@@ -20,6 +20,7 @@ import sys
 import threading
 import traceback
 import types
+from functools import partial
 from typing import NoReturn
 
 from horsies.core import logs
@@ -39,6 +40,7 @@ from horsies.core.worker.runner import Runner
 from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.uplink import EXIT_BROKEN, Uplink, leave
 from horsies.core.worker.wire import Kind
+from horsies.core.workflows.local_builder import build_plan
 
 TRACEBACK_LINES = 40
 
@@ -120,7 +122,7 @@ def _runner(
     app: Horsies, spec: ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook
 ) -> Runner | HookServer:
     if spec.is_helper:
-        return HookServer(app.hooks, inbox, uplink, spec.recovery_hook_timeout_ms / 1000)
+        return HookServer(app.hooks, partial(build_plan, app), inbox, uplink, spec.recovery_hook_timeout_ms / 1000)
     return Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late)
 
 

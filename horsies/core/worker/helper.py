@@ -1,4 +1,5 @@
-"""The main thread of a helper child (W-01): answers the worker's questions with the app's recovery hooks.
+"""The main thread of a helper child (W-01): answers the worker's questions with the app's recovery hooks, and builds
+child workflows with the `build_with` of their definitions (F-60).
 
 It says which handler it is about to call before it calls it, so that the worker knows what it was in when it hangs or
 dies. Handlers are called one after the other: async ones on an event loop that lives as long as the child, plain ones
@@ -10,14 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 
 from horsies.core.hooks import HookRegistry, JobRecovery
 from horsies.core.recovery.asking import Handlers
 from horsies.core.worker import wire
+from horsies.core.worker.build_wire import BUILD, pack_failure, pack_plan, request_of
 from horsies.core.worker.hook_wire import event_of, pack_decision
 from horsies.core.worker.inbox import Inbox, Item
 from horsies.core.worker.uplink import Uplink
 from horsies.core.worker.wire import Kind
+from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.plan import WorkflowPlan
 
 log = logging.getLogger("horsies.child")
 
@@ -25,7 +30,15 @@ log = logging.getLogger("horsies.child")
 class HookServer:
     """Takes the place of the `Runner` of other children. `tokens` and `stop` are called by the io thread."""
 
-    def __init__(self, registry: HookRegistry, inbox: Inbox, uplink: Uplink, limit_s: float) -> None:
+    def __init__(
+        self,
+        registry: HookRegistry,
+        build: Callable[[BuildRequest], WorkflowPlan],
+        inbox: Inbox,
+        uplink: Uplink,
+        limit_s: float,
+    ) -> None:
+        self._build = build
         self._inbox = inbox
         self._uplink = uplink
         self._handlers = Handlers(registry, limit_s=limit_s, before=self._say_before)
@@ -76,14 +89,28 @@ class HookServer:
 
     async def _answer(self, item: Item) -> None:
         self._token = item.token
-        event = event_of(item.parts[0], item.parts[1])
-        answer = b""
-        if isinstance(event, JobRecovery):
-            answer = pack_decision(await self._handlers.decide(event))
-        else:
-            await self._handlers.tell(event)
+        name, content = item.parts[0], item.parts[1]
+        answer = self._built(content) if name == BUILD else await self._said(name, content)
         self._inbox.held.discard(item.token)
         self._uplink.send(wire.pack(Kind.ANSWER, item.token, answer))
+
+    async def _said(self, name: bytes, content: bytes) -> bytes:
+        event = event_of(name, content)
+        if isinstance(event, JobRecovery):
+            return pack_decision(await self._handlers.decide(event))
+        await self._handlers.tell(event)
+        return b""
+
+    def _built(self, content: bytes) -> bytes:
+        request = request_of(content)
+        self._say_before(f"build_with of {request.definition_key}")
+        try:
+            return pack_plan(self._build(request))
+        except BuildFailed as problem:
+            return pack_failure(problem)
+        except BaseException as problem:  # SystemExit too: user code does not end the helper
+            log.exception("build_with of the workflow %r failed", request.definition_key)
+            return pack_failure(BuildFailed(f"{type(problem).__name__}: {problem}"))
 
     def _say_before(self, handler: str) -> None:
         self._uplink.send(wire.pack(Kind.STARTED, self._token, handler.encode("utf-8", "replace")))

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 
 from horsies.core.hooks import Event
 from horsies.core.recovery.asking import GRACE_S
+from horsies.core.worker.build_wire import pack_request
 from horsies.core.worker.hook_wire import pack_event
 from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
 from horsies.core.worker.link import Link
 from horsies.core.worker.outcome import describe_exit
 from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.wire import Frame, Kind, WireError, pack
+from horsies.core.workflows.building import BuildRequest
 
 log = logging.getLogger("horsies.worker")
 
@@ -29,7 +31,7 @@ GOODBYE_S = 1.0
 
 
 class HelperFailed(Exception):
-    """No answer. `handler` is the one it was in when it hung or died; None: no handler was running."""
+    """No answer. `handler` is the user code it was in when it hung or died; None: it was in none."""
 
     def __init__(self, why: str, handler: str | None = None) -> None:
         super().__init__(why)
@@ -83,7 +85,11 @@ class HelperChild:
     def pid(self) -> int | None:
         return None if self._running is None else self._running.process.pid
 
-    async def ask(self, event: Event, patience_s: float) -> bytes:
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    async def ask(self, event: Event | BuildRequest, patience_s: float) -> bytes:
         """The answer to this event. HelperFailed if there is none; `patience_s` is for its turn and for the start of a
         helper that is not there, which goes on when nobody waits for it any more."""
         try:
@@ -170,16 +176,17 @@ class HelperChild:
 
     # One question
 
-    async def _answer(self, running: Running, event: Event) -> bytes:
+    async def _answer(self, running: Running, event: Event | BuildRequest) -> bytes:
         assert running.link is not None
         self._tokens += 1
         question = self._question = Question(self._tokens, asyncio.get_running_loop().create_future())
         self._watch_time(running, question)
         try:
-            running.link.write(pack(Kind.RUN, question.token, *pack_event(event)))
+            parts = pack_request(event) if isinstance(event, BuildRequest) else pack_event(event)
+            running.link.write(pack(Kind.RUN, question.token, *parts))
             return await question.answer
         except WireError as problem:
-            raise HelperFailed(f"the task cannot be shown to its hooks: {problem}", "none") from None
+            raise HelperFailed(f"it cannot be asked: {problem}", "none") from None
         finally:
             self._question = None
             if question.timer is not None:
@@ -219,4 +226,4 @@ def _kill_soon(process: ChildProcess) -> None:
 def _look_at(starting: asyncio.Task[None]) -> None:
     """Whoever waited for it may be gone."""
     if not starting.cancelled() and (problem := starting.exception()) is not None:
-        log.error("the helper process for recovery hooks cannot be used: %s", problem)
+        log.error("the helper process cannot be used: %s", problem)

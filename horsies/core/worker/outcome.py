@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
-from horsies.core.lifecycle.moves import Complete, Fail, Move, Requeue
+from horsies.core.lifecycle.moves import Complete, Fail, Move, Requeue, Retry
 from horsies.core.lifecycle.recovery import crashed, expired, not_charged
 from horsies.core.lifecycle.retry import retry_or_fail
 from horsies.core.models.recovery import WorkerRecoveryConfig
@@ -70,6 +70,11 @@ def of_forced_shutdown(held: Held, worker_id: str, hostname: str, pid: int, reco
 def of_deadline(held: Held, worker_id: str) -> Move:
     """The deadline passed between claim and start (L-08)."""
     return expired(held.claim, worker_id)
+
+
+def may_be_the_end(move: Move, moved: bool) -> bool:
+    """Has the task ended by this? Also if nothing has moved: an earlier try may have landed unseen (L-34)."""
+    return not isinstance(move, Requeue) and not (moved and isinstance(move, Retry))
 
 
 def describe_exit(returncode: int) -> str:

@@ -1,7 +1,8 @@
 """The worker's connections, shared out among those who need them: nobody may hold up the claims.
 
 Batches are moved by sessions that plan for many rows. What is done for others' tasks has a connection of its own, and
-so has a sweep, which keeps its while hooks are asked. Where there may be fewer connections, they share.
+so has a sweep, which keeps its while hooks are asked, and so have workflows. Where there may be fewer connections, they
+share.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Shares(NamedTuple):
     bulk: int
     care: int
     patient: int
+    flows: int
 
 
 def share_out(keep: int, most: int) -> Shares:
@@ -31,11 +33,13 @@ def share_out(keep: int, most: int) -> Shares:
     bulk = BULK_STAGES if keep > BULK_STAGES else min(1, most - 1)
     care = int(most - bulk > 1)
     patient = int(most - bulk > 2)
-    return Shares(most - bulk - care - patient, bulk, care, patient)
+    flows = int(most - bulk > 3)
+    return Shares(most - bulk - care - patient - flows, bulk, care, patient, flows)
 
 
 class Pools:
-    """`database` for claims and single rows, `bulk` for batches, `care` for others' tasks, `patient` for sweeps."""
+    """`database` for claims and single rows, `bulk` for batches, `care` for others' tasks, `patient` for sweeps,
+    `flows` for advancing workflows."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -44,9 +48,13 @@ class Pools:
         self.bulk = self._open(IN_BULK, shares.bulk, shares.bulk) if shares.bulk else self.database
         self.care = self._open(BY_INDEX, 0, shares.care) if shares.care else self.database
         self.patient = self._open(BY_INDEX, 0, shares.patient) if shares.patient else self.care
+        # A sweep is rare and mostly short; the reaper's passes are neither.
+        self.flows = self._open(BY_INDEX, 0, shares.flows) if shares.flows else self.patient
 
     async def close(self) -> None:
-        for pool in {id(pool): pool for pool in (self.patient, self.care, self.bulk, self.database)}.values():
+        for pool in {
+            id(pool): pool for pool in (self.flows, self.patient, self.care, self.bulk, self.database)
+        }.values():
             await pool.close()
 
     def _open(self, options: str, keep: int, most: int) -> Pool:

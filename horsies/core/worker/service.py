@@ -2,7 +2,7 @@
 
     listener ─ ring ─▶ claimer ─▶ starter ─▶ dispatcher ═ children
                           ▲                      │
-                          └── room ── finalizer ◀┘        heart, diary, alarm, tally beside them
+                          └── room ── finalizer ◀┘ ─▶ advancer        heart, diary, alarm, tally beside them
 
 It runs no user code. `run()` serves until it is told to stop; `run_once()` handles what is claimable now and returns.
 """
@@ -28,6 +28,7 @@ from horsies.core.lifecycle.moves import Move, Retry
 from horsies.core.store import workers
 from horsies.core.store.tasks import Claimant, Connection
 from horsies.core.worker import outcome
+from horsies.core.worker.advancer import Advancer
 from horsies.core.worker.alarm import Alarm
 from horsies.core.worker.capacity import Limits
 from horsies.core.worker.caretaker import Caretaker
@@ -42,6 +43,7 @@ from horsies.core.worker.guard import Guard
 from horsies.core.worker.hand import Hand, Held, Phase
 from horsies.core.worker.heartbeats import Heart
 from horsies.core.worker.helper_asker import HelperAsker
+from horsies.core.worker.helper_builder import HelperBuilder
 from horsies.core.worker.helper_child import HelperChild
 from horsies.core.worker.identity import identify
 from horsies.core.worker.journal import Journal
@@ -94,7 +96,7 @@ class Worker:
         return await self._run(until=self._until_dry, install_signals=False)
 
     async def _until_dry(self) -> None:
-        while not self._stop.is_set() and (not self._claimer.is_dry or len(self._hand)):
+        while not self._stop.is_set() and not (self._claimer.is_dry and not self._hand and self._advancer.is_idle):
             await asyncio.sleep(0.01)
 
     async def _run(self, *, until: Callable[[], Awaitable[Any]], install_signals: bool) -> int:
@@ -152,11 +154,14 @@ class Worker:
         self._guard = Guard(self._fence, self._dispatcher)
         helper = HelperChild(self._children.launcher, plan.child_spec)
         self._hooks = HelperAsker(helper, lambda: self._children.hook_events)
+        builder = HelperBuilder(helper)
+        self._advancer = Advancer(self._pools.flows, builder, resilience, lambda: self._claimer.ring())
         self._cut = CutOff(self._database, self._hand, self._hooks)
         who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
         self._starter = Starter(
-            lanes, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts
-        )
+            lanes, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts,
+            self._advancer.put,
+        )  # fmt: skip
         self._claimer = Claimer(
             self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake
         )
@@ -167,7 +172,10 @@ class Worker:
             plan.registration(me), plan.recovery.heartbeat_interval.total_seconds(), self._hand, self._dispatcher,
             self._fence, self._guard,
         )  # fmt: skip
-        self._caretaker = Caretaker(self._pools.care, self._pools.patient, plan, me, self._hooks, self._fence.pulse)
+        self._caretaker = Caretaker(
+            self._pools.care, self._pools.patient, plan, me, self._hooks, self._fence.pulse,
+            on_ended=self._advancer.put_all, build_later=self._advancer.build_later,
+        )  # fmt: skip
         self._listener = self._build_listener()
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
@@ -228,6 +236,8 @@ class Worker:
         self._spawn(self._children.keep_up())
         self._serve_step("starter", self._starter.step)
         self._serve_step("claimer", self._claimer.step)
+        self._serve_step("advancer", self._advancer.step)
+        self._serve_step("builder", self._advancer.build)
         # A worker that cannot say that it lives must not wait long before it tries again.
         self._serve_step("heartbeats", every(self._heart.tick_s, self._heart.step), self._fence.terms.shortest_s / 8)
         self._serve_step("alarm", self._alarm.step)
@@ -253,7 +263,7 @@ class Worker:
             self._force.set()
         grace_ms = self.plan.config.shutdown_grace_ms
         await Shutdown(
-            self._hand, self._starter, self._dispatcher, self._finalizer, self._children, self._claimer,
+            self._hand, self._starter, self._dispatcher, self._finalizer, self._advancer, self._children, self._claimer,
             force=self._force, grace_s=None if grace_ms is None else grace_ms / 1000, cut_off=self._cut_off,
         ).run()  # fmt: skip
         await self._cut.tell()
@@ -334,6 +344,8 @@ class Worker:
                 self._alarm.set(move.delay_s, held.row.queue_name, held.id)
         else:
             self._claimer.doubt()
+        if held.row.workflow_id is not None and outcome.may_be_the_end(move, moved):
+            self._advancer.put(held.id, held.row.workflow_id)
         if held.row.queue_name in self._capped:
             self._claimer.ring()  # a place under the cap is free, and a task may have waited for it
         else:

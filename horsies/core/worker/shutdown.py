@@ -1,4 +1,7 @@
-"""How a worker ends: nothing new, hand back what has not begun, let what runs finish, write it, leave (W-50)."""
+"""How a worker ends: nothing new, hand back what has not begun, let what runs finish, write it, leave (W-50).
+
+Workflows are advanced to the last end that was written, as far as the grace allows; others see to the rest (R-30).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from horsies.core import logs
+from horsies.core.worker.advancer import Advancer
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.dispatcher import Dispatcher
 from horsies.core.worker.finalizer import Finalizer
@@ -18,6 +22,7 @@ log = logging.getLogger("horsies.worker")
 
 LOOK_S = 0.02
 LAST_LOOK_S = 2.0  # so long for the answer to a claim that was under way when the stop came
+LAST_STEPS_S = 2.0  # after the grace: so long for workflows whose tasks have ended
 LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks that were cut off
 
 
@@ -30,6 +35,7 @@ class Shutdown:
         starter: Starter,
         dispatcher: Dispatcher,
         finalizer: Finalizer,
+        advancer: Advancer,
         children: Pool,
         claimer: Claimer,
         *,
@@ -41,6 +47,7 @@ class Shutdown:
         self._starter = starter
         self._dispatcher = dispatcher
         self._finalizer = finalizer
+        self._advancer = advancer
         self._children = children
         self._claimer = claimer
         self._force = force
@@ -66,14 +73,20 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
         last_look = loop.time() + LAST_LOOK_S
-        while self._hand or (self._claimer.is_looking and loop.time() < last_look):
+        while self._is_open or (self._claimer.is_looking and loop.time() < last_look):
             self._starter.hand_back()  # also what a claim that was under way has brought in meanwhile
             if self._force.is_set():
                 return False
             if until is not None and loop.time() > until and self._is_running():
                 return False
+            if until is not None and loop.time() > until + LAST_STEPS_S and not self._hand:
+                return True
             await asyncio.sleep(LOOK_S)
         return True
+
+    @property
+    def _is_open(self) -> bool:
+        return bool(self._hand) or not self._advancer.is_idle
 
     def _is_running(self) -> bool:
         return any(child.fed or child.line or child.starting for child in self._children.children)
@@ -86,9 +99,11 @@ class Shutdown:
             self._children.kill(child)
         loop = asyncio.get_running_loop()
         until = loop.time() + LAST_WRITES_S
-        while self._hand and loop.time() < until:
+        while self._is_open and loop.time() < until:
             self._starter.hand_back()
             await asyncio.sleep(LOOK_S)
         if self._hand:
             left = logs.counted(len(self._hand), "task")
             log.error("%s could not be written before the end; other workers will see to that", left)
+        elif self._is_open:
+            log.warning("workflows could not be advanced before the end; other workers will see to that")

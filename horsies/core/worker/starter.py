@@ -1,14 +1,22 @@
-"""Makes claimed tasks RUNNING, whatever has piled up in one statement, and only then lets them reach a child (L-09)."""
+"""Makes claimed tasks RUNNING, whatever has piled up in one statement, and only then lets them reach a child (L-09).
+
+Tasks of workflows take a transaction of their own: their nodes are locked before them and become RUNNING with them, and
+their workflow is asked whether they may (L-25). A batch without such tasks knows nothing of that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable, Mapping
+from time import monotonic
 
 from horsies.core import logs
 from horsies.core.lifecycle.moves import Requeue
-from horsies.core.store import tasks
+from horsies.core.store import node_starts, tasks, workflows
+from horsies.core.store.node_starts import NodeCheck
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.worker import outcome
 from horsies.core.worker.dispatcher import Dispatcher, log_fields
 from horsies.core.worker.fence import clock
@@ -16,11 +24,14 @@ from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Held, Phase
 from horsies.core.worker.lanes import Lanes
 from horsies.core.worker.loop import AWAY
+from horsies.core.workflows import ends
 
 log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 500
 LOOK_PAST = 64  # tasks without a free child that are passed over to find one that has
+NODE_PAUSE_S = 0.05  # before the next look at a node that somebody else has locked
+NODE_PATIENCE_S = 2.0  # after its claim such a task goes back to the queue
 
 
 class Starter:
@@ -35,8 +46,10 @@ class Starter:
         dispatcher: Dispatcher,
         finalizer: Finalizer,
         aborts: Counter[str],
+        on_ended: Callable[[str, str], None],
     ) -> None:
         self._aborts = aborts
+        self._on_ended = on_ended  # a task of a workflow was cancelled here: its id, and that of the workflow
         self._lanes = lanes
         self._worker_id = worker_id
         self._hostname = hostname
@@ -84,20 +97,119 @@ class Starter:
         return batch
 
     async def _start(self, batch: list[Held]) -> None:
-        pids = [held.child.pid if held.child else 0 for held in batch]
-        names = [held.child.name if held.child else "" for held in batch]
+        nodes = [held for held in batch if held.row.workflow_id is not None]
+        if not nodes:
+            await self._start_tasks(batch)
+            return
+        problem: BaseException | None = None
+        plain = [held for held in batch if held.row.workflow_id is None]
+        for start, part in ((self._start_tasks, plain), (self._start_nodes, nodes)):
+            try:
+                if part:
+                    await start(part)
+            except AWAY as away:  # it has seen to its own; the others still have to be
+                problem = away
+        if problem is not None:
+            raise problem
+
+    async def _start_tasks(self, batch: list[Held]) -> None:
         try:
             async with self._lanes.connection() as conn:
-                claims = [held.claim for held in batch]
                 sent = clock()
-                started = await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
+                started = await self._move(conn, batch)
         except AWAY:
             self._unconfirmed(batch)
             raise
+        self._accept(batch, started, sent)
+
+    async def _start_nodes(self, batch: list[Held]) -> None:
+        """The nodes first, then the tasks (D-63). Of a start that is not confirmed all go back; of a check that failed
+        nothing can have been written."""
+        checks: dict[str, NodeCheck] | None = None
+        try:
+            async with self._lanes.connection() as conn:
+                sent = clock()  # before the transaction, whose beginning is the start of the task
+                async with conn.pipeline(), conn.transaction():
+                    checks = await node_starts.lock(conn, [held.id for held in batch])
+                    may = [held for held in batch if _may_start(checks.get(held.id))]
+                    started = await self._move(conn, may) if may else set()
+                    if enqueued := [i for i in started if checks[i].status is WorkflowTaskStatus.ENQUEUED]:
+                        await node_starts.mark_running(conn, enqueued)
+        except AWAY:
+            if checks is None:
+                self._check_failed(batch)
+            else:
+                self._unconfirmed(batch)
+            raise
+        self._accept(may, started, sent)
+        self._try_again([held for held in batch if held.id not in checks])
+        stopped = [held for held in batch if held.id in checks and not _may_start(checks[held.id])]
+        if stopped:
+            await self._stop(stopped, checks)
+
+    async def _move(self, conn: tasks.Connection, batch: list[Held]) -> set[str]:
+        claims = [held.claim for held in batch]
+        pids = [held.child.pid if held.child else 0 for held in batch]
+        names = [held.child.name if held.child else "" for held in batch]
+        return await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
+
+    def _accept(self, batch: list[Held], started: set[str], sent: float) -> None:
         self._dispatcher.accept([held for held in batch if held.id in started], sent)
         for held in batch:
             if held.id not in started:
                 self._not_started(held)
+
+    async def _stop(self, batch: list[Held], checks: Mapping[str, NodeCheck]) -> None:
+        """Their workflows do not want them: not now, then they go back (L-13), or never again (L-18). That is a
+        transaction of its own, as tasks are locked by id, all at once."""
+        over = [held.id for held in batch if checks[held.id].workflow.is_terminal]
+        cancelled: set[str] = set()
+        try:
+            if over:
+                async with self._lanes.connection() as conn:
+                    cancelled = await workflows.cancel_tasks(conn, over, ends.CANCELLED.result or "")
+        finally:
+            for held in batch:
+                self._stopped(held, checks[held.id], is_cancelled=held.id in cancelled)
+
+    def _stopped(self, held: Held, check: NodeCheck, *, is_cancelled: bool) -> None:
+        self._dispatcher.release(held)
+        self._aborts["WORKFLOW_STOPPED"] += 1
+        fields = {**log_fields(held), "workflow_id": held.row.workflow_id}
+        log.info("WORKFLOW_STOPPED: the task is not run, its workflow is %s", check.workflow, extra={"horsies": fields})
+        if is_cancelled:
+            self._dispatcher.forget(held)
+            self._on_ended(held.id, held.row.workflow_id or "")
+        else:
+            self._finalizer.put(held, Requeue(held.claim), uncertain=True)
+
+    def _try_again(self, batch: list[Held]) -> None:
+        """Somebody has their nodes, mostly for a moment. They stay claimed meanwhile, but not for long."""
+        now = monotonic()
+        if late := [held for held in batch if now - held.since > NODE_PATIENCE_S]:
+            self._check_failed(late)
+        if soon := [held for held in batch if now - held.since <= NODE_PATIENCE_S]:
+            for held in soon:
+                self._dispatcher.release(held)
+            asyncio.get_running_loop().call_later(NODE_PAUSE_S, self._line_up, soon)
+
+    def _line_up(self, batch: list[Held]) -> None:
+        for held in reversed(batch):
+            if held.stop is not None:  # taken from us meanwhile
+                self._dispatcher.forget(held)
+            elif self._hand.holds(held):
+                held.phase = Phase.CLAIMED
+                self._hand.waiting.appendleft(held)
+        self.wake()
+
+    def _check_failed(self, batch: list[Held]) -> None:
+        self._aborts["WORKFLOW_CHECK_FAILED"] += len(batch)
+        count = logs.counted(len(batch), "task")
+        log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be asked; handed back", count)
+        for held in batch:
+            self._dispatcher.release(held)
+            self._finalizer.put(held, Requeue(held.claim))
+        self.wake()  # for those behind them
 
     def _unconfirmed(self, batch: list[Held]) -> None:
         """Nobody knows whether they are RUNNING, so they do not run; they go back when the database answers (L-27)."""
@@ -118,3 +230,11 @@ class Starter:
         self._aborts["CLAIM_LOST"] += 1
         log.info("CLAIM_LOST: the task was taken back before it started", extra={"horsies": log_fields(held)})
         self._dispatcher.forget(held)
+
+
+def _may_start(check: NodeCheck | None) -> bool:
+    """Past its deadline as well: the start itself refuses that, whatever the state of the workflow (L-25)."""
+    return check is not None and (check.is_overdue or check.workflow in _UNDER_WAY)
+
+
+_UNDER_WAY = (WorkflowStatus.PENDING, WorkflowStatus.RUNNING)

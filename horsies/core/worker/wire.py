@@ -30,7 +30,7 @@ class Kind(IntEnum):
     DONE = 19  # number: token; see `Done`
     GAVE_UP = 20  # tokens that will not be run by this child
     BEAT = 21  # tokens whose functions are running
-    ANSWER = 22  # number: token; what the recovery hooks say, as JSON
+    ANSWER = 22  # number: token; what the recovery hooks say, as JSON; or a plan (`build_wire.py`)
     # supervisor → fork server
     SPAWN = 32  # number: child; name, spec as JSON; carries the child's end of the socket pair
     SIGNAL = 33  # number: child; signal number, b"1" for the whole process group

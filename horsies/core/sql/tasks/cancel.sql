@@ -1,8 +1,8 @@
 -- PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED (L-17, L-18, L-19). The owner of a running one is told at once,
--- so that it stops the code; its later result matches nothing. Tasks of workflows are cancelled with their workflow only.
+-- so that it stops the code; its later result matches nothing. Tasks of workflows are cancelled with their workflow only (F-53).
 WITH locked AS (
     SELECT id, status AS was FROM horsies_tasks
-    WHERE id = ANY(%(ids)s::text[]) AND workflow_id IS NULL
+    WHERE id = ANY(%(ids)s::text[]) AND (workflow_id IS NULL OR %(with_workflow)s)
       AND (status IN ('PENDING', 'CLAIMED') OR (status = 'RUNNING' AND %(include_running)s))
     ORDER BY id FOR UPDATE
 ), moved AS (

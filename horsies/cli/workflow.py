@@ -1,0 +1,150 @@
+"""`horsies workflow show|pause|resume|cancel|retry`: look at one workflow, and steer it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, TypeAlias, TypeVar
+
+import typer
+
+from horsies.cli import output
+from horsies.cli.manual import AsJson, opened, print_json, value_of
+from horsies.cli.options import DatabaseUrl
+from horsies.cli.workflow_tree import as_json_tree, as_lines
+from horsies.core.app import Horsies
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
+from horsies.core.types.result import Err
+from horsies.core.types.status import WorkflowTaskStatus
+from horsies.core.workflows import operations
+from horsies.core.workflows.handle import WorkflowHandle
+from horsies.core.workflows.operations import Family
+
+T = TypeVar("T")
+
+What: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="[MODULE] ID", help="The app, unless --database-url or DATABASE_URL counts, and the id."),
+]
+
+workflow = typer.Typer(
+    help="Look at a workflow, and pause, resume, cancel or retry it.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The workflow a command is about."""
+
+    app: Horsies
+    workflow_id: str
+    has_module: bool
+
+    @property
+    def handle(self) -> WorkflowHandle[object]:
+        return WorkflowHandle(self.workflow_id, self.app.get_broker())
+
+    def value(self, result: HandleResult[T]) -> T:
+        """What came of it; a failure ends the command."""
+        if isinstance(result, Err) and result.err_value.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
+            raise HorsiesError(result.err_value.message)
+        return value_of(result, self.app)
+
+    def family(self) -> Family:
+        return self.value(operations.run(self.app.get_broker(), self.workflow_id, operations.family))
+
+    def refuse_without_app(self, *states: WorkflowTaskStatus) -> None:
+        """Child workflows are built by the code of an app: without one their nodes would fail."""
+        if self.has_module:
+            return
+        stopped = [node for node in self.family().nodes if node.node_type == "SUBWORKFLOW" and node.status in states]
+        if stopped:
+            raise output.usage_error(
+                f"node {stopped[0].node_id!r} is a workflow of its own, which only the app can build",
+                f"name the app: MODULE {self.workflow_id}",
+            )
+
+
+@workflow.command()
+def show(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
+    """Print the nodes of a workflow with their states, durations and errors, and those of its child workflows."""
+    with _found(what, database_url) as found:
+        family = found.family()
+    if as_json:
+        print_json(as_json_tree(family))
+    else:
+        for line in as_lines(family):
+            output.out().print(line)
+    return 0
+
+
+@workflow.command()
+def pause(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
+    """Start nothing more of a workflow, and of its child workflows, until it is resumed. What runs may finish."""
+    with _found(what, database_url) as found:
+        return _say(found, found.value(found.handle.pause()), "paused", as_json)
+
+
+@workflow.command()
+def resume(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
+    """Let a paused workflow go on."""
+    with _found(what, database_url, with_code=True) as found:
+        found.refuse_without_app(WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY)
+        return _say(found, found.value(found.handle.resume()), "resumed", as_json)
+
+
+@workflow.command()
+def cancel(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
+    """End a workflow and its child workflows: what has not started never will, what runs may finish."""
+    with _found(what, database_url, with_code=True) as found:
+        was = found.value(found.handle.status())
+        found.value(found.handle.cancel())
+        return _say(found, not was.is_terminal, "cancelled", as_json)
+
+
+@workflow.command()
+def retry(
+    what: What,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", metavar="NODE_ID", help="Only this node; may be given several times.")
+    ] = None,
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run the failed nodes of a workflow again, and after them what was skipped because of them."""
+    with _found(what, database_url, with_code=True) as found:
+        found.refuse_without_app(WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED)
+        again = partial(operations.retry, node_ids=node or None)
+        retried = found.value(operations.run(found.app.get_broker(), found.workflow_id, again))
+        return _say(found, retried, "set going again", as_json)
+
+
+def _say(found: _Found, changed: bool, done: str, as_json: bool) -> int:
+    status = found.value(found.handle.status())
+    if as_json:
+        print_json({"workflow_id": found.workflow_id, "changed": changed, "status": status})
+    elif changed:
+        output.out().print(f"workflow {found.workflow_id} was {done}; it is {status}", markup=False)
+    else:
+        output.say(f"workflow {found.workflow_id} was not {done}: it is {status}")
+    return 0 if changed else 1
+
+
+@contextmanager
+def _found(what: list[str], database_url: str | None, *, with_code: bool = False) -> Iterator[_Found]:
+    """The workflow; with the modules of the app imported if child workflows may have to be built."""
+    if len(what) > 2:
+        raise output.usage_error(f"one workflow at a time: {' '.join(what)}", "horsies workflow show [MODULE] ID")
+    module = what[0] if len(what) == 2 else None
+    try:
+        with opened(module, database_url, with_hooks=with_code) as app:
+            yield _Found(app, what[-1], module is not None)
+    except ConfigurationError as problem:
+        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+            problem.with_note(f"the first word, {module!r}, was read as the app")
+        raise

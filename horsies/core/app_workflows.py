@@ -1,0 +1,120 @@
+"""The part of an application that makes workflows: `app.workflow(...)`, and the builders that `horsies check` calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar, overload
+
+from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
+from horsies.core.models.app import AppConfig
+from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.models.workflow.enums import OnError
+from horsies.core.models.workflow.nodes import Node, NodeKey
+from horsies.core.models.workflow.policies import SuccessPolicy
+from horsies.core.models.workflow.spec import Starter, WorkflowSpec
+from horsies.core.workflows.starting import WorkflowStarter
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., WorkflowSpec[Any]])
+
+# What a workflow without an output gives: the results of all its nodes by their ids.
+NodeResults: TypeAlias = dict[str, TaskResult[Any, TaskError] | None]
+BUILDER_MARK = "__horsies_workflow_builder__"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowBuilder:
+    """A function that builds a workflow, and the arguments with which a check calls it."""
+
+    fn: Callable[..., Any]
+    cases: tuple[Any, ...] | None
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.fn, "__qualname__", self.fn))
+
+    @property
+    def location(self) -> SourceLocation | None:
+        return SourceLocation.from_function(inspect.unwrap(self.fn))
+
+
+class MakesWorkflows:
+    """What `Horsies` can do about workflows."""
+
+    config: AppConfig
+
+    def __init__(self) -> None:
+        self._builders: list[WorkflowBuilder] = []
+
+    def get_broker(self) -> PostgresBroker:
+        raise NotImplementedError
+
+    @cached_property
+    def workflow_starter(self) -> Starter:
+        """What writes the starts of this app's workflows."""
+        return WorkflowStarter(self.get_broker, resend=self.config.resend_on_transient_err)
+
+    @overload
+    def workflow(
+        self,
+        name: str,
+        tasks: Iterable[Node[Any]],
+        on_error: OnError | str = OnError.FAIL,
+        output: None = None,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+    ) -> WorkflowSpec[NodeResults]: ...
+    @overload
+    def workflow(
+        self,
+        name: str,
+        tasks: Iterable[Node[Any]],
+        on_error: OnError | str = OnError.FAIL,
+        output: Node[T] | NodeKey[T] | None = None,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+    ) -> WorkflowSpec[T]: ...
+    def workflow(
+        self,
+        name: str,
+        tasks: Iterable[Node[Any]],
+        on_error: OnError | str = OnError.FAIL,
+        output: Node[Any] | NodeKey[Any] | None = None,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+    ) -> WorkflowSpec[Any]:
+        """A workflow of these nodes, checked. `definition_key` is the name under which workers find it again; inside a
+        `build_with` it is that of the class."""
+        return WorkflowSpec(name, tasks, on_error, output, success_policy, definition_key=definition_key, app=self)
+
+    @overload
+    def workflow_builder(self, fn: F, /) -> F: ...
+    @overload
+    def workflow_builder(self, /, *, cases: Sequence[Mapping[str, Any]] | None = None) -> Callable[[F], F]: ...
+    def workflow_builder(self, fn: Any = None, /, *, cases: Sequence[Mapping[str, Any]] | None = None) -> Any:
+        """Note a function that builds a workflow. `horsies check` calls it: once if it needs no arguments, else once
+        for each dict of arguments in `cases`."""
+
+        def note(fn: F) -> F:
+            if not callable(fn):
+                raise ConfigurationError(
+                    f"a workflow builder is a function, not {type(fn).__name__}",
+                    code=ErrorCode.CONFIG_INVALID,
+                    location=SourceLocation.of_caller(),
+                )
+            setattr(fn, BUILDER_MARK, True)
+            self._builders.append(WorkflowBuilder(fn, None if cases is None else tuple(cases)))
+            return fn
+
+        return note if fn is None else note(fn)
+
+    def get_workflow_builders(self) -> list[WorkflowBuilder]:
+        """What `workflow_builder` has noted."""
+        return list(self._builders)

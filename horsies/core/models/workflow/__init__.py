@@ -1,0 +1,79 @@
+"""Workflows as users see them. The names are fetched when they are asked for: importing one of these modules must not
+import them all, because the codec of tasks needs the context, and specs need the codec.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from horsies.core.models.tasks import SubWorkflowSummary
+    from horsies.core.models.workflow.context import WorkflowContext, WorkflowMeta
+    from horsies.core.models.workflow.definition import WorkflowDefinition
+    from horsies.core.models.workflow.enums import (
+        WORKFLOW_TASK_TERMINAL_STATES,
+        WORKFLOW_TERMINAL_STATES,
+        OnError,
+        WorkflowStatus,
+        WorkflowTaskStatus,
+    )
+    from horsies.core.models.workflow.nodes import (
+        AnyNode,
+        MapNode,
+        NodeKey,
+        SubWorkflowNode,
+        TaskNode,
+        from_node,
+        slugify,
+    )
+    from horsies.core.models.workflow.policies import SuccessCase, SuccessPolicy
+    from horsies.core.models.workflow.results import (
+        HandleErrorCode,
+        HandleOperationError,
+        HandleResult,
+        WorkflowStartError,
+        WorkflowStartErrorCode,
+        WorkflowStartResult,
+        WorkflowTaskInfo,
+    )
+    from horsies.core.models.workflow.spec import WorkflowSpec
+
+__all__ = [
+    "WORKFLOW_TASK_TERMINAL_STATES",
+    "WORKFLOW_TERMINAL_STATES",
+    "AnyNode",
+    "HandleErrorCode",
+    "HandleOperationError",
+    "HandleResult",
+    "MapNode",
+    "NodeKey",
+    "OnError",
+    "SubWorkflowNode",
+    "SubWorkflowSummary",
+    "SuccessCase",
+    "SuccessPolicy",
+    "TaskNode",
+    "WorkflowContext",
+    "WorkflowDefinition",
+    "WorkflowMeta",
+    "WorkflowSpec",
+    "WorkflowStartError",
+    "WorkflowStartErrorCode",
+    "WorkflowStartResult",
+    "WorkflowStatus",
+    "WorkflowTaskInfo",
+    "WorkflowTaskStatus",
+    "from_node",
+    "slugify",
+]
+
+_MODULES = ("context", "definition", "enums", "nodes", "policies", "results", "spec")
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name in _MODULES:
+        raise AttributeError(name)
+    for module in _MODULES:
+        found = import_module(f"{__name__}.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

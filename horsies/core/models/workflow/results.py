@@ -1,0 +1,87 @@
+"""What starting a workflow and working with its handle give back: errors as values (F-81, F-87), and a node as its row
+describes it (F-86).
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+
+from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import WorkflowTaskStatus
+
+T = TypeVar("T")
+
+
+class WorkflowStartErrorCode(StrEnum):
+    """Why a workflow was not started."""
+
+    BROKER_NOT_CONFIGURED = "BROKER_NOT_CONFIGURED"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+    ENQUEUE_FAILED = "ENQUEUE_FAILED"
+    INTERNAL_FAILED = "INTERNAL_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStartError:
+    """A start that did not happen, as far as is known. With ENQUEUE_FAILED, `retry_start` tries it again under the same
+    id, with the same `sent_at` and deadline."""
+
+    code: WorkflowStartErrorCode
+    message: str
+    retryable: bool
+    workflow_name: str
+    workflow_id: str
+    exception: BaseException | None = None
+    sent_at: datetime | None = None
+    good_until: datetime | None = None
+
+
+WorkflowStartResult: TypeAlias = Ok[T] | Err[WorkflowStartError]
+
+
+def no_broker(workflow_name: str, workflow_id: str | None) -> Err[WorkflowStartError]:
+    """The start of a spec that no app has made its own."""
+    message = f"workflow {workflow_name!r}: the spec has no broker; make it with app.workflow(...) or a build(app)"
+    code = WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
+    return Err(WorkflowStartError(code, message, False, workflow_name, workflow_id or str(uuid.uuid4())))
+
+
+class HandleErrorCode(StrEnum):
+    """Why a handle could not do what was asked."""
+
+    WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+    LOOP_RUNNER_FAILED = "LOOP_RUNNER_FAILED"
+    INTERNAL_FAILED = "INTERNAL_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class HandleOperationError:
+    """An operation on a workflow that did not happen, as far as is known."""
+
+    code: HandleErrorCode
+    message: str
+    retryable: bool
+    workflow_id: str
+    exception: BaseException | None = None
+
+
+HandleResult: TypeAlias = Ok[T] | Err[HandleOperationError]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowTaskInfo:
+    """A node of a workflow. `result` is there once the node has one; of a skipped node it is None."""
+
+    node_id: str
+    index: int
+    name: str
+    status: WorkflowTaskStatus
+    result: TaskResult[Any, TaskError] | None
+    started_at: datetime | None
+    completed_at: datetime | None

@@ -1,0 +1,186 @@
+"""A workflow that can be started: its nodes, checked and in their places. It does not change; a start writes its plan.
+
+How it is started is not known here: the app gives each spec a starter (`workflows/starting.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+
+from horsies.core.codec.results import ResultCodec
+from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
+from horsies.core.models.workflow.enums import OnError
+from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, placed
+from horsies.core.models.workflow.policies import SuccessPolicy
+from horsies.core.models.workflow.results import WorkflowStartError, WorkflowStartResult, no_broker
+from horsies.core.workflows import local_builder, registry
+from horsies.core.workflows.building import BuildRequest
+from horsies.core.workflows.checks import check
+from horsies.core.workflows.draft import Draft
+from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.workflows.planning import plan_of
+
+if TYPE_CHECKING:
+    from horsies.core.models.workflow.policies import NodeRef
+    from horsies.core.workflows.handle import WorkflowHandle
+
+T = TypeVar("T")
+OutT = TypeVar("OutT")
+
+
+class Starter(Protocol):
+    """Writes the start of a spec; made by an app."""
+
+    def start(
+        self, spec: WorkflowSpec[T], workflow_id: str | None, *, good_until: datetime | None
+    ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
+    async def start_async(
+        self, spec: WorkflowSpec[T], workflow_id: str | None, *, good_until: datetime | None
+    ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
+    def retry(self, spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]: ...
+    async def retry_async(
+        self, spec: WorkflowSpec[T], error: WorkflowStartError
+    ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
+
+
+class WorkflowSpec(Generic[OutT]):
+    """A workflow: `app.workflow(...)`, or `build(app)` of a `WorkflowDefinition`. `OutT` is the type of its output."""
+
+    name: str
+    definition_key: str
+    tasks: tuple[Node[Any], ...]
+    on_error: OnError
+    output: Node[Any] | None
+    success_policy: SuccessPolicy | None
+    location: SourceLocation | None
+    app: Any  # whose queues and tasks it was checked with
+    starter: Starter | None
+    _plan: WorkflowPlan
+
+    def __init__(
+        self,
+        name: str,
+        tasks: Iterable[Node[Any]],
+        on_error: OnError | str = OnError.FAIL,
+        output: NodeRef | None = None,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+        app: Any = None,
+        location: SourceLocation | None = None,
+        declared: tuple[Any, ...] = (),
+    ) -> None:
+        draft = Draft.of(
+            name,
+            tasks,
+            on_error,
+            output,
+            success_policy,
+            definition_key or registry.key_of_build(),
+            app,
+            location or SourceLocation.of_caller(),
+            declared,
+        )
+        check(draft)
+        nodes = placed(draft.nodes, draft.ids)
+        self.__dict__.update(
+            name=draft.name,
+            definition_key=draft.definition_key,
+            tasks=nodes,
+            on_error=OnError(draft.on_error),
+            output=None if draft.output_index is None else nodes[draft.output_index],
+            success_policy=success_policy,
+            location=draft.location,
+            app=draft.app,
+            starter=getattr(app, "workflow_starter", None),
+            _plan=plan_of(draft),
+        )
+
+    @property
+    def nodes(self) -> tuple[Node[Any], ...]:
+        """The same as `tasks`: every node of the workflow, in its place."""
+        return self.tasks
+
+    @property
+    def broker(self) -> Any:
+        """The broker of its app; None without one."""
+        return None if self.starter is None else self.app.get_broker()
+
+    @property
+    def resend_on_transient_err(self) -> bool:
+        """Whether a start that failed in passing is tried again by itself (T-51)."""
+        return False if self.starter is None else bool(self.app.config.resend_on_transient_err)
+
+    def plan(self, app: Any = None, depth: int = 0) -> WorkflowPlan:
+        """What a start writes. `build_with` of the sub-workflow nodes that wait for nothing is called here; what it
+        raises is a `BuildFailed`. `app` is the one whose broker writes it, if that is not its own."""
+        app = app if app is not None else self.app
+        roots = {}
+        for index, node in enumerate(self.tasks):
+            if isinstance(node, SubWorkflowNode):
+                if app is None:
+                    raise _no_app(self, node)
+                if not node.waits_for:
+                    roots[index] = self._plan.nodes[index]
+        if not roots:
+            return self._plan
+        children = {
+            index: local_builder.build_plan(
+                app, BuildRequest(node.sub_workflow_key or "", node.kwargs_json, {}, depth=depth + 1)
+            )
+            for index, node in roots.items()
+        }
+        return replace(self._plan, children=children)
+
+    def output_codec(self) -> ResultCodec | None:
+        """How its result is read by type; None if it has no output node."""
+        return None if self.output is None else self.output.result_codec()
+
+    def start(
+        self, workflow_id: str | None = None, *, good_until: datetime | None = None
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Start the workflow. Nodes that have not started at `good_until` are skipped."""
+        if self.starter is None:
+            return no_broker(self.name, workflow_id)
+        return self.starter.start(self, workflow_id, good_until=good_until)
+
+    async def start_async(
+        self, workflow_id: str | None = None, *, good_until: datetime | None = None
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Start the workflow. Nodes that have not started at `good_until` are skipped."""
+        if self.starter is None:
+            return no_broker(self.name, workflow_id)
+        return await self.starter.start_async(self, workflow_id, good_until=good_until)
+
+    def retry_start(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Try a start again that failed with ENQUEUE_FAILED, under the same id."""
+        if self.starter is None:
+            return no_broker(self.name, getattr(error, "workflow_id", None))
+        return self.starter.retry(self, error)
+
+    async def retry_start_async(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Try a start again that failed with ENQUEUE_FAILED, under the same id."""
+        if self.starter is None:
+            return no_broker(self.name, getattr(error, "workflow_id", None))
+        return await self.starter.retry_async(self, error)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a workflow spec does not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a workflow spec does not change")
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name!r} with {len(self.tasks)} node(s)>"
+
+
+def _no_app(spec: WorkflowSpec[Any], node: SubWorkflowNode[Any]) -> WorkflowValidationError:
+    return WorkflowValidationError(
+        f"workflow {spec.name!r}: node {node.node_id!r} is a workflow of its own, and there is no app to build it with",
+        code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
+        location=node.location,
+        help_text="start it with the broker of an app: app.get_broker()",
+    )

@@ -1,0 +1,138 @@
+"""`task.node(...)(...)` and `task.map_node(...)(...)`: a node in two steps, first its options, then its arguments, so
+that a type checker can compare the arguments with the task's (F-11, F-95).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
+from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, TaskNode
+from horsies.core.workflows.plan import Join
+
+if TYPE_CHECKING:
+    from horsies.core.producer.options import Flags
+    from horsies.core.task_decorator import TaskFunction
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+E = TypeVar("E")
+
+
+class NodeOptions(TypedDict, total=False):
+    """What can be said about a node beside its arguments."""
+
+    waits_for: Iterable[Node[Any]]
+    args_from: Mapping[str, Node[Any]] | None
+    workflow_ctx_from: Iterable[Node[Any]] | None
+    node_id: str | None
+    queue: str | None
+    priority: int | None
+    allow_failed_deps: bool
+    join: Join
+    min_success: int | None
+    good_until: datetime | None
+    flags: Flags | None
+
+
+class MapNodeOptions(NodeOptions, total=False):
+    """The same for a map: `join` and `min_success` are about its elements."""
+
+    max_parallel: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFactory(Generic[P, T]):
+    """A task with the options of a node; call it with the arguments, by name."""
+
+    task: TaskFunction[P, T]
+    options: NodeOptions = field(default_factory=lambda: NodeOptions())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskNode[T]:
+        """A node of the task. `from_node(n)` as an argument is the result of another node."""
+        if args:
+            raise _by_position(self.task.task_name)
+        return TaskNode(self.task, kwargs, **self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class MapNodeFactory(Generic[P, T]):
+    """A task with the options of a map; call it with the arguments that all elements have in common, by name."""
+
+    task: TaskFunction[..., T]
+    over: Node[Any]
+    param: str | None = None
+    options: MapNodeOptions = field(default_factory=lambda: MapNodeOptions())
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> MapNode[T]:
+        """A node that runs the task for each element."""
+        if args:
+            raise _by_position(self.task.task_name)
+        return MapNode(self.task, self.over, self.param, kwargs, **self.options)
+
+
+class MakesNodes(Generic[P, T]):
+    """The part of a task that makes nodes of it."""
+
+    def node(self, **options: Unpack[NodeOptions]) -> NodeFactory[P, T]:
+        """A node of a workflow that runs this task: `task.node(waits_for=[a])(x=1, y=from_node(a))`."""
+        _refuse_unknown(options, NodeOptions, "node")
+        return NodeFactory(cast("TaskFunction[P, T]", self), options)
+
+    @overload
+    def map_node(
+        self: MakesNodes[Concatenate[E, Q], T],
+        *,
+        over: TaskResult[Sequence[E], TaskError],
+        param: None = None,
+        **options: Unpack[MapNodeOptions],
+    ) -> MapNodeFactory[Q, T]: ...
+    @overload
+    def map_node(
+        self, *, over: TaskResult[Sequence[Any], TaskError], param: str, **options: Unpack[MapNodeOptions]
+    ) -> MapNodeFactory[..., T]: ...
+    def map_node(self, *, over: Any, param: str | None = None, **options: Unpack[MapNodeOptions]) -> Any:
+        """A node that runs this task for each element of a list that another node gives:
+        `task.map_node(over=from_node(numbers), max_parallel=10)(y=1)`. The elements go to `param`, or to the first
+        parameter that is not given."""
+        _refuse_unknown(options, MapNodeOptions, "map_node")
+        source = over.node if isinstance(over, FromNode) else over
+        if not isinstance(source, Node):
+            raise WorkflowValidationError(
+                f"map_node goes over from_node(...), not {type(over).__name__}",
+                code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
+                location=SourceLocation.of_caller(),
+            )
+        return MapNodeFactory(cast("TaskFunction[..., T]", self), source, param, options)
+
+
+def _refuse_unknown(options: Mapping[str, Any], kind: type[Any], method: str) -> None:
+    known: frozenset[str] = kind.__optional_keys__
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{method}() has no option {name!r}; arguments of the task go into the second call")
+
+
+def _by_position(task_name: str) -> WorkflowValidationError:
+    return WorkflowValidationError(
+        f"a node of task {task_name!r} takes its arguments by name",
+        code=ErrorCode.WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED,
+        location=SourceLocation.of_caller(),
+        help_text="task.node()(name=value)",
+    )

@@ -1,0 +1,54 @@
+"""Tries again by itself what failed for a reason that passes (T-51), for callers that block and callers that await.
+Each try is the same as the one before, under the same id, so a try that had succeeded unseen is recognised.
+"""
+
+from __future__ import annotations
+
+from asyncio import sleep as sleep_async
+from collections.abc import Awaitable, Callable, Sequence
+from time import sleep
+from typing import Protocol, TypeVar
+
+from horsies.core.types.result import Err, Ok, Result
+
+# The pauses of `resend_on_transient_err` in seconds: doubling, no jitter.
+RESEND_PAUSES = (0.2, 0.4, 0.8)
+
+
+class Retryable(Protocol):
+    """An error that says whether the same may succeed later."""
+
+    @property
+    def retryable(self) -> bool: ...
+
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Retryable)
+
+
+def tried(attempt: Callable[[], T], explain: Callable[[BaseException], E], pauses: Sequence[float]) -> Result[T, E]:
+    """What came of it, in the end; `explain` makes an error of what was raised."""
+    for pause in (*pauses, None):
+        try:
+            return Ok(attempt())
+        except Exception as problem:
+            error = explain(problem)
+        if pause is None or not error.retryable:
+            break
+        sleep(pause)
+    return Err(error)
+
+
+async def tried_async(
+    attempt: Callable[[], Awaitable[T]], explain: Callable[[BaseException], E], pauses: Sequence[float]
+) -> Result[T, E]:
+    """What came of it, in the end; `explain` makes an error of what was raised."""
+    for pause in (*pauses, None):
+        try:
+            return Ok(await attempt())
+        except Exception as problem:
+            error = explain(problem)
+        if pause is None or not error.retryable:
+            break
+        await sleep_async(pause)
+    return Err(error)

@@ -1,0 +1,224 @@
+"""Reconciliation: finds nodes and workflows that have come to a standstill, because somebody died between two
+transactions, and lets the engine take the step that is missing, the very same that anybody takes (R-30 to R-38).
+
+A look reads some of the nodes in flight and goes on from there; what it has found is handled in small steps. Any number
+of workers may do so at once: the engine looks again under the lock of the workflow, and who comes second finds nothing
+to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+
+from horsies.core import logs
+from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.recovery.connections import Connections
+from horsies.core.recovery.ended import EndedNode
+from horsies.core.store import stuck, workflows
+from horsies.core.store.recovery import STEP
+from horsies.core.store.stuck import DEADLINES, LOOK, NODES, WORKFLOWS, Stuck, What
+from horsies.core.workflows import control, ends
+from horsies.core.workflows.advance import Advanced, Todo, advance, next_step
+from horsies.core.workflows.building import Builder, BuildRequest, NotBuiltHere
+from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.workflows.settling import Key
+
+log = logging.getLogger("horsies.recovery")
+
+AWAY = (psycopg.Error, OSError, TimeoutError)
+CANCELLED = ends.CANCELLED.result or ""
+
+T = TypeVar("T")
+BuildLater: TypeAlias = Callable[[Key], None]
+
+
+class NobodyBuilds:
+    """A `Builder` for who has no application: it leaves everything to those who have one (R-35)."""
+
+    async def build(self, request: BuildRequest) -> WorkflowPlan:
+        raise NotBuiltHere(request.definition_key)
+
+
+async def advance_ended(pool: Connections, ended: Iterable[EndedNode]) -> None:
+    """What a recovery by hand has ended moves its workflows on at once (R-57)."""
+    tasks = [task_id for task_id, _ in ended]
+    if tasks:
+        await advance(pool, tasks, NobodyBuilds())
+
+
+class Reconciler:
+    """`reconcile` and `end_workflows` are two passes of the reaper; each stops at the time it is given, and the walk
+    over the nodes goes on at the next call where it stopped. Child workflows are built by `builder`; or, as that is
+    user code and may take its time, their nodes are handed over by `build_later`; or they are left to others."""
+
+    def __init__(
+        self,
+        pool: Connections,
+        builder: Builder | None,
+        grace: timedelta,
+        *,
+        build_later: BuildLater | None = None,
+        look: int = LOOK,
+    ) -> None:
+        self._pool = pool
+        self._builder: Builder = builder or NobodyBuilds()
+        self._build_later = build_later
+        self._grace = grace
+        self._look = look
+        self._place = NODES
+
+    async def run(self) -> int:
+        """Everything once, however long it takes; how many nodes and workflows were repaired (R-37)."""
+        self._place = NODES
+        return await self.reconcile(math.inf) + await self.end_workflows(math.inf)
+
+    async def reconcile(self, until: float) -> int:
+        """Nodes that nothing moves any more; how many nodes and workflows that has moved."""
+        count = 0
+        while True:
+            async with self._pool.connection() as conn:
+                found, place = await stuck.nodes(conn, self._grace, self._place, self._look)
+            self._place = place or NODES  # before they are handled: what fails shall not hold up those behind it
+            count += await self._repair(found)
+            if place is None or monotonic() >= until:
+                return count
+
+    async def end_workflows(self, until: float) -> int:
+        """Workflows past their deadline, then running ones without an open node; how much that has moved."""
+        return await self.expire(until) + await self._end_finished(until)
+
+    async def expire(self, until: float) -> int:
+        """Only those past their deadline (R-38)."""
+        count, place = 0, DEADLINES
+        while True:
+            async with self._pool.connection() as conn:
+                found, after = await stuck.overdue(conn, place, STEP)
+            done = await _in_parts(found, self._expire, _workflow)
+            if done.workflows:
+                log.info("%s past the deadline", logs.counted(done.workflows, "workflow"))
+            count += done.workflows
+            if after is None or monotonic() >= until:
+                return count
+            place = after
+
+    async def _repair(self, found: Sequence[Stuck]) -> int:
+        count = 0
+        for what, handle in (
+            (What.STRANDED, self._cancel),
+            (What.ENDED, self._advance),
+            (What.CHILD, self._advance_parents),
+            (What.LOST, self._give_up),
+            (What.READY, self._enqueue),
+        ):
+            nodes = [node for node in found if node.what is what]
+            for place in range(0, len(nodes), STEP):
+                done = await _in_parts(nodes[place : place + STEP], handle, _name_of)
+                _tell(what, done)
+                count += done.nodes + done.workflows
+        return count
+
+    async def _end_finished(self, until: float) -> int:
+        count, place = 0, WORKFLOWS
+        while True:
+            async with self._pool.connection() as conn:
+                found, after = await stuck.over(conn, place, STEP)
+            done = await _in_parts(found, self._settle, _workflow)
+            if done.workflows:
+                log.warning("%s ended: no node was open", logs.counted(done.workflows, "workflow"))
+            count += done.nodes + done.workflows
+            if after is None or monotonic() >= until:
+                return count
+            place = after
+
+    # What is done about each kind
+
+    async def _cancel(self, nodes: Sequence[Stuck]) -> Advanced:
+        """They came back, by a retry or a recovery, when their workflow had just been cancelled (R-34)."""
+        async with self._pool.connection() as conn:
+            await workflows.cancel_tasks(conn, sorted(_links(nodes)), CANCELLED)
+        return await self._advance(nodes)
+
+    async def _advance(self, nodes: Sequence[Stuck]) -> Advanced:
+        return await self._go_on(Todo(tasks=_links(nodes)))
+
+    async def _advance_parents(self, nodes: Sequence[Stuck]) -> Advanced:
+        return await self._go_on(Todo(children=_links(nodes)))
+
+    async def _give_up(self, nodes: Sequence[Stuck]) -> Advanced:
+        return await self._go_on(Todo(lost=[(node.workflow_id, node.task_index) for node in nodes]))
+
+    async def _enqueue(self, nodes: Sequence[Stuck]) -> Advanced:
+        return await self._settle(list(dict.fromkeys(node.workflow_id for node in nodes)))
+
+    async def _expire(self, ids: Sequence[str]) -> Advanced:
+        return Advanced(0, await control.expire(self._pool, ids, self._builder))
+
+    async def _settle(self, ids: Sequence[str]) -> Advanced:
+        return await self._go_on(Todo(flows=dict.fromkeys(ids)))
+
+    async def _go_on(self, todo: Todo) -> Advanced:
+        """Take the steps that are missing, until nothing is left to do."""
+        total = Advanced()
+        while todo:
+            if todo.builds and self._build_later is not None:
+                while todo.builds:
+                    self._build_later(todo.builds.pop())
+                continue
+            after = await next_step(self._pool, todo, self._builder)
+            total += Advanced(after.nodes, after.workflows)
+            todo.add(after)
+        return total
+
+
+def _links(nodes: Sequence[Stuck]) -> list[str]:
+    return [node.link for node in nodes if node.link is not None]
+
+
+async def _in_parts(
+    found: Sequence[T], handle: Callable[[Sequence[T]], Awaitable[Advanced]], name: Callable[[T], dict[str, Any]]
+) -> Advanced:
+    """All at once or, if something is wrong with one of them, in ever smaller parts: the others are not kept back. Only
+    a database that is away is no business of theirs."""
+    if not found:
+        return Advanced()
+    try:
+        return await handle(found)
+    except Exception as problem:
+        is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)
+        if isinstance(problem, AWAY) and not is_locked and not is_about_content(problem):
+            raise
+        if len(found) == 1:
+            level = logging.INFO if is_locked else logging.ERROR
+            log.log(level, "a workflow is left for later: %s", describe(problem), extra={"horsies": name(found[0])})
+            return Advanced()
+    half = len(found) // 2
+    return await _in_parts(found[:half], handle, name) + await _in_parts(found[half:], handle, name)
+
+
+def _tell(what: What, done: Advanced) -> None:
+    if done.nodes or done.workflows:
+        log.warning("%s moved on: %s", logs.counted(done.nodes, "node"), _REASONS[what])
+
+
+_REASONS = {
+    What.STRANDED: "the task waited, and the workflow had ended",
+    What.ENDED: "the task had ended, and nobody had advanced the workflow",
+    What.CHILD: "the child workflow had ended, and nobody had told its parent",
+    What.LOST: "the task or child workflow is gone",
+    What.READY: "nobody had enqueued it",
+}
+
+
+def _name_of(node: Stuck) -> dict[str, Any]:
+    return {"workflow_id": node.workflow_id, "node": node.task_index}
+
+
+def _workflow(workflow_id: str) -> dict[str, Any]:
+    return {"workflow_id": workflow_id}

@@ -1,0 +1,39 @@
+"""`recover_stuck_workflows`: by hand what every worker's reaper does for workflows that have come to a standstill
+(R-37, R-97). Written once, async, and run on the broker's bridge.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from horsies.core.brokers.results import as_broker_result, broker_error
+from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
+from horsies.core.recovery.reconcile import Reconciler
+from horsies.core.sync import BridgeError, on_bridge, run_sync
+from horsies.core.types.result import Err
+from horsies.core.workflows.operations import builder_for
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
+
+@as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
+async def _recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
+    """Let every workflow go on that has been left lying: nodes whose task, or child workflow, has ended for at least
+    `grace_ms` without anybody having noticed, nodes that nobody has enqueued, workflows past their deadline or without
+    an open node. Returns how many nodes and workflows were moved. Child workflows are built if the broker has an app
+    that knows them; otherwise they are left to the workers."""
+    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
+        message = f"grace_ms is a number of milliseconds of at least 0, not {grace_ms!r}"
+        raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
+    return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
+
+
+def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
+    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
+
+
+recover_stuck_workflows = on_bridge(_recover_stuck_workflows, failed=_loop_failed)
+recover_stuck_workflows_sync = run_sync(_recover_stuck_workflows, failed=_loop_failed)

@@ -1,0 +1,6 @@
+-- The child workflows of these that are in one of these states, locked in their order (D-63). The columns of `Flow`.
+SELECT id, status, on_error, output_index, success_policy, error_code IS NOT NULL, parent_workflow_id, parent_task_index,
+       root_workflow_id, depth, good_until, COALESCE(good_until <= now(), FALSE), open_nodes
+FROM horsies_workflows
+WHERE parent_workflow_id = ANY(%(ids)s::text[]) AND status = ANY(%(states)s::text[])
+ORDER BY depth, id FOR NO KEY UPDATE

@@ -1,0 +1,48 @@
+-- Nodes in flight that nothing will move any more by itself (R-30, R-34, R-35), among the next `most` of them after
+-- (`after_id`, `after_index`), and what is the matter with each. Only read: advancing looks again, under the lock of the
+-- workflow. With the last row looked at comes the place to go on from; no answer means that there are no more.
+--   ended     its task has ended at least `grace` ago
+--   stranded  its task waits, but its workflow has ended: it would wait for ever
+--   child     its child workflow has ended at least `grace` ago
+--   lost      the row of its task, or of its child workflow, is not there any more
+--   ready     it could have been enqueued for at least `grace`. An element may wait for others of its map (F-95).
+WITH looked AS (
+    SELECT n.*, row_number() OVER (PARTITION BY workflow_id, map_index, status ORDER BY task_index) AS nth FROM (
+        SELECT workflow_id, task_index, node_type, status, task_id, sub_workflow_id, map_index,
+               COALESCE(ready_at, updated_at) AS ready_at
+        FROM horsies_workflow_tasks
+        WHERE status IN ('READY', 'ENQUEUED', 'RUNNING')
+          AND (workflow_id, task_index) > (%(after_id)s::text, %(after_index)s::int)
+        ORDER BY workflow_id, task_index LIMIT %(most)s
+    ) n
+), judged AS (
+    SELECT l.*, CASE
+        WHEN l.status = 'READY' THEN
+            CASE WHEN l.ready_at <= now() - %(grace)s::interval
+                      AND (SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id) = 'RUNNING'
+                      -- Of a map one will do, and looking for the others that are on their way may take a while.
+                      AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND (
+                          SELECT e.task_index FROM horsies_workflow_tasks e
+                          WHERE e.workflow_id = l.workflow_id AND e.status IN ('ENQUEUED', 'RUNNING')
+                            AND e.map_index = l.map_index LIMIT 1) IS NULL)
+                 THEN 'ready' END
+        WHEN l.node_type IN ('TASK', 'ELEMENT') THEN COALESCE((
+            -- As values, here and below: a join could be planned as a walk through the whole table.
+            SELECT CASE WHEN t.ended_at <= now() - %(grace)s::interval THEN 'ended'
+                        WHEN t.status = 'PENDING' AND (
+                            SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id
+                        ) IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN 'stranded' ELSE '' END
+            FROM horsies_tasks t WHERE t.id = l.task_id), 'lost')
+        WHEN l.node_type = 'SUBWORKFLOW' THEN COALESCE((
+            SELECT CASE WHEN c.status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                             AND COALESCE(c.completed_at, c.updated_at) <= now() - %(grace)s::interval
+                        THEN 'child' ELSE '' END
+            FROM horsies_workflows c WHERE c.id = l.sub_workflow_id), 'lost')
+        END AS what
+    FROM looked l
+), last AS (
+    SELECT workflow_id, task_index FROM looked ORDER BY workflow_id DESC, task_index DESC LIMIT 1
+)
+SELECT j.what, j.workflow_id, j.task_index, CASE j.node_type WHEN 'SUBWORKFLOW' THEN j.sub_workflow_id ELSE j.task_id END
+FROM judged j WHERE j.what <> '' OR (j.workflow_id, j.task_index) = (SELECT l.workflow_id, l.task_index FROM last l)
+ORDER BY j.workflow_id, j.task_index

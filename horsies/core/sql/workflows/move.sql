@@ -1,0 +1,16 @@
+-- Every change of workflows that a step has decided on, in one statement (F-20). `opened` says that a FAILED or PAUSED one
+-- goes on after a retry of nodes (F-94): what its end had left is cleared. The rows are locked already.
+UPDATE horsies_workflows w
+SET status = c.status, open_nodes = w.open_nodes + c.open,
+    result = CASE WHEN c.opened THEN c.result ELSE COALESCE(c.result, w.result) END,
+    error = CASE WHEN c.opened THEN c.error ELSE COALESCE(c.error, w.error) END,
+    error_code = CASE WHEN c.opened THEN c.error_code ELSE COALESCE(c.error_code, w.error_code) END,
+    paused_at = CASE WHEN c.status = 'PAUSED' AND w.status <> 'PAUSED' THEN now() ELSE w.paused_at END,
+    -- It may end again in the very step that has opened it.
+    completed_at = CASE WHEN c.status IN ('COMPLETED', 'FAILED', 'CANCELLED') AND (w.status <> c.status OR c.opened) THEN now()
+                        WHEN c.opened THEN NULL ELSE w.completed_at END,
+    updated_at = now()
+FROM unnest(%(ids)s::text[], %(was)s::text[], %(states)s::text[], %(opens)s::int[], %(results)s::text[], %(errors)s::text[],
+            %(codes)s::text[], %(opened)s::bool[]) AS c(id, was, status, open, result, error, error_code, opened)
+WHERE w.id = c.id AND w.status = c.was
+RETURNING w.id

@@ -1,0 +1,11 @@
+-- Wakes whoever serves the queues of the tasks of these workflows that wait: they can be claimed again (F-52).
+SELECT horsies_ring(q.queue_name, q.id) FROM (
+    SELECT DISTINCT ON (t.queue_name) t.queue_name, t.id
+    FROM unnest(%(ids)s::text[]) AS w(id) CROSS JOIN LATERAL (
+        SELECT task_id FROM horsies_workflow_tasks
+        WHERE workflow_id = w.id AND status IN ('ENQUEUED', 'RUNNING') OFFSET 0
+    ) n CROSS JOIN LATERAL (
+        SELECT id, queue_name FROM horsies_tasks WHERE id = n.task_id AND status = 'PENDING' OFFSET 0
+    ) t
+    ORDER BY t.queue_name, t.id
+) q

@@ -1,0 +1,23 @@
+-- The SKIPPED nodes that wait for these, directly or through others that were skipped (F-94).
+WITH RECURSIVE below(workflow_id, task_index) AS (
+    SELECT n.workflow_id, d.task_index
+    FROM unnest(%(workflows)s::text[], %(indexes)s::int[]) AS w(workflow_id, task_index)
+    CROSS JOIN LATERAL (
+        SELECT * FROM horsies_workflow_tasks WHERE workflow_id = w.workflow_id AND task_index = w.task_index OFFSET 0
+    ) n
+    CROSS JOIN LATERAL unnest(n.dependents) AS d(task_index)
+    UNION
+    SELECT n.workflow_id, d.task_index
+    FROM below b CROSS JOIN LATERAL (
+        SELECT * FROM horsies_workflow_tasks
+        WHERE workflow_id = b.workflow_id AND task_index = b.task_index AND status = 'SKIPPED' OFFSET 0
+    ) n
+    CROSS JOIN LATERAL unnest(n.dependents) AS d(task_index)
+)
+SELECT n.workflow_id, n.task_index, n.node_type, n.status, n.dependents, n.deps_total, n.deps_completed, n.deps_failed,
+       n.deps_skipped, n.join_type, n.min_success, n.allow_failed_deps, n.map_index, n.task_id,
+       (n.map_options -> 'first') IS NOT NULL
+FROM below b CROSS JOIN LATERAL (
+    SELECT * FROM horsies_workflow_tasks
+    WHERE workflow_id = b.workflow_id AND task_index = b.task_index AND status = 'SKIPPED' OFFSET 0
+) n

@@ -1,0 +1,260 @@
+"""A typed function per statement about workflows and their nodes. No decisions, no logging, no retries.
+
+Whoever changes anything holds the row of the workflow first (`lock`), then nodes, then tasks (D-63); `start_nodes`
+alone begins with nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pydantic_core import to_json
+
+from horsies.core.models.tasks import TaskOptions
+from horsies.core.sql import load
+from horsies.core.store.arrays import numbers, texts
+from horsies.core.store.tasks import Connection
+from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows.completion import Closing
+from horsies.core.workflows.inputs import Payload, Source
+from horsies.core.workflows.settling import Flow, FlowState, Key, Node, NodeState
+
+INSERT_AT_ONCE = 2_000
+WALK_MOST = 20_000
+NODE_COLUMNS = 15
+
+
+class Ended(NamedTuple):
+    """An open node and the end of its task."""
+
+    node: Node
+    status: TaskStatus
+    result: str | None
+    error_code: str | None
+
+
+class EndedChild(NamedTuple):
+    """An open node and the end of its child workflow; `counts`: all, completed, failed, skipped nodes of that."""
+
+    node: Node
+    child_id: str
+    status: WorkflowStatus
+    result: str | None
+    error: str | None
+    counts: tuple[int, int, int, int]
+
+
+class NewTask(NamedTuple):
+    """The task of a node that is enqueued."""
+
+    id: str
+    workflow_id: str
+    task_name: str
+    queue_name: str
+    priority: int
+    kwargs: str | None
+    task_options: str | None
+    flags: str | None
+    good_until: datetime | None
+
+
+async def lock(conn: Connection, ids: Collection[str] = (), tasks: Collection[str] = ()) -> list[Flow]:
+    """These workflows and those of these tasks; they stay locked until the transaction ends."""
+    params = {"ids": texts(ids), "tasks": texts(tasks)}
+    return _flows(await _rows(conn, "workflows/lock", params))
+
+
+async def lock_children(conn: Connection, ids: Collection[str], states: Collection[str]) -> list[Flow]:
+    """The child workflows of these that are in one of the states."""
+    return _flows(await _rows(conn, "workflows/children", {"ids": texts(ids), "states": texts(states)}))
+
+
+async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[Ended]]:
+    """The workflows of these tasks, locked, and then those of the tasks that have ended, unknown to their nodes: both
+    in one go."""
+    ids = texts(tasks)
+    locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
+    reading = await conn.execute(load("workflows/ended"), {"tasks": ids}, prepare=True)
+    flows = _flows(await locking.fetchall())
+    return flows, [Ended(_node(row), TaskStatus(row[15]), *row[16:]) for row in await reading.fetchall()]
+
+
+async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
+    """Of these child workflows those that have ended and whose node does not know it."""
+    rows = await _rows(conn, "workflows/ended_children", {"children": texts(children)})
+    return [EndedChild(_node(row), row[15], WorkflowStatus(row[16]), row[17], row[18], tuple(row[19:])) for row in rows]
+
+
+async def nodes(conn: Connection, keys: Collection[Key], depth: int = 0) -> list[Node]:
+    """These nodes, and who waits for them up to `depth` edges further."""
+    params = {**_keys(keys), "depth": depth, "most": max(WALK_MOST, 2 * len(keys))}
+    return [_node(row) for row in await _rows(conn, "workflows/nodes", params)]
+
+
+async def open_nodes(conn: Connection, ids: Collection[str], states: Collection[str]) -> list[Node]:
+    """The nodes of these workflows that are in one of the states; they stay locked."""
+    params = {"ids": texts(ids), "states": texts(states)}
+    return [_node(row) for row in await _rows(conn, "workflows/open_nodes", params)]
+
+
+async def failed_nodes(conn: Connection, workflow_id: str, names: Collection[str] | None) -> list[Node]:
+    """The FAILED nodes of the workflow, or those of them that are named; they stay locked."""
+    params = {"id": workflow_id, "names": None if names is None else texts(names)}
+    return [_node(row) for row in await _rows(conn, "workflows/failed_nodes", params)]
+
+
+async def skipped_below(conn: Connection, keys: Collection[Key]) -> list[Node]:
+    """What was skipped because of these nodes."""
+    return [_node(row) for row in await _rows(conn, "workflows/skipped_below", _keys(keys))]
+
+
+async def unsuccessful_elements(conn: Connection, key: Key) -> list[Node]:
+    """The elements of a map that failed or were skipped."""
+    return [_node(row) for row in await _rows(conn, "workflows/unsuccessful", {"id": key[0], "index": key[1]})]
+
+
+async def ring(conn: Connection, ids: Collection[str]) -> None:
+    """Wake whoever serves the waiting tasks of these workflows."""
+    await conn.execute(load("workflows/ring"), {"ids": texts(ids)})
+
+
+async def ready(conn: Connection, ids: Collection[str], most: int) -> list[Key]:
+    """READY nodes and elements of these workflows for which there is a place now."""
+    rows = await _rows(conn, "workflows/ready", {"ids": texts(ids), "most": most})
+    return [(row[0], row[1]) for row in rows]
+
+
+async def payloads(conn: Connection, keys: Collection[Key]) -> list[Payload]:
+    """What is needed to enqueue these nodes."""
+    return [Payload(*row) for row in await _rows(conn, "workflows/payloads", _keys(keys))]
+
+
+async def sources(conn: Connection, keys: Collection[Key]) -> dict[Key, Source]:
+    """What these nodes have come to."""
+    if not keys:
+        return {}
+    rows = await _rows(conn, "workflows/sources", _keys(keys))
+    return {(row[0], row[1]): Source._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:])) for row in rows}
+
+
+async def elements(conn: Connection, key: Key) -> list[tuple[WorkflowTaskStatus, str | None, str | None]]:
+    """Status, result and error code of the elements of a map, in the order of the list."""
+    rows = await _rows(conn, "workflows/elements", {"id": key[0], "index": key[1]})
+    return [(WorkflowTaskStatus(row[0]), row[1], row[2]) for row in rows]
+
+
+async def closing(conn: Connection, ids: Collection[str], deciding: Collection[Key]) -> list[Closing]:
+    """What decides how these workflows end."""
+    rows = await _rows(conn, "workflows/closing", {"ids": texts(ids), **_keys(deciding)})
+    return [Closing._make((*row[:2], WorkflowTaskStatus(row[2]), *row[3:])) for row in rows]
+
+
+async def parents(conn: Connection, children: Collection[str]) -> set[str]:
+    """The ids of the workflows that have these as children."""
+    return {row[0] for row in await _rows(conn, "workflows/parents", {"children": texts(children)})}
+
+
+async def node_of_child(conn: Connection, child: str) -> WorkflowTaskStatus | None:
+    """The state of the node whose child this workflow is; None if it is nobody's any more."""
+    rows = await _rows(conn, "workflows/node_of_child", {"child": child})
+    return WorkflowTaskStatus(rows[0][0]) if rows else None
+
+
+async def last_index(conn: Connection, workflow_id: str) -> int:
+    """The index of the workflow's last node."""
+    found: int = (await _rows(conn, "workflows/last_index", {"id": workflow_id}))[0][0]
+    return found
+
+
+async def move_nodes(conn: Connection, moves: Sequence[tuple[Key, NodeState]]) -> int:
+    """Write what has become of these nodes; how many were as they were believed to be."""
+    states = [state for _, state in moves]
+    params = {
+        **_keys([key for key, _ in moves]),
+        "was": texts([s.row.status if s.status is not s.row.status or s.opened else None for s in states]),
+        "states": texts([s.status if s.status is not s.row.status or s.opened else None for s in states]),
+        "results": texts([s.end.result if s.end else None for s in states]),
+        "codes": texts([s.end.error_code if s.end else None for s in states]),
+        "completed": numbers([s.completed for s in states]),
+        "failed": numbers([s.failed for s in states]),
+        "skipped": numbers([s.skipped for s in states]),
+        "tasks": texts([s.task_id for s in states]),
+        "children": texts([s.child_id for s in states]),
+        "summaries": texts([s.end.summary if s.end else None for s in states]),
+        "maps": texts([s.map_options for s in states]),
+        "opens": numbers([int(s.opened) for s in states]),
+    }
+    return len(await _rows(conn, "workflows/move_nodes", params))
+
+
+async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
+    """Write what has become of these workflows; how many were as they were believed to be."""
+    params = {
+        "ids": texts([flow.row.id for flow in flows]),
+        "was": texts([flow.row.status for flow in flows]),
+        "states": texts([flow.status for flow in flows]),
+        "opens": numbers([flow.open_nodes - flow.row.open_nodes for flow in flows]),
+        "results": texts([flow.result for flow in flows]),
+        "errors": texts([flow.error for flow in flows]),
+        "codes": texts([flow.error_code for flow in flows]),
+        "opened": [flow.opened for flow in flows],
+    }
+    return len(await _rows(conn, "workflows/move", params))
+
+
+async def insert(conn: Connection, rows: Sequence[dict[str, Any]]) -> set[str]:
+    """New workflows; the ids that were not there before."""
+    return {row[0] for row in await _rows(conn, "workflows/insert", {"rows": to_json(list(rows)).decode()})}
+
+
+async def insert_nodes(conn: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """New nodes, their tasks and child workflows already there."""
+    for start in range(0, len(rows), INSERT_AT_ONCE):
+        part = to_json(list(rows[start : start + INSERT_AT_ONCE])).decode()
+        await conn.execute(load("workflows/insert_nodes"), {"rows": part})
+
+
+async def insert_tasks(conn: Connection, new: Sequence[NewTask]) -> None:
+    """The tasks of nodes: PENDING and due at once (L-04)."""
+    for start in range(0, len(new), INSERT_AT_ONCE):
+        rows = [_task_row(task) for task in new[start : start + INSERT_AT_ONCE]]
+        await conn.execute(load("tasks/insert"), {"rows": to_json(rows).decode()})
+
+
+async def cancel_tasks(conn: Connection, tasks: Iterable[str], result: str) -> set[str]:
+    """PENDING and CLAIMED → CANCELLED, of tasks that belong to workflows (F-53); those that run are left alone."""
+    params = {"ids": texts(tasks), "include_running": False, "with_workflow": True, "result": result}
+    return {row[0] for row in await _rows(conn, "tasks/cancel", params)}
+
+
+def _task_row(task: NewTask) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "workflow_id": task.workflow_id,
+        "task_name": task.task_name,
+        "queue_name": task.queue_name,
+        "priority": task.priority,
+        "kwargs": task.kwargs,
+        "wait": 0.0,
+        "good_until": task.good_until and task.good_until.isoformat(),
+        "max_retries": TaskOptions.from_json(task.task_options).max_retries,
+        "task_options": task.task_options,
+        "flags": task.flags,
+    }
+
+
+def _keys(keys: Collection[Key]) -> dict[str, str]:
+    return {"workflows": texts([key[0] for key in keys]), "indexes": numbers([key[1] for key in keys])}
+
+
+def _node(row: Sequence[Any]) -> Node:
+    return Node._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:NODE_COLUMNS]))
+
+
+def _flows(rows: Iterable[Sequence[Any]]) -> list[Flow]:
+    return [Flow(row[0], WorkflowStatus(row[1]), *row[2:]) for row in rows]
+
+
+async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[Any]:
+    return await (await conn.execute(load(name), params, prepare=True)).fetchall()

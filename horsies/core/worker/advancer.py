@@ -1,0 +1,221 @@
+"""Takes the ends of tasks to their workflows (L-32): the second transaction, after the one in which a task has ended.
+
+Whatever has piled up meanwhile is advanced together; what that leaves to do (a parent to tell, a child to build) waits
+in the same line. While the database is away everything waits; a workflow whose row somebody keeps locked, or that
+cannot be advanced for another reason, waits apart, and the others go on. Children are built beside all that, as user
+code may take its time. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias
+
+import psycopg
+
+from horsies.core.brokers.backoff import Backoff
+from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.recovery.connections import Connections
+from horsies.core.worker.loop import AWAY
+from horsies.core.workflows.advance import AT_ONCE, Todo, next_step
+from horsies.core.workflows.building import Builder
+from horsies.core.workflows.settling import Key
+from horsies.core.workflows.step import Aftermath
+
+log = logging.getLogger("horsies.worker")
+
+# What is to be done: take in the ends of tasks of this workflow, tell its parent of its end, pause its children,
+# enqueue what is READY in it.
+Kind: TypeAlias = Literal["tasks", "children", "flows"]
+
+
+class Unit(NamedTuple):
+    """What is done for one workflow; the units of a kind share a transaction."""
+
+    kind: Kind
+    workflow_id: str
+
+
+Tasks: TypeAlias = dict[str, None]  # that have ended, in that order
+Batch: TypeAlias = dict[Unit, Tasks]
+
+
+class Advancer:
+    """`put` an end; `step` is one transaction, `build` one child. `on_moved` is told when something has come of it:
+    there may be new tasks."""
+
+    def __init__(
+        self, pool: Connections, builder: Builder, config: WorkerResilienceConfig, on_moved: Callable[[], None]
+    ) -> None:
+        self._pool = pool
+        self._builder = builder
+        self._on_moved = on_moved
+        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
+        self._waiting: Batch = {}
+        self._aside: Batch = {}
+        self._builds: dict[Key, None] = {}
+        self._refusals: dict[Unit | Key, int] = {}
+        self._work, self._building = asyncio.Event(), asyncio.Event()
+        self._busy = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is left to do, but for what cannot be done now."""
+        return not (self._waiting or self._builds or self._busy)
+
+    def put(self, task_id: str, workflow_id: str) -> None:
+        """This task has ended, or may have: one that has not is left alone."""
+        self._add(Unit("tasks", workflow_id), (task_id,))
+
+    def put_all(self, ended: Iterable[tuple[str, str]]) -> None:
+        for task_id, workflow_id in ended:
+            self.put(task_id, workflow_id)
+
+    def build_later(self, key: Key) -> None:
+        """The child workflow of this node, which is READY, has to be built."""
+        self._builds[key] = None
+        self._building.set()
+
+    async def step(self) -> None:
+        """What has waited longest, with all of its kind."""
+        await self._work.wait()
+        batch = self._next_batch()
+        if not batch:
+            self._work.clear()
+            return
+        self._busy += 1
+        try:
+            await self._advance(batch, list(batch))
+        finally:
+            self._busy -= 1
+            for unit, task_ids in batch.items():  # the database is away, and nobody knows what it has heard
+                self._add(unit, task_ids)
+                if unit.kind == "tasks":
+                    self._add(Unit("children", unit.workflow_id))
+                    self._add(Unit("flows", unit.workflow_id))
+
+    async def build(self) -> None:
+        """One child workflow."""
+        await self._building.wait()
+        if not self._builds:
+            self._building.clear()
+            return
+        key = next(iter(self._builds))
+        self._busy += 1
+        try:
+            after = await next_step(self._pool, Todo(builds=[key]), self._builder)
+            self._refusals.pop(key, None)
+            self._file(after)
+        except Exception as problem:
+            if isinstance(problem, AWAY) and not _is_about_one(problem):
+                raise
+            self._note_refusal(key, key[0], problem)  # as when there is no helper to build it
+            asyncio.get_running_loop().call_later(self._pause(key), self.build_later, key)
+        finally:
+            self._busy -= 1
+        del self._builds[key]
+
+    # Line
+
+    def _add(self, unit: Unit, task_ids: Iterable[str] = ()) -> None:
+        aside = self._aside.get(unit)
+        if aside is not None:
+            aside.update(dict.fromkeys(task_ids))
+            return
+        self._waiting.setdefault(unit, {}).update(dict.fromkeys(task_ids))
+        self._work.set()
+
+    def _next_batch(self) -> Batch:
+        batch: Batch = {}
+        size = 0
+        kind = next(iter(self._waiting)).kind if self._waiting else None
+        most = 1 if kind == "flows" else AT_ONCE
+        for unit in [unit for unit in self._waiting if unit.kind == kind][:most]:
+            task_ids = self._waiting.pop(unit)
+            batch[unit] = dict(islice(task_ids.items(), AT_ONCE - size))
+            size += len(batch[unit])
+            if len(batch[unit]) < len(task_ids):
+                self._waiting[unit] = dict(islice(task_ids.items(), len(batch[unit]), None))
+            if size >= AT_ONCE:
+                break
+        return batch
+
+    def _file(self, after: Aftermath) -> None:
+        """What a step has left to do."""
+        left: tuple[tuple[Kind, Iterable[str]], ...] = (
+            ("children", after.ended),
+            ("flows", sorted(after.more)),
+        )
+        for kind, workflow_ids in left:
+            for workflow_id in workflow_ids:
+                self._add(Unit(kind, workflow_id))
+        for key in after.to_build:
+            self._builds[key] = None
+            self._building.set()
+        if after.nodes or after.workflows:
+            self._on_moved()
+
+    # One transaction
+
+    async def _advance(self, batch: Batch, part: Sequence[Unit]) -> None:
+        """These units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
+        keeps back the others."""
+        try:
+            after = await next_step(self._pool, _todo(batch, part), self._builder)
+        except Exception as problem:
+            if isinstance(problem, AWAY) and not _is_about_one(problem):
+                raise
+            if len(part) > 1:
+                middle = len(part) // 2
+                await self._advance(batch, part[:middle])
+                await self._advance(batch, part[middle:])
+            else:
+                self._set_aside(part[0], batch.pop(part[0]), problem)
+            return
+        for unit in part:
+            del batch[unit]
+            self._refusals.pop(unit, None)
+        self._file(after)
+
+    def _set_aside(self, unit: Unit, task_ids: Tasks, problem: Exception) -> None:
+        self._note_refusal(unit, unit.workflow_id, problem)
+        self._aside[unit] = task_ids
+        asyncio.get_running_loop().call_later(self._pause(unit), self._bring_back, unit)
+
+    def _bring_back(self, unit: Unit) -> None:
+        self._add(unit, self._aside.pop(unit))
+
+    def _pause(self, what: Unit | Key) -> float:
+        return self._backoff.delay(self._refusals[what])
+
+    def _note_refusal(self, what: Unit | Key, workflow_id: str, problem: Exception) -> None:
+        count = self._refusals[what] = self._refusals.get(what, 0) + 1
+        is_known = isinstance(problem, psycopg.errors.LockNotAvailable)
+        if count.bit_count() == 1:  # ever more rarely
+            log.log(
+                logging.WARNING if is_known else logging.ERROR,
+                "a workflow cannot be advanced now and is tried again: %s",
+                describe(problem),
+                exc_info=None if isinstance(problem, psycopg.Error) else problem,
+                extra={"horsies": {"workflow_id": workflow_id}},
+            )
+
+
+def _todo(batch: Batch, part: Sequence[Unit]) -> Todo:
+    ids = [unit.workflow_id for unit in part]
+    match part[0].kind:
+        case "tasks":
+            return Todo(tasks=[task_id for unit in part for task_id in batch[unit]])
+        case "children":
+            return Todo(children=ids)
+        case "flows":
+            return Todo(flows=dict.fromkeys(ids))
+
+
+def _is_about_one(problem: BaseException) -> bool:
+    """The database answers, and did not like something about this workflow."""
+    return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)

@@ -1,0 +1,172 @@
+"""The phases of `app.check()` about workflows: definitions and builders are built, sends suppressed, and functions that
+look like builders but are not noted are named (F-91, F-92).
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from horsies.core import discovery
+from horsies.core.app_workflows import BUILDER_MARK, WorkflowBuilder
+from horsies.core.errors import (
+    ErrorCode,
+    HorsiesError,
+    MultipleValidationErrors,
+    SourceLocation,
+    WorkflowValidationError,
+)
+from horsies.core.models.workflow.definition import WorkflowDefinition
+from horsies.core.models.workflow.nodes import SubWorkflowNode, TaskNode
+from horsies.core.models.workflow.spec import WorkflowSpec
+
+if TYPE_CHECKING:
+    from horsies.core.app import Horsies
+
+Definition = type[WorkflowDefinition[Any]]
+
+
+def definitions_of(app: Horsies) -> list[Definition]:
+    """The definitions whose nodes run tasks of this app."""
+    return [definition for definition in _concrete(WorkflowDefinition) if _belongs(app, definition, set())]
+
+
+def definitions(app: Horsies) -> Iterator[HorsiesError]:
+    """Phase 3.1: every definition has a key, and one that has nodes is a sound workflow. (Of two with the same key the
+    second is refused when it is defined.)"""
+    for definition in definitions_of(app):
+        if not definition.definition_key or not definition.takes_parameters():
+            yield from _errors_of(definition, app)
+
+
+def builders(app: Horsies) -> Iterator[HorsiesError]:
+    """Phase 3.2: every builder gives a sound workflow."""
+    with type(app).loading():
+        for builder in app.get_workflow_builders():
+            yield from _check_builder(builder)
+
+
+def undecorated(app: Horsies) -> Iterator[HorsiesError]:
+    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders."""
+    for entry in app.get_discovered_task_modules():
+        module = discovery.import_entry(entry)
+        for fn in list(vars(module).values()):
+            if _looks_like_a_builder(module, fn) and not hasattr(fn, BUILDER_MARK):
+                yield WorkflowValidationError(
+                    f"{fn.__qualname__} returns a WorkflowSpec, but no check ever builds it",
+                    code=ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
+                    location=SourceLocation.from_function(fn),
+                    help_text="decorate it with @app.workflow_builder()",
+                )
+
+
+PHASES = (builders, undecorated)
+
+
+def _concrete(kind: Definition) -> Iterator[Definition]:
+    """The definitions that are meant to be built: not those that others only build on."""
+    for definition in kind.__subclasses__():
+        below = list(_concrete(definition))
+        yield from below
+        is_template = not definition.definition_key and (below or not definition.nodes())
+        if not is_template:
+            yield definition
+
+
+def _belongs(app: Horsies, definition: Definition, seen: set[Definition]) -> bool:
+    if definition in seen:
+        return False
+    seen.add(definition)
+    return any(
+        node.fn.app is app
+        if isinstance(node, TaskNode)
+        else isinstance(node, SubWorkflowNode) and _belongs(app, node.workflow_def, seen)
+        for node in definition.nodes()
+    )
+
+
+def _errors_of(definition: Definition, app: Horsies) -> Iterator[HorsiesError]:
+    try:
+        definition.build(app)
+    except MultipleValidationErrors as errors:
+        yield from errors.report
+    except HorsiesError as error:
+        yield error
+
+
+def _check_builder(builder: WorkflowBuilder) -> Iterator[HorsiesError]:
+    signature = inspect.signature(builder.fn)
+    if builder.cases is None:
+        if problem := _binding_problem(signature, {}):
+            yield _finding(
+                builder,
+                ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED,
+                f"needs arguments to be checked: {problem}",
+                "@app.workflow_builder(cases=[{...}])",
+            )
+        else:
+            yield from _build(builder, {}, "")
+        return
+    for number, case in enumerate(builder.cases):
+        problem = _case_problem(case) or _binding_problem(signature, case)
+        if problem:
+            text = f"cases[{number}] does not fit its parameters: {problem}"
+            yield _finding(builder, ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
+        else:
+            yield from _build(builder, case, f" with cases[{number}]")
+
+
+def _case_problem(case: Any) -> str | None:
+    if isinstance(case, dict) and all(isinstance(name, str) for name in case):
+        return None
+    return f"a case is a dict of arguments by name, not {type(case).__name__}"
+
+
+def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str | None:
+    try:
+        signature.bind(**case)
+    except TypeError as problem:
+        return str(problem)
+    return None
+
+
+def _build(builder: WorkflowBuilder, case: dict[str, Any], which: str) -> Iterator[HorsiesError]:
+    code = ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
+    try:
+        spec = builder.fn(**case)
+    except HorsiesError as error:
+        yield _finding(builder, code, f"builds no sound workflow{which}").with_note(error.format_rust_style())
+    except (Exception, SystemExit) as problem:
+        text = f"raised {type(problem).__name__}{which}{': ' + str(problem) if str(problem) else ''}"
+        yield _finding(builder, code, text, location=SourceLocation.of_exception(problem))
+    else:
+        if inspect.iscoroutine(spec):
+            spec.close()  # nobody will await it
+        if not isinstance(spec, WorkflowSpec):
+            yield _finding(builder, code, f"returned {type(spec).__name__}{which}, not a WorkflowSpec")
+
+
+def _finding(
+    builder: WorkflowBuilder,
+    code: ErrorCode,
+    text: str,
+    help_text: str | None = None,
+    location: SourceLocation | None = None,
+) -> WorkflowValidationError:
+    return WorkflowValidationError(
+        f"workflow builder {builder.name} {text}", code=code, location=location or builder.location, help_text=help_text
+    )
+
+
+def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
+    if not isinstance(fn, FunctionType) or fn.__module__ != module.__name__:
+        return False
+    try:
+        returns = typing.get_type_hints(fn).get("return")
+    except Exception:  # annotations that cannot be resolved now: the text has to do
+        returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
+        return str(returns).startswith("WorkflowSpec")
+    return (typing.get_origin(returns) or returns) is WorkflowSpec

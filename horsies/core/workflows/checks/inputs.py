@@ -1,0 +1,210 @@
+"""What a node is called with: the names and types of its arguments, and where they come from (HRS-008 to HRS-010,
+HRS-013 for F-35, HRS-019 to HRS-024, HRS-026, HRS-031).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from horsies.core.codec.arguments import ArgumentsCodec
+from horsies.core.codec.shapes import CodecError
+from horsies.core.codec.signature import INJECTED
+from horsies.core.errors import ErrorCode, HorsiesError
+from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, SubWorkflowNode, TaskNode
+from horsies.core.workflows.checks.children import is_sound
+from horsies.core.workflows.checks.fits import element_of, fits, results_in, shown
+from horsies.core.workflows.draft import Draft, map_param, type_of
+from horsies.core.workflows.parameters import parameters_of
+
+
+def problems(draft: Draft) -> Iterator[HorsiesError]:
+    """What is wrong with them. What can be written of the arguments is written, for the plan."""
+    for index, node in enumerate(draft.nodes):
+        draft.kwargs_json[index] = None
+        if node.args_from or node.workflow_ctx_from:
+            yield from _sources(draft, index, node)
+        if not is_sound(node):
+            continue
+        if isinstance(node, SubWorkflowNode) and not _takes_parameters(node):
+            yield from _without_parameters(draft, index, node)
+            continue
+        try:
+            codec = _codec_of(node)
+        except HorsiesError as error:
+            yield error
+        except Exception as problem:  # whatever annotations of the user's can raise
+            text = f"the parameters of build_with of {node.name!r} cannot be used: {problem}"
+            yield draft.node_error(index, ErrorCode.WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING, text)
+        else:
+            yield from _Inputs(draft, index, node, codec).problems()
+
+
+def _codec_of(node: Node[Any]) -> ArgumentsCodec:
+    if isinstance(node, TaskNode):
+        return node.fn.codec.arguments
+    assert isinstance(node, SubWorkflowNode)
+    return parameters_of(node.workflow_def)
+
+
+def _takes_parameters(node: SubWorkflowNode[Any]) -> bool:
+    return node.workflow_def.takes_parameters()
+
+
+def _without_parameters(draft: Draft, index: int, node: SubWorkflowNode[Any]) -> Iterator[HorsiesError]:
+    if given := sorted({*node.kwargs, *node.args_from}):
+        yield draft.node_error(
+            index,
+            ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
+            f"{', '.join(map(repr, given))}: {node.workflow_def.__qualname__} takes no parameters",
+            "override its class method build_with(cls, app, ...) to take some",
+        )
+    if node.workflow_ctx_from is not None:
+        text = f"build_with of {node.workflow_def.__qualname__} has no parameter workflow_ctx: WorkflowContext | None"
+        yield draft.node_error(index, ErrorCode.WORKFLOW_CTX_PARAM_MISSING, text)
+
+
+def _sources(draft: Draft, index: int, node: Node[Any]) -> Iterator[HorsiesError]:
+    waits_for = {id(getattr(other, "origin", other)) for other in node.waits_for}
+
+    def is_known(source: Any) -> bool:
+        return isinstance(source, Node) and id(source.origin) in waits_for
+
+    for name, source in node.args_from.items():
+        if not is_known(source):
+            text = f"args_from[{name!r}] is {_named(source)}, which is not in waits_for"
+            yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_ARGS_FROM, text, _WAIT)
+    for source in node.workflow_ctx_from or ():
+        if not is_known(source):
+            text = f"workflow_ctx_from has {_named(source)}, which is not in waits_for"
+            yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_CTX_FROM, text, _WAIT)
+
+
+_WAIT = "waits_for=[...] lists every node whose result is used; from_node(...) adds it by itself"
+
+
+def _named(source: Any) -> str:
+    return repr(source) if isinstance(source, Node) else f"no node but {type(source).__name__}"
+
+
+class _Inputs:
+    """The arguments of one node, by its signature."""
+
+    def __init__(self, draft: Draft, index: int, node: Node[Any], codec: ArgumentsCodec) -> None:
+        self.draft, self.index, self.node, self.codec = draft, index, node, codec
+        self.signature = codec.signature
+        self.what = f"task {node.name!r}" if isinstance(node, TaskNode) else f"build_with of {node.name!r}"
+
+    def problems(self) -> Iterator[HorsiesError]:
+        node, signature = self.node, self.signature
+        given: set[str] = {*node.kwargs, *node.args_from}
+        if isinstance(node, MapNode):
+            yield from self._map(node, given)
+        if len(node.kwargs) + len(node.args_from) != len({*node.kwargs, *node.args_from}):
+            twice = ", ".join(map(repr, sorted(node.kwargs.keys() & node.args_from.keys())))
+            yield self._error(ErrorCode.WORKFLOW_KWARGS_ARGS_FROM_OVERLAP, f"{twice}: in kwargs and in args_from")
+        unknown = [name for name in given if not self._is_parameter(name)]
+        for name in sorted(unknown):
+            yield self._error(ErrorCode.WORKFLOW_INVALID_KWARG_KEY, self._why_not(name))
+        yield from self._missing(given)
+        if node.workflow_ctx_from is not None and "workflow_ctx" not in signature.injected:
+            text = f"{self.what} has no parameter workflow_ctx: WorkflowContext | None"
+            yield self._error(ErrorCode.WORKFLOW_CTX_PARAM_MISSING, text)
+        yield from self._args_from(unknown)
+        yield from self._values(unknown)
+
+    def _missing(self, given: Collection[str]) -> Iterator[HorsiesError]:
+        signature = self.signature
+        by_position = signature.positional[: signature.positional_only]
+        missing = [name for name in signature.kinds if name in signature.required and name not in given]
+        if stuck := [name for name in missing if name in by_position]:
+            text = f"{', '.join(map(repr, stuck))} of {self.what} can only be given by position, which a node cannot do"
+            is_task = isinstance(self.node, TaskNode)
+            code = (
+                ErrorCode.WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED
+                if is_task
+                else ErrorCode.WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING
+            )
+            yield self._error(code, text)
+        if lacking := [name for name in missing if name not in by_position]:
+            text = f"{self.what} needs {', '.join(map(repr, lacking))}"
+            yield self._error(ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS, text)
+
+    def _args_from(self, unknown: Collection[str]) -> Iterator[HorsiesError]:
+        """Each parameter takes what its source gives, and has a default if the source may have nothing yet."""
+        may_lack = self.node.join != "all" and not isinstance(self.node, MapNode)
+        for name, source in self.node.args_from.items():
+            if name in unknown or not isinstance(source, Node):
+                continue
+            if problem := self._type_problem(name, source):
+                yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, problem)
+            if may_lack and name in self.signature.required:
+                text = f"with join={self.node.join!r} {name!r} may get nothing: give the parameter a default"
+                yield self._error(ErrorCode.WORKFLOW_INVALID_JOIN, text)
+
+    def _type_problem(self, name: str, source: Node[Any]) -> str | None:
+        annotation = self._annotation(name)
+        wanted = results_in(annotation)
+        gives = type_of(source)
+        if not wanted:
+            proper = f"TaskResult[{shown(gives)}, TaskError]"
+            return f"{name!r} gets a whole result: annotate it {proper}, not {shown(annotation)}"
+        if any(fits(gives, each) for each in wanted):
+            return None
+        return f"{name!r} is {shown(annotation)}, but {source!r} gives {shown(gives)}"
+
+    def _map(self, node: MapNode[Any], given: set[str]) -> Iterator[HorsiesError]:
+        """The parameter of the elements; it joins what is given."""
+        param = map_param(node)
+        if param is None:
+            text = f"{self.what} has no parameter left for the elements; name it with param=..."
+            yield self._error(ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS, text)
+            return
+        if param in given:
+            text = f"param={param!r} takes the elements and is given in kwargs or args_from too"
+            yield self._error(ErrorCode.WORKFLOW_KWARGS_ARGS_FROM_OVERLAP, text)
+        given.add(param)
+        gives = type_of(node.over)
+        element = element_of(gives)
+        if element is None:
+            text = f"it maps over {node.over!r}, which gives {shown(gives)} and no list"
+            yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, text)
+        elif self._is_parameter(param) and not fits(element[0], self._annotation(param)):
+            text = f"{param!r} is {shown(self._annotation(param))}, but the elements are {shown(element[0])}"
+            yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, text)
+
+    def _values(self, unknown: Collection[str]) -> Iterator[HorsiesError]:
+        known = {name: value for name, value in self.node.kwargs.items() if name not in unknown}
+        try:
+            self.draft.kwargs_json[self.index] = self.codec.encode_named(known)
+        except CodecError as problem:
+            yield self._unwritable(str(problem), known)
+
+    def _unwritable(self, problem: str, values: dict[str, Any]) -> HorsiesError:
+        hidden = any(isinstance(part, FromNode) for value in values.values() for part in _parts(value))
+        help_text = "from_node(...) can only be an argument by itself, not a part of one" if hidden else None
+        return self._error(ErrorCode.WORKFLOW_KWARGS_NOT_SERIALIZABLE, problem, help_text)
+
+    def _annotation(self, name: str) -> Any:
+        signature = self.signature
+        return signature.kinds.get(name, signature.kinds.get(signature.var_keyword or "", Any))
+
+    def _is_parameter(self, name: str) -> bool:
+        if name in INJECTED:
+            return False
+        return name in self.signature.keyword or self.signature.var_keyword is not None
+
+    def _why_not(self, name: str) -> str:
+        if name in INJECTED:
+            return f"{name!r} is filled in by the workflow engine"
+        return f"{self.what} has no parameter {name!r} that can be given by name"
+
+    def _error(self, code: ErrorCode, text: str, help_text: str | None = None) -> HorsiesError:
+        return self.draft.node_error(self.index, code, text, help_text)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list | tuple | set):
+        yield from value

@@ -1,0 +1,193 @@
+"""Pause, resume, cancel, retry and the deadline of workflows (F-50 to F-54, F-76, F-94, F-96).
+
+Each is one transaction over the workflow and, where they are concerned, its children, locked from the top down
+(D-63); what follows after the commit is `advance`'s business."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+import psycopg
+
+from horsies.core.brokers.results import describe
+from horsies.core.models.codes import OutcomeCode
+from horsies.core.recovery.connections import Connections
+from horsies.core.store import workflows
+from horsies.core.store.tasks import Connection
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows.advance import Todo, go_on
+from horsies.core.workflows.building import Builder
+from horsies.core.workflows.completion import ended_by
+from horsies.core.workflows.settling import Flow, Key
+from horsies.core.workflows.step import Aftermath, Step, transaction
+from horsies.core.workflows.subworkflows import UNFINISHED
+
+log = logging.getLogger("horsies.workflows")
+
+
+async def pause(pool: Connections, workflow_id: str) -> bool | None:
+    """RUNNING → PAUSED, with all that runs below it. None: there is no such workflow; False: it was not running."""
+    async with transaction(pool) as conn:
+        tree = await _tree(conn, workflow_id, ("RUNNING",))
+        if tree is None or tree[0].status is not WorkflowStatus.RUNNING:
+            return None if tree is None else False
+        step = Step(conn, tree, is_tree=True)
+        for state in step.settling.flows.values():
+            state.status = WorkflowStatus.PAUSED
+        await step.finish()
+    return True
+
+
+async def resume(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
+    """PAUSED → RUNNING, with all that is paused below it; then whatever had to wait goes on, or the workflow ends."""
+    async with transaction(pool) as conn:
+        tree = await _tree(conn, workflow_id, ("PAUSED",))
+        if tree is None or tree[0].status is not WorkflowStatus.PAUSED:
+            return None if tree is None else False
+        after = await _resume(conn, tree)
+    await _follow(pool, after, builder)
+    return True
+
+
+async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
+    """→ CANCELLED, with all that is unfinished below it: nothing more starts, what runs may finish (F-53)."""
+    async with transaction(pool) as conn:
+        tree = await _tree(conn, workflow_id, UNFINISHED)
+        if tree is None or tree[0].status.is_terminal:
+            return None if tree is None else False
+        step = Step(conn, tree)
+        end = ended_by(OutcomeCode.WORKFLOW_CANCELLED, "The workflow was cancelled.")
+        for state in step.settling.flows.values():
+            state.status, state.result = end.status, end.result
+            state.error, state.error_code = end.error, end.error_code
+        await step.stop_waiting([flow.id for flow in tree])
+        after = await step.finish()
+    # From the bottom up: the summary of a child counts what has become of its own children.
+    for child in after.ended[::-1]:
+        await _follow(pool, Aftermath(ended=[child]), builder)
+    after.ended = []
+    await _follow(pool, after, builder)
+    return True
+
+
+async def expire(pool: Connections, ids: Collection[str], builder: Builder | None) -> int:
+    """Of these workflows end what has not started in those that are past their deadline (F-96); how many were."""
+    async with transaction(pool) as conn:
+        flows = [flow for flow in await workflows.lock(conn, ids) if flow.is_overdue and not flow.status.is_terminal]
+        step = Step(conn, flows)
+        after = await step.finish()
+    await _follow(pool, after, builder)
+    return len(flows)
+
+
+async def retry_nodes(
+    pool: Connections, workflow_id: str, node_ids: Collection[str] | None, builder: Builder | None
+) -> bool | None:
+    """FAILED nodes run again, all of them or those named (F-94). False, and nothing changed, where that is not
+    possible."""
+    async with transaction(pool) as conn:
+        # The parent first: it must not take the end of a child that goes on (D-63).
+        locked = await workflows.lock(conn, [workflow_id, *await workflows.parents(conn, [workflow_id])])
+        flows = [flow for flow in locked if flow.id == workflow_id]
+        if not flows:
+            return None
+        if not await _may_retry(conn, flows[0]):
+            return False
+        # A paused one is resumed by it, children and all.
+        tree = flows if flows[0].status is not WorkflowStatus.PAUSED else await _below(conn, flows, ("PAUSED",))
+        step = Step(conn, tree, is_tree=len(tree) > 1)
+        if not await _open_again(step, flows[0], node_ids):
+            return False
+        state = step.settling.flows[workflow_id]
+        was, state.status, state.opened = state.status, WorkflowStatus.RUNNING, True
+        for key, node in list(step.settling.nodes.items()):
+            if node.opened:
+                step.settling.evaluate(key)
+        await step.settle()
+        after = await _resume(conn, tree, step) if was is WorkflowStatus.PAUSED else await step.finish()
+    await _follow(pool, after, builder)
+    return True
+
+
+async def _may_retry(conn: Connection, flow: Flow) -> bool:
+    states = (WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED)
+    if flow.status not in states or flow.is_overdue:
+        return False
+    if flow.parent_workflow_id is None:
+        return True
+    # A child whose parent has taken its end, or has another child now, is not retried itself.
+    node = await workflows.node_of_child(conn, flow.id)
+    return node is not None and not node.is_terminal
+
+
+async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) -> bool:
+    """The failed nodes and what was skipped because of them (F-94); False if one that is named is not a failed node."""
+    failed = await workflows.failed_nodes(step.conn, flow.id, node_ids)
+    if not failed or (node_ids is not None and len(failed) < len(set(node_ids))):
+        return False
+    step.settling.add([*failed, *await workflows.skipped_below(step.conn, [node.key for node in failed])])
+    again = list(step.settling.nodes.values())
+    waited_for = {(flow.id, index) for node in again for index in node.row.dependents}
+    for node in again:
+        if node.status is WorkflowTaskStatus.SKIPPED:
+            step.settling.open_again(node.row.key, WorkflowTaskStatus.PENDING)
+        else:
+            await _run_again(step, node.row.key, waits=node.row.key in waited_for)
+    await step.settle()
+    return True
+
+
+async def _run_again(step: Step, key: Key, *, waits: bool) -> None:
+    """A failed node: READY, but PENDING if it waits for another that runs again. A map that has elements is RUNNING,
+    and those that did not succeed are READY."""
+    node = step.settling.nodes[key]
+    elements = await workflows.unsuccessful_elements(step.conn, key) if node.row.node_type == "MAP" else []
+    if not elements:
+        step.settling.open_again(key, WorkflowTaskStatus.PENDING if waits else WorkflowTaskStatus.READY)
+        return
+    step.settling.open_again(key, WorkflowTaskStatus.RUNNING)
+    step.settling.add(elements)
+    for element in elements:
+        step.settling.open_again(element.key, WorkflowTaskStatus.READY)
+
+
+async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) -> Aftermath:
+    step = step or Step(conn, tree, is_tree=True)
+    for state in step.settling.flows.values():
+        if state.status is WorkflowStatus.PAUSED:
+            state.status = WorkflowStatus.RUNNING
+    waiting = await workflows.open_nodes(conn, [flow.id for flow in tree], ("PENDING",))
+    step.settling.add(waiting)
+    for node in waiting:
+        step.settling.evaluate(node.key)
+    await step.settle()
+    after = await step.finish()
+    await workflows.ring(conn, [flow.id for flow in tree])
+    # What was READY when it was paused has a place now, or gets it with the next step.
+    after.more.update(flow.id for flow in tree)
+    return after
+
+
+async def _tree(conn: Connection, workflow_id: str, states: Collection[str]) -> list[Flow] | None:
+    """The workflow and, level by level, those below it that are in one of the states."""
+    top = await workflows.lock(conn, [workflow_id])
+    return await _below(conn, top, states) if top else None
+
+
+async def _below(conn: Connection, top: list[Flow], states: Collection[str]) -> list[Flow]:
+    found, level = list(top), list(top)
+    while level:
+        level = await workflows.lock_children(conn, [flow.id for flow in level], states)
+        found += level
+    return found
+
+
+async def _follow(pool: Connections, after: Aftermath, builder: Builder | None) -> None:
+    """What was asked for is done; if the database goes away now, reconciliation sees to what follows from it."""
+    todo = Todo()
+    todo.add(after)
+    try:
+        await go_on(pool, todo, builder)
+    except (psycopg.Error, OSError, TimeoutError) as problem:
+        log.warning("what follows is left to the workers: %s", describe(problem))

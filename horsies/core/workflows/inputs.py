@@ -1,0 +1,185 @@
+"""What a node is called with: its own arguments, the results of others, the context (F-33 to F-37, F-95).
+
+Everything is JSON text that is put together and never read here: the child that runs the task reads it by its types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.models.codes import OutcomeCode
+from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.types.status import WorkflowTaskStatus
+
+CTX, META = "workflow_ctx", "workflow_meta"
+NO_RESULT = '{"ok":null}'
+
+
+class Payload(NamedTuple):
+    """What is needed to enqueue a node."""
+
+    workflow_id: str
+    task_index: int
+    node_id: str
+    node_type: str
+    status: str
+    task_name: str
+    kwargs: str | None
+    queue_name: str | None
+    priority: int | None
+    task_options: str | None
+    flags: str | None
+    good_until: datetime | None
+    args_from: dict[str, int]
+    ctx_from: list[int] | None
+    map_options: dict[str, Any] | None
+    map_index: int | None
+    sub_workflow_key: str | None
+
+
+class Source(NamedTuple):
+    """A node whose result others take."""
+
+    workflow_id: str
+    task_index: int
+    node_id: str
+    status: WorkflowTaskStatus
+    result: str | None
+    summary: str | None
+
+
+class InputError(ValueError):
+    """The node cannot be called: it fails with WORKFLOW_ENQUEUE_FAILED (F-72)."""
+
+
+def sources_of(payload: Payload) -> set[int]:
+    """The indexes of the nodes whose results this one takes."""
+    taken = {*payload.args_from.values(), *(payload.ctx_from or ())}
+    if payload.node_type == "MAP" and payload.map_options is not None:
+        taken.add(payload.map_options["over"])
+    return taken
+
+
+def result_of(source: Source) -> str | None:
+    """The result as others see it: a skipped node has one that says so, one that runs still has none (F-34, F-35)."""
+    if source.status is WorkflowTaskStatus.SKIPPED:
+        error = TaskError(
+            error_code=OutcomeCode.UPSTREAM_SKIPPED,
+            message=f"The node {source.node_id} was skipped.",
+            data={"dependency_index": source.task_index},
+        )
+        return serialize_error_payload(TaskResult(err=error))
+    return (source.result or NO_RESULT) if source.status.is_terminal else None
+
+
+def injected(payload: Payload, sources: Mapping[int, Source]) -> dict[str, str]:
+    """For each parameter of `args_from` the JSON of the result; a source that has none yet is left out."""
+    found: dict[str, str] = {}
+    for name, index in payload.args_from.items():
+        if index not in sources:
+            raise InputError(f"the node {index}, which {name!r} comes from, does not exist")
+        result = result_of(sources[index])
+        if result is not None:
+            found[name] = result
+    return found
+
+
+def arguments(payload: Payload, sources: Mapping[int, Source]) -> str | None:
+    """The keyword arguments of the node's task as JSON; None if it has none."""
+    members = injected(payload, sources)
+    if payload.ctx_from is not None:
+        members[CTX] = context_of(payload, sources)
+    return with_members(payload.kwargs, members)
+
+
+def context_of(payload: Payload, sources: Mapping[int, Source], task_index: int | None = None) -> str:
+    """The context of a node (F-36); of an element of a map: with the index that it has itself."""
+    place = payload.task_index if task_index is None else task_index
+    listed = [sources[index] for index in payload.ctx_from or () if index in sources]
+    return context(payload.workflow_id, place, payload.task_name, listed)
+
+
+def context(workflow_id: str, index: int, task_name: str, sources: Iterable[Source] = ()) -> str:
+    """What a task that declares `workflow_ctx` is told. A source that has not ended is left out (F-35)."""
+    results, summaries = [], []
+    for source in sources:
+        if (result := result_of(source)) is not None:
+            results.append(f"{json.dumps(source.node_id)}:{result}")
+        if source.summary is not None:
+            summaries.append(f"{json.dumps(source.node_id)}:{source.summary}")
+    head = meta(workflow_id, index, task_name)[:-1]
+    return f'{head},"results":{{{",".join(results)}}},"summaries":{{{",".join(summaries)}}}}}'
+
+
+def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
+    """A JSON object and further members, whose values are JSON texts."""
+    if not members:
+        return kwargs
+    more = ",".join(f"{json.dumps(name)}:{value}" for name, value in members.items())
+    given = (kwargs or "{}").strip()
+    if not (given.startswith("{") and given.endswith("}")):
+        raise InputError("its stored arguments are not a JSON object")
+    inner = given[1:-1].strip()
+    return f"{{{inner},{more}}}" if inner else f"{{{more}}}"
+
+
+def meta(workflow_id: str, index: int, task_name: str) -> str:
+    """What a task that declares `workflow_meta` is told (F-37)."""
+    return json.dumps({"workflow_id": workflow_id, "task_index": index, "task_name": task_name})
+
+
+def elements(source: Source | None) -> list[str]:
+    """The members of the list that a map goes over, each as the JSON text it had in the list."""
+    result = None if source is None else result_of(source)
+    members = _members(result or "")
+    if members is None:
+        kind = "was skipped" if source and source.status is WorkflowTaskStatus.SKIPPED else "gave no list"
+        raise InputError(f"the node {source.node_id if source else '?'}, which it maps over, {kind}")
+    return members
+
+
+def without_meta(kwargs: str | None) -> tuple[str | None, bool]:
+    """The arguments of a map without its own place, which is not that of its elements; was it there?"""
+    if kwargs is None or f'"{META}"' not in kwargs:
+        return kwargs, False
+    given = json.loads(kwargs)
+    had = given.pop(META, None) is not None
+    return json.dumps(given), had
+
+
+def mapped_result(results: Iterable[str | None]) -> str:
+    """The result of a map: the list of what its elements gave, in the order of the list."""
+    return f'{{"ok":[{",".join(result or NO_RESULT for result in results)}]}}'
+
+
+def _members(result: str) -> list[str] | None:
+    """The texts of the list in `{"ok": [...]}`, cut out as they stand there; None if it is something else."""
+    decoder = json.JSONDecoder()
+    text = result.strip()
+    try:
+        outer = decoder.decode(text)
+        if not isinstance(outer, dict) or not isinstance(outer.get("ok"), list):
+            return None
+        place = text.index("[", text.index('"ok"'))
+        members: list[str] = []
+        while True:
+            place = _skip(text, place + 1)
+            if text[place] == "]":
+                return members
+            _, end = decoder.raw_decode(text, place)
+            members.append(text[place:end])
+            place = _skip(text, end)
+            if text[place] == "]":
+                return members
+    except (ValueError, IndexError, RecursionError):
+        return None
+
+
+def _skip(text: str, place: int) -> int:
+    while text[place] in " \t\r\n":
+        place += 1
+    return place

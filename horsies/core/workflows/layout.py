@@ -1,0 +1,146 @@
+"""A plan as rows: the workflow, its nodes, the tasks of those that wait for nothing, and the same of its children
+(F-80)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from horsies.core.producer.ids import new_task_ids
+from horsies.core.store.workflows import NewTask
+from horsies.core.types.status import WorkflowTaskStatus
+from horsies.core.workflows.inputs import CTX, META, context, meta, with_members
+from horsies.core.workflows.plan import NodePlan, WorkflowPlan
+from horsies.core.workflows.settling import Key
+
+MAX_DEPTH = 32
+
+
+@dataclass(slots=True)
+class Layout:
+    """What is inserted in one transaction, in this order (each refers to what was before it)."""
+
+    workflows: list[dict[str, Any]] = field(default_factory=list)
+    tasks: list[NewTask] = field(default_factory=list)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a workflow stands in its tree."""
+
+    id: str
+    root: str
+    parent: Key | None = None
+    depth: int = 0
+
+    def below(self, index: int) -> Place:
+        return Place(str(uuid4()), self.root, (self.id, index), self.depth + 1)
+
+
+def height(plan: WorkflowPlan) -> int:
+    """How many levels of children it has."""
+    return max((1 + height(child) for child in plan.children.values()), default=0)
+
+
+def lay_out(
+    plan: WorkflowPlan, place: Place, *, good_until: datetime | None = None, sent_at: datetime | None = None
+) -> Layout:
+    """Everything that starting this plan writes."""
+    layout = Layout()
+    _add(layout, plan, place, good_until, sent_at, new_task_ids())
+    return layout
+
+
+def earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The deadline that comes first (F-96)."""
+    return min(one, other) if one is not None and other is not None else one or other
+
+
+def task_of(node: NodePlan, task_id: str, workflow_id: str, kwargs: str | None, good_until: datetime | None) -> NewTask:
+    """The task of a node."""
+    return NewTask(
+        task_id, workflow_id, node.task_name, node.queue_name or "default", node.priority or 100, kwargs,
+        node.task_options, node.flags_json, earlier(node.good_until, good_until),
+    )  # fmt: skip
+
+
+def _add(
+    layout: Layout,
+    plan: WorkflowPlan,
+    place: Place,
+    good_until: datetime | None,
+    sent_at: datetime | None,
+    ids: Iterator[str],
+) -> None:
+    layout.workflows.append(_workflow(plan, place, good_until, sent_at))
+    for index, (node, dependents) in enumerate(zip(plan.nodes, plan.dependents(), strict=True)):
+        kwargs = node.kwargs_json
+        if node.wants_meta:
+            kwargs = with_members(kwargs, {META: meta(place.id, index, node.task_name)})
+        row = _node(node, place.id, index, dependents, kwargs)
+        if not node.dependencies:
+            if node.node_type == "TASK":
+                if node.ctx_from is not None:
+                    kwargs = with_members(kwargs, {CTX: context(place.id, index, node.task_name)})
+                task = task_of(node, next(ids), place.id, kwargs, good_until)
+                layout.tasks.append(task)
+                row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
+            elif index in plan.children:
+                child = place.below(index)
+                _add(layout, plan.children[index], child, good_until, sent_at, ids)
+                row |= {"status": WorkflowTaskStatus.RUNNING, "sub_workflow_id": child.id}
+            else:
+                row["status"] = WorkflowTaskStatus.READY
+        layout.nodes.append(row)
+
+
+def _workflow(
+    plan: WorkflowPlan, place: Place, good_until: datetime | None, sent_at: datetime | None
+) -> dict[str, Any]:
+    parent, index = place.parent or (None, None)
+    return {
+        "id": place.id,
+        "name": plan.name,
+        "definition_key": plan.definition_key,
+        "on_error": plan.on_error,
+        "output_index": plan.output_index,
+        "success_policy": plan.success_policy,
+        "parent_workflow_id": parent,
+        "parent_task_index": index,
+        "root_workflow_id": place.root,
+        "depth": place.depth,
+        "good_until": good_until and good_until.isoformat(),
+        "open_nodes": len(plan.nodes),
+        "sent_at": sent_at and sent_at.isoformat(),
+    }
+
+
+def _node(node: NodePlan, workflow_id: str, index: int, dependents: list[int], kwargs: str | None) -> dict[str, Any]:
+    options = node.map_options
+    return {
+        "workflow_id": workflow_id,
+        "task_index": index,
+        "node_id": node.node_id,
+        "node_type": node.node_type,
+        "task_name": node.task_name,
+        "task_kwargs": kwargs,
+        "queue_name": node.queue_name,
+        "priority": node.priority,
+        "task_options": node.task_options,
+        "flags": node.flags_json,
+        "good_until": node.good_until and node.good_until.isoformat(),
+        "dependencies": node.dependencies,
+        "dependents": dependents,
+        "args_from": dict(node.args_from),
+        "ctx_from": node.ctx_from,
+        "join_type": node.join,
+        "min_success": node.min_success,
+        "allow_failed_deps": node.allow_failed_deps,
+        "status": WorkflowTaskStatus.PENDING,
+        "map_options": options and {"over": options.over, "param": options.param, "max_parallel": options.max_parallel},
+        "sub_workflow_key": node.sub_workflow_key,
+    }

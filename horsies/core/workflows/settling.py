@@ -1,0 +1,253 @@
+"""What the ends of some nodes mean for the others: counters, who may run now, who is skipped, what becomes of the
+workflow.
+
+Plain values and no I/O: whoever uses it loads the nodes that `wanted` names, until there are none, and then writes
+what has changed. It holds as long as nobody else changes these workflows, so their rows are locked meanwhile (F-71).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows.ends import SKIPPED, End, error_of
+from horsies.core.workflows.readiness import Verdict, verdict
+
+Key: TypeAlias = tuple[str, int]  # workflow id and index
+
+
+class Flow(NamedTuple):
+    """A workflow as its row was locked."""
+
+    id: str
+    status: WorkflowStatus
+    on_error: str
+    output_index: int | None
+    success_policy: dict[str, list[list[int]]] | None
+    has_error: bool
+    parent_workflow_id: str | None
+    parent_task_index: int | None
+    root_workflow_id: str | None
+    depth: int
+    good_until: datetime | None
+    is_overdue: bool
+    open_nodes: int
+
+
+class Node(NamedTuple):
+    """A node as its row was read."""
+
+    workflow_id: str
+    task_index: int
+    node_type: str
+    status: WorkflowTaskStatus
+    dependents: list[int]
+    total: int
+    completed: int
+    failed: int
+    skipped: int
+    join: str
+    min_success: int | None
+    allow_failed_deps: bool
+    map_index: int | None
+    task_id: str | None
+    has_elements: bool = False  # of a map: it has been made into elements, and counts them
+
+    @property
+    def key(self) -> Key:
+        return self.workflow_id, self.task_index
+
+
+@dataclass(slots=True)
+class FlowState:
+    """A workflow on its way to what will be written."""
+
+    row: Flow
+    status: WorkflowStatus = field(init=False)
+    open_nodes: int = field(init=False)
+    error: str | None = None  # the first failure, if the row has none yet
+    error_code: str | None = None
+    result: str | None = None
+    opened: bool = False  # a retry has cleared what its end had left (F-94)
+
+    def __post_init__(self) -> None:
+        self.status, self.open_nodes = self.row.status, self.row.open_nodes
+
+    @property
+    def is_running(self) -> bool:
+        return self.status is WorkflowStatus.RUNNING
+
+    @property
+    def is_changed(self) -> bool:
+        before = (self.row.status, self.row.open_nodes)
+        return before != (self.status, self.open_nodes) or self.error is not None or self.opened
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node on its way to what will be written."""
+
+    row: Node
+    status: WorkflowTaskStatus = field(init=False)
+    completed: int = 0  # what its counters gain
+    failed: int = 0
+    skipped: int = 0
+    end: End | None = None
+    task_id: str | None = None
+    child_id: str | None = None
+    map_options: str | None = None
+    opened: bool = False
+
+    def __post_init__(self) -> None:
+        self.status = self.row.status
+
+    @property
+    def is_changed(self) -> bool:
+        return self.status is not self.row.status or bool(self.completed or self.failed or self.skipped) or self.opened
+
+    def verdict(self) -> Verdict:
+        row = self.row
+        return verdict(
+            "all" if row.node_type == "MAP" else row.join,
+            row.min_success,
+            row.allow_failed_deps,
+            total=row.total,
+            completed=row.completed + self.completed,
+            failed=row.failed + self.failed,
+            skipped=row.skipped + self.skipped,
+        )
+
+    @property
+    def has_all_elements(self) -> bool:
+        """Of a map that runs: have all its elements ended?"""
+        row = self.row
+        ended = row.completed + row.failed + row.skipped + self.completed + self.failed + self.skipped
+        return ended == row.total
+
+
+class _Effect(NamedTuple):
+    """What the end of a node, or its being open again, means for one that counts it."""
+
+    key: Key
+    status: WorkflowTaskStatus
+    by: int
+    of_element: bool = False
+
+
+class Settling:
+    """`end` some nodes, `add` what is `wanted`, and read what has become of all of them."""
+
+    def __init__(self, flows: Iterable[Flow]) -> None:
+        self.flows = {flow.id: FlowState(flow) for flow in flows}
+        self.nodes: dict[Key, NodeState] = {}
+        self.ready: dict[Key, None] = {}  # in the order in which they became so
+        self.maps: dict[Key, None] = {}  # whose elements have all ended, and whose results are to be put together
+        self.freed: set[str] = set()  # workflows with a map that has a free place
+        self._effects: deque[_Effect] = deque()
+
+    def add(self, nodes: Iterable[Node]) -> None:
+        """What was loaded. One that is known already keeps what has become of it."""
+        for node in nodes:
+            if node.workflow_id in self.flows:
+                self.nodes.setdefault(node.key, NodeState(node))
+
+    def wanted(self) -> list[Key]:
+        """The nodes whose counters have to move and that are not there yet."""
+        return list(dict.fromkeys(effect.key for effect in self._effects if effect.key not in self.nodes))
+
+    def end(self, key: Key, end: End) -> bool:
+        """The node has ended like this; False if it had ended before."""
+        node, flow = self.nodes[key], self.flows[key[0]]
+        if node.status.is_terminal:
+            return False
+        self.ready.pop(key, None)
+        node.status, node.end = end.status, end
+        if node.row.node_type != "ELEMENT":
+            flow.open_nodes -= 1
+            if end.status is WorkflowTaskStatus.FAILED:
+                self._failed(flow, end)
+        self._tell(node, end.status, 1)
+        return True
+
+    def open_again(self, key: Key, status: WorkflowTaskStatus) -> None:
+        """A node that had ended is open again (F-94): nobody counts its end any more."""
+        node, flow = self.nodes[key], self.flows[key[0]]
+        was, node.status, node.opened = node.status, status, True
+        if node.row.node_type != "ELEMENT":
+            flow.open_nodes += 1
+        if status is WorkflowTaskStatus.READY:
+            self.ready[key] = None
+        self._tell(node, was, -1)
+
+    def run(self) -> None:
+        """Let every end take its effect as far as nodes are known."""
+        for _ in range(len(self._effects)):
+            effect = self._effects.popleft()
+            if effect.key in self.nodes:
+                self._count(effect)
+            else:
+                self._effects.append(effect)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._effects
+
+    def evaluate(self, key: Key) -> None:
+        """A node that waits in a workflow that runs: may it go on, or is it skipped?"""
+        node = self.nodes[key]
+        if node.status is not WorkflowTaskStatus.PENDING or not self.flows[key[0]].is_running:
+            return
+        match node.verdict():
+            case Verdict.READY:
+                node.status = WorkflowTaskStatus.READY
+                self.ready[key] = None
+            case Verdict.SKIP:
+                self.end(key, SKIPPED)
+            case Verdict.WAIT:
+                pass
+
+    def changed(self) -> Iterator[tuple[Key, NodeState]]:
+        return ((key, node) for key, node in self.nodes.items() if node.is_changed)
+
+    def _tell(self, node: NodeState, status: WorkflowTaskStatus, by: int) -> None:
+        row = node.row
+        if row.node_type == "ELEMENT":
+            if row.map_index is not None:
+                self._effects.append(_Effect((row.workflow_id, row.map_index), status, by, of_element=True))
+                self.freed.add(row.workflow_id)
+            return
+        for dependent in row.dependents:
+            self._effects.append(_Effect((row.workflow_id, dependent), status, by))
+
+    def _count(self, effect: _Effect) -> None:
+        node, by = self.nodes[effect.key], effect.by
+        is_expanded = node.row.has_elements or node.map_options is not None
+        if node.row.node_type == "MAP" and is_expanded is not effect.of_element:
+            return  # it does not count its dependencies any more
+        match effect.status:
+            case WorkflowTaskStatus.COMPLETED:
+                node.completed += by
+            case WorkflowTaskStatus.FAILED:
+                node.failed += by
+            case _:
+                node.skipped += by
+        if by < 0:
+            return
+        if effect.of_element:
+            if node.status is WorkflowTaskStatus.RUNNING and node.has_all_elements:
+                self.maps[effect.key] = None
+            return
+        self.evaluate(effect.key)
+
+    def _failed(self, flow: FlowState, end: End) -> None:
+        """The first failure is kept; with `PAUSE` it stops the workflow at once (F-40, F-41)."""
+        if flow.status.is_terminal:
+            return
+        if (flow.opened or not flow.row.has_error) and flow.error is None:
+            flow.error, flow.error_code = error_of(end.result), end.error_code
+        if flow.row.on_error == "PAUSE" and flow.is_running:
+            flow.status = WorkflowStatus.PAUSED

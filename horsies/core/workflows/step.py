@@ -1,0 +1,338 @@
+"""One step of the engine: one transaction in which some workflows are locked, what has happened to their nodes is
+taken in, everything that follows is decided in memory, and the decisions are written (F-70, F-71).
+
+Many workflows and nodes share a step. What must not happen under its locks, building child workflows and telling
+parents of their children's ends, is left to the caller (`advance.py`) as the `Aftermath`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from horsies.core.models.codes import OperationalErrorCode
+from horsies.core.producer.ids import new_task_ids
+from horsies.core.recovery.connections import Connections
+from horsies.core.store import workflows
+from horsies.core.store.tasks import Connection
+from horsies.core.store.workflows import Ended, NewTask
+from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows import ends
+from horsies.core.workflows.completion import conclude, deciding
+from horsies.core.workflows.elements import Expansion, element_task, expand, map_end
+from horsies.core.workflows.ends import SKIPPED, End
+from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, sources_of
+from horsies.core.workflows.layout import earlier
+from horsies.core.workflows.settling import Flow, FlowState, Key, Settling
+
+MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
+FARTHEST = 255
+OPEN = ("PENDING", "READY", "ENQUEUED", "RUNNING")
+
+
+class StepBroken(RuntimeError):
+    """The rows are not as the locks promise: nothing is written, and the next try finds out more."""
+
+
+class MustBeAlone(Exception):
+    """One of the workflows has to be paused with its children, which are locked after their parents: no other workflow
+    may be locked meanwhile (D-63). Nothing is written; smaller steps will do."""
+
+
+@dataclass(slots=True)
+class Aftermath:
+    """What is to be done after the commit, and how much was done."""
+
+    to_build: list[Key] = field(default_factory=list)  # sub-workflow nodes that are READY
+    ended: list[str] = field(default_factory=list)  # workflows that ended and have a parent
+    more: set[str] = field(default_factory=set)  # workflows with READY nodes that are not enqueued yet
+    nodes: int = 0
+    workflows: int = 0
+
+
+@asynccontextmanager
+async def transaction(pool: Connections) -> AsyncIterator[Connection]:
+    """For one step. Statements that do not need the answer of the one before travel together with it."""
+    async with pool.connection() as conn, conn.pipeline(), conn.transaction():
+        yield conn
+
+
+class Step:
+    """Used inside a transaction: `Step(conn, flows)` with locked workflows, then what happened, then `finish()`.
+
+    `refusal`: the database refused what an earlier try wanted to enqueue; the nodes fail with that text instead.
+    `is_tree`: the workflows are one with all its children, and what is to become of them is known already."""
+
+    def __init__(
+        self, conn: Connection, flows: Collection[Flow], refusal: str | None = None, *, is_tree: bool = False
+    ) -> None:
+        self.conn = conn
+        self.settling = Settling(flows)
+        self.after = Aftermath()
+        self._refusal = refusal
+        self._is_tree = is_tree
+        self._tasks: list[NewTask] = []
+        self._elements: list[dict[str, object]] = []
+        self._ids = new_task_ids()
+
+    # What happened
+
+    async def take_tasks(self, ended: Collection[Ended]) -> None:
+        """The tasks of these nodes have ended: so have the nodes."""
+        for row in ended:
+            self.settling.add([row.node])
+            flow = self.settling.flows.get(row.node.workflow_id)
+            if flow is None:
+                continue
+            # Its deadline was that of the workflow: it has not started, and did not fail (F-96).
+            has_run = row.node.status is WorkflowTaskStatus.RUNNING
+            is_over = row.status is TaskStatus.EXPIRED and flow.row.is_overdue and not has_run
+            end = SKIPPED if is_over else ends.of_task(row.status, row.result, row.error_code)
+            self.settling.end(row.node.key, end)
+        await self._settle()
+
+    async def take_children(self, children: Collection[str]) -> None:
+        """These child workflows have ended: so have their nodes."""
+        for row in await workflows.ended_children(self.conn, children):
+            self.settling.add([row.node])
+            if row.node.workflow_id in self.settling.flows:
+                end = ends.of_child(row.child_id, row.status, row.result, row.error, row.counts)
+                self.settling.end(row.node.key, end)
+        await self._settle()
+
+    async def take_ends(self, given: Mapping[Key, End], states: Collection[str]) -> None:
+        """These nodes have ended like this, if they are still in one of the states."""
+        await self.load(list(given))
+        for key, end in given.items():
+            node = self.settling.nodes.get(key)
+            if node is not None and node.status in states:
+                self.settling.end(key, end)
+        await self._settle()
+
+    async def take_ready(self) -> None:
+        """Whatever is READY in these workflows and has a place can be enqueued now."""
+        keys = await workflows.ready(self.conn, list(self.settling.flows), MOST)
+        await self.load(keys)
+        self.settling.ready.update(dict.fromkeys(keys))
+        asked_for = Counter(flow for flow, _ in keys)
+        self.after.more.update(flow for flow, count in asked_for.items() if count >= MOST)
+
+    async def stop_waiting(self, ids: Collection[str]) -> None:
+        """What has not started in these workflows never will: nodes are SKIPPED, waiting tasks CANCELLED (F-53,
+        F-96)."""
+        open_nodes = await workflows.open_nodes(self.conn, ids, OPEN)
+        self.settling.add(open_nodes)
+        tasks = [node.task_id for node in open_nodes if node.task_id is not None]
+        cancelled = (
+            await workflows.cancel_tasks(self.conn, sorted(tasks), ends.CANCELLED.result or "") if tasks else set()
+        )
+        for node in open_nodes:
+            if node.status in ("PENDING", "READY"):
+                self.settling.end(node.key, SKIPPED)
+            elif node.task_id in cancelled:
+                has_run = node.status is WorkflowTaskStatus.RUNNING
+                self.settling.end(node.key, ends.CANCELLED if has_run else SKIPPED)
+        await self._settle()
+
+    async def load(self, keys: Collection[Key]) -> None:
+        missing = [key for key in keys if key not in self.settling.nodes]
+        if missing:
+            self.settling.add(await workflows.nodes(self.conn, missing))
+
+    # What follows
+
+    async def settle(self) -> None:
+        """Let what was changed by hand take its effect."""
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Load and decide until nothing follows any more. A cascade of skips is looked ahead of, ever farther."""
+        depth = 0
+        while not self.settling.is_settled or self.settling.maps:
+            self.settling.run()
+            wanted = self.settling.wanted()
+            if wanted:
+                self.settling.add(await workflows.nodes(self.conn, wanted, depth))
+                depth = min(2 * depth + 1, FARTHEST)
+                if any(key not in self.settling.nodes for key in wanted):
+                    raise StepBroken(f"nodes that others name do not exist: {wanted[:3]}")
+            while self.settling.maps:
+                key = next(iter(self.settling.maps))
+                del self.settling.maps[key]
+                await self._end_map(key)
+
+    async def _end_map(self, key: Key) -> None:
+        # Elements that have ended in this very step are not written yet.
+        written = await workflows.elements(self.conn, key)
+        first = await self._first_element(key)
+        results: list[tuple[WorkflowTaskStatus, str | None, str | None]] = []
+        for position, (status, result, code) in enumerate(written):
+            state = self.settling.nodes.get((key[0], first + position))
+            if state is not None and state.end is not None:
+                status, result, code = state.end.status, state.end.result, state.end.error_code
+            results.append((status, result, code))
+        self.settling.end(key, map_end(results, self.settling.nodes[key].row.min_success))
+
+    async def _first_element(self, key: Key) -> int:
+        payload = (await workflows.payloads(self.conn, [key]))[0]
+        return int((payload.map_options or {}).get("first", 0))
+
+    # What is written
+
+    async def finish(self) -> Aftermath:
+        """Enqueue what can be, write everything, end the workflows that have come to their end."""
+        overdue = [
+            flow.row.id
+            for flow in self.settling.flows.values()
+            if flow.row.is_overdue and not flow.status.is_terminal and flow.open_nodes
+        ]
+        if overdue:
+            await self.stop_waiting(overdue)
+        freed = [flow for flow in self.settling.freed if self.settling.flows[flow].is_running]
+        await self._enqueue()
+        await self._write()
+        await self._conclude()
+        self.after.more.update(freed)
+        return self.after
+
+    async def _enqueue(self) -> None:
+        """Nodes that cannot be enqueued fail, which may make others ready: until nothing is left to do."""
+        while keys := [key for key in self.settling.ready if self.settling.flows[key[0]].is_running]:
+            chosen = keys[: max(0, MOST - len(self._tasks))]
+            if not chosen:
+                self.after.more.update(key[0] for key in keys)
+                return
+            for key in chosen:
+                del self.settling.ready[key]
+            found = await workflows.payloads(self.conn, chosen)
+            wanted = [(payload.workflow_id, index) for payload in found for index in sources_of(payload)]
+            sources: dict[str, dict[int, Source]] = {}
+            for (flow, index), source in (await workflows.sources(self.conn, list(dict.fromkeys(wanted)))).items():
+                sources.setdefault(flow, {})[index] = self._as_ended(source)
+            for payload in found:
+                await self._enqueue_one(payload, sources.get(payload.workflow_id, {}))
+            await self._settle()
+
+    def _as_ended(self, source: Source) -> Source:
+        """A source that has ended in this very step is not written yet."""
+        state = self.settling.nodes.get((source.workflow_id, source.task_index))
+        if state is None or state.end is None:
+            return source
+        return source._replace(status=state.end.status, result=state.end.result, summary=state.end.summary)
+
+    async def _enqueue_one(self, payload: Payload, own: Mapping[int, Source]) -> None:
+        key = (payload.workflow_id, payload.task_index)
+        if payload.node_type == "SUBWORKFLOW":
+            self.after.to_build.append(key)
+            return
+        try:
+            if self._refusal is not None:
+                raise InputError(self._refusal)
+            if payload.node_type == "MAP":
+                await self._expand(key, payload, own)
+                return
+            kwargs = payload.kwargs if payload.node_type == "ELEMENT" else arguments(payload, own)
+        except (InputError, ValueError) as problem:
+            code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+            self.settling.end(key, ends.failure(code, f"The node {payload.node_id} cannot be enqueued: {problem}"))
+            return
+        self._enqueue_task(key, payload, kwargs)
+
+    def _enqueue_task(self, key: Key, payload: Payload, kwargs: str | None) -> None:
+        flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
+        task = NewTask(
+            next(self._ids), payload.workflow_id, payload.task_name, payload.queue_name or "default",
+            payload.priority or 100, kwargs, payload.task_options, payload.flags,
+            earlier(payload.good_until, flow.row.good_until),
+        )  # fmt: skip
+        self._tasks.append(task)
+        state.status, state.task_id = WorkflowTaskStatus.ENQUEUED, task.id
+
+    async def _expand(self, key: Key, payload: Payload, own: Mapping[int, Source]) -> None:
+        """The map becomes its elements: as many as may run at once are enqueued with it, the others are READY."""
+        first = (
+            1
+            + await workflows.last_index(self.conn, key[0])
+            + sum(1 for row in self._elements if row["workflow_id"] == key[0])
+        )
+        expansion: Expansion = expand(payload, own, first)
+        if not expansion.rows:
+            self.settling.end(key, End(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
+            return
+        flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
+        places = min(expansion.max_parallel or len(expansion.rows), max(0, MOST - len(self._tasks)))
+        for row in expansion.rows[:places]:
+            task = element_task(row, payload, next(self._ids), earlier(payload.good_until, flow.row.good_until))
+            self._tasks.append(task)
+            row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
+        self._elements += expansion.rows
+        state.status, state.map_options = WorkflowTaskStatus.RUNNING, expansion.options
+        if places < len(expansion.rows):
+            self.after.more.add(key[0])
+
+    async def _write(self) -> None:
+        # Tasks first: nodes refer to them.
+        if self._tasks:
+            await workflows.insert_tasks(self.conn, self._tasks)
+        moves = sorted(self.settling.changed(), key=lambda move: move[0])
+        if moves and await workflows.move_nodes(self.conn, moves) != len(moves):
+            raise StepBroken("a node was not in the state it was read in")
+        if self._elements:
+            await workflows.insert_nodes(self.conn, self._elements)
+        self.after.nodes += len(moves)
+
+    async def _conclude(self) -> None:
+        over = [flow for flow in self.settling.flows.values() if _is_over(flow)]
+        if over:
+            keys = [(flow.row.id, index) for flow in over for index in deciding(flow.row)]
+            closings = await workflows.closing(self.conn, [flow.row.id for flow in over], keys)
+            for flow in over:
+                own = [closing for closing in closings if closing.workflow_id == flow.row.id]
+                end = conclude(flow.row, own, flow.error, flow.error_code)
+                flow.status, flow.result = end.status, end.result
+                if end.error is not None:
+                    flow.error, flow.error_code = end.error, end.error_code
+        self._pause_with_parents()
+        changed = [flow for flow in self.settling.flows.values() if flow.is_changed]
+        if changed and await workflows.move(self.conn, changed) != len(changed):
+            raise StepBroken("a workflow was not in the state it was locked in")
+        for flow in changed:
+            await self._note(flow)
+
+    def _pause_with_parents(self) -> None:
+        """Of a tree, which is in the order of its levels: who is below a workflow that is paused is paused with it."""
+        for flow in self.settling.flows.values() if self._is_tree else ():
+            parent = self.settling.flows.get(flow.row.parent_workflow_id or "")
+            if parent is not None and parent.status is WorkflowStatus.PAUSED and flow.is_running:
+                flow.status = WorkflowStatus.PAUSED
+
+    async def _note(self, flow: FlowState) -> None:
+        if flow.status is flow.row.status:
+            return
+        self.after.workflows += 1
+        if flow.status.is_terminal and flow.row.parent_workflow_id is not None:
+            self.after.ended.append(flow.row.id)
+        if flow.status is WorkflowStatus.PAUSED and not self._is_tree:
+            if len(self.settling.flows) > 1:
+                raise MustBeAlone
+            self.after.workflows += await _pause_below(self.conn, flow.row.id)
+
+
+def _is_over(flow: FlowState) -> bool:
+    """All its nodes have ended. A paused one is concluded when it is resumed, or by its deadline (F-76, F-96)."""
+    return flow.open_nodes == 0 and (flow.is_running or (flow.status is WorkflowStatus.PAUSED and flow.row.is_overdue))
+
+
+async def _pause_below(conn: Connection, workflow_id: str) -> int:
+    """The running children of a workflow that is paused, and theirs, level by level (F-51); how many."""
+    paused, level = 0, [workflow_id]
+    while level:
+        children = [FlowState(child) for child in await workflows.lock_children(conn, level, ("RUNNING",))]
+        for child in children:
+            child.status = WorkflowStatus.PAUSED
+        if children:
+            await workflows.move(conn, children)
+        level = [child.row.id for child in children]
+        paused += len(children)
+    return paused

@@ -1,0 +1,271 @@
+"""Real workers run workflows: results go from node to node, children are built in the helper, and what hangs or breaks
+somewhere holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from horsies import WorkflowHandle, WorkflowStatus
+from horsies.core.store import workflows
+from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.service import Worker
+from horsies.core.workflows.step import Step
+from tests.e2e.workflows.conftest import FLOWS
+from tests.e2e.workflows.rows import flow_status
+from tests.support import eventually
+from tests.worker_support import Rows, running_worker
+
+pytestmark = pytest.mark.e2e
+
+LOCATOR = f"{FLOWS}:app"
+
+
+def pids(traces: Path, name: str) -> list[int]:
+    path = traces / name
+    return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def start(spec: Any) -> WorkflowHandle[Any]:
+    handle: WorkflowHandle[Any] = (await spec.start_async()).unwrap()
+    return handle
+
+
+async def test_f33_f36_f37_f60_a_workflow_of_all_kinds_of_nodes_runs_to_its_end(
+    flows: Any, rows: Rows, traces: Path
+) -> None:
+    """Results, an error and a skip reach who asked for them; a retry is no end (F-22, F-44); the child is built from
+    what its parent knows, in the helper and nowhere else."""
+    async with running_worker(flows.app, app_locator=LOCATOR, processes=2):
+        handle = await start(flows.everything)
+        ended = await handle.get_async(timeout_ms=60_000)
+        assert ended.unwrap_err().error_code == "BROKEN"  # no policy: any failure is the workflow's
+        told = (await handle.result_for_async(flows.told)).unwrap()
+        assert (await handle.result_for_async(flows.child)).unwrap() == 8
+        children = {row["worker_pid"] for row in await rows.all("SELECT worker_pid FROM horsies_tasks")}
+    assert told == {
+        "ids": [handle.workflow_id] * 2,
+        "places": [6, 6],
+        "names": ["flows.report"] * 2,
+        "results": {"one": 1, "three": 6, "bad": "BROKEN", "never": "UPSTREAM_SKIPPED", "child": 8},
+        "total": 3,
+    }
+    assert len(pids(traces, "two")) == 2 and len(pids(traces, "never")) == 0
+    (builder,) = pids(traces, "sub.build")
+    assert builder not in {os.getpid(), *children}
+    starts = await rows.all("SELECT task_name, count(*) FROM horsies_tasks GROUP BY 1 ORDER BY 1")
+    assert {row["task_name"].removeprefix("flows."): row["count"] for row in starts} == {
+        "aplus": 1, "broken": 1, "flaky": 1, "number": 2, "plus": 2, "report": 1,
+    }  # fmt: skip
+
+
+async def test_w81_run_once_brings_a_whole_workflow_to_its_end(flows: Any, db: AsyncConnection[Any]) -> None:
+    handle = await start(flows.chain("once", 3))
+    assert await Worker(flows.app, WorkerConfig(app_locator=LOCATOR)).run_once() == 0
+    assert await flow_status(db, handle.workflow_id) == "COMPLETED"
+    assert (await handle.get_async(timeout_ms=1_000)).unwrap() == 4
+
+
+async def test_f60_f64_builders_that_hang_or_break_hold_up_nobody(flows: Any, traces: Path) -> None:
+    (traces / "held.build.hold").touch()
+    async with running_worker(flows.app, app_locator=LOCATOR, processes=2):
+        held = await start(flows.chain("held", 1))
+        await eventually(lambda: pids(traces, "held.build"), what="build_with hangs")
+        # A workflow that needs no helper goes on beside it.
+        for handle in [await start(flows.chain_of_tasks(f"quick{n}", 5)) for n in range(3)]:
+            assert (await handle.get_async(timeout_ms=30_000)).unwrap() == 4
+        assert (await held.status_async()).unwrap() is WorkflowStatus.RUNNING
+        (traces / "held.build.hold").unlink()
+        assert (await held.get_async(timeout_ms=30_000)).unwrap() == 2
+        for how in ("raise", "die"):
+            handle = await start(flows.stubborn(how))
+            ended = await handle.get_async(timeout_ms=30_000)
+            assert ended.unwrap_err().error_code == "SUBWORKFLOW_LOAD_FAILED"
+            assert (how == "die") == ("exited with code 3" in (ended.unwrap_err().message or ""))
+        # The helper that died is replaced.
+        assert (await (await start(flows.chain("after", 1))).get_async(timeout_ms=30_000)).unwrap() == 2
+
+
+async def test_l34_a_workflow_somebody_keeps_locked_waits_apart_and_the_others_go_on(
+    flows: Any, db: AsyncConnection[Any], database_url: str
+) -> None:
+    stuck = await start(flows.chain_of_tasks("stuck", 3))
+    async with await AsyncConnection.connect(database_url) as holder:
+        await holder.execute("SELECT FROM horsies_workflows WHERE id = %s FOR UPDATE", [stuck.workflow_id])
+        async with running_worker(flows.app, app_locator=LOCATOR):
+            await eventually(lambda: waits(db), what="the advancer waits for the workflow")
+            free = await start(flows.chain_of_tasks("free", 3))
+            assert (await free.get_async(timeout_ms=30_000)).unwrap() == 2
+            await holder.commit()
+            assert (await stuck.get_async(timeout_ms=30_000)).unwrap() == 2
+
+
+async def test_l34_an_advance_that_broke_is_made_again(flows: Any, db: AsyncConnection[Any]) -> None:
+    """The session ends in the middle of each first try: of the step after the first task, of the one that writes the
+    child, and of the one that tells the parent."""
+    no_reconciliation(flows)
+    await misfire(db, "horsies_workflow_tasks", "NEW.status = 'COMPLETED' AND NEW.node_id = 'n0'")
+    await misfire(db, "horsies_workflow_tasks", "NEW.status = 'RUNNING' AND NEW.node_id = 'sub'")
+    await misfire(db, "horsies_workflow_tasks", "NEW.status = 'COMPLETED' AND NEW.node_id = 'sub'")
+    async with running_worker(flows.app, app_locator=LOCATOR):
+        handle = await start(flows.chain("broken", 2))
+        assert (await handle.get_async(timeout_ms=60_000)).unwrap() == 3
+    assert await misfires(db) == 3
+
+
+async def test_l34_an_end_that_has_landed_unseen_advances_its_workflow(
+    flows: Any, db: AsyncConnection[Any], database_url: str, traces: Path
+) -> None:
+    """The worker's session ends while it writes the end of a task, and the end stands there all the same."""
+    no_reconciliation(flows)
+    (hold := traces / "unseen.n0.hold").touch()
+    handle = await start(flows.chain_of_tasks("unseen", 2))
+    query = "SELECT id FROM horsies_tasks WHERE workflow_id = %s FOR UPDATE"
+    async with await AsyncConnection.connect(database_url) as holder, running_worker(flows.app, app_locator=LOCATOR):
+        await eventually(lambda: is_node(db, "n0", "RUNNING"))
+        (task,) = (await (await holder.execute(query, [handle.workflow_id])).fetchone()) or ("",)
+        hold.unlink()
+        await eventually(lambda: waits(db, "%SET status = 'COMPLETED'%"), what="the end waits to be written")
+        await holder.execute(
+            "UPDATE horsies_tasks SET status = 'COMPLETED', claimed = FALSE, completed_at = now(), result = %s"
+            " WHERE id = %s",
+            ['{"ok": 0}', task],
+        )
+        await cut(db)
+        await holder.commit()
+        assert (await handle.get_async(timeout_ms=30_000)).unwrap() == 1
+
+
+async def test_l34_steps_that_have_landed_unseen_leave_nothing_undone(
+    flows: Any, db: AsyncConnection[Any], database_url: str, traces: Path
+) -> None:
+    """Of the step after the first task nobody knows that a child is to be built, of the one that ends the child nobody
+    knows that its parent is to be told."""
+    no_reconciliation(flows)
+    holds = [traces / f"unseen.{node_id}.hold" for node_id in ("n0", "step1")]
+    for hold in holds:
+        hold.touch()
+    async with running_worker(flows.app, app_locator=LOCATOR):
+        handle = await start(flows.chain("unseen", 1))
+        await land_unseen(db, database_url, "n0", holds[0].unlink)
+        assert await flow_status(db, handle.workflow_id) == "RUNNING"
+        await land_unseen(db, database_url, "step1", holds[1].unlink)
+        assert (await handle.get_async(timeout_ms=30_000)).unwrap() == 2
+
+
+async def land_unseen(db: AsyncConnection[Any], url: str, node_id: str, go_on: Callable[[], None]) -> None:
+    """When this node's task has ended, the step that the worker wants to take is taken here; it only sees that its
+    session has ended."""
+    query = "SELECT workflow_id, task_id FROM horsies_workflow_tasks WHERE node_id = %s"
+    async with await AsyncConnection.connect(url) as holder:
+        await eventually(lambda: is_node(db, node_id, "RUNNING"), 30)
+        flow, task = (await (await holder.execute(query, [node_id])).fetchone()) or ("", "")
+        flows = await workflows.lock(holder, [flow])
+        go_on()
+        await eventually(lambda: waits(db), 30, what="the advancer waits for the workflow")
+        step = Step(holder, flows)
+        await step.take_tasks((await workflows.lock_ended(holder, [task]))[1])
+        await step.finish()
+        await cut(db)
+        await holder.commit()
+
+
+async def test_w50_a_worker_that_stops_advances_what_it_has_ended(
+    flows: Any, rows: Rows, db: AsyncConnection[Any], database_url: str
+) -> None:
+    """The end of the first node is written, the step that follows it waits when the stop comes."""
+    handle = await start(flows.chain_of_tasks("stop", 2))
+    async with await AsyncConnection.connect(database_url) as holder:
+        await holder.execute("SELECT FROM horsies_workflows WHERE id = %s FOR UPDATE", [handle.workflow_id])
+        async with running_worker(flows.app, app_locator=LOCATOR) as worker:
+            await eventually(lambda: waits(db), what="the advancer waits for the workflow")
+            worker.request_stop()
+            await holder.commit()
+    states = await rows.all("SELECT node_id, status FROM horsies_workflow_tasks ORDER BY task_index")
+    assert [(row["node_id"], row["status"]) for row in states] == [("n0", "COMPLETED"), ("n1", "ENQUEUED")]
+
+
+def no_reconciliation(flows: Any) -> None:
+    """Nothing else than the worker's own perseverance helps: the grace is an hour."""
+    patient = flows.app.config.recovery.model_copy(update={"crashed_worker_recovery_grace_ms": 3_600_000})
+    flows.app.config = flows.app.config.model_copy(update={"recovery": patient})
+
+
+async def waits(db: AsyncConnection[Any], statement: str = "%FROM horsies_workflows%") -> bool:
+    """Does a worker wait for a row with this statement?"""
+    query = (
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        " AND application_name = 'horsies worker' AND query LIKE %s"
+    )
+    return await (await db.execute(query, [statement])).fetchone() == (True,)
+
+
+async def is_node(db: AsyncConnection[Any], node_id: str, status: str) -> bool:
+    cursor = await db.execute("SELECT status FROM horsies_workflow_tasks WHERE node_id = %s", [node_id])
+    return await cursor.fetchone() == (status,)
+
+
+async def misfire(db: AsyncConnection[Any], table: str, when: str) -> None:
+    """The first session that makes this change is ended in the middle of it."""
+    await db.execute("CREATE TABLE IF NOT EXISTS misfires (name text)")
+    (number,) = (
+        await (await db.execute("SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'misfire%'")).fetchone()
+    ) or (0,)
+    name = f"misfire{number}"
+    await db.execute(f"CREATE SEQUENCE {name}".encode())
+    await db.execute(
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" IF nextval('{name}') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(5); END IF;"
+        " RETURN NEW; END $$".encode()
+    )
+    await db.execute(
+        f"CREATE TRIGGER {name} BEFORE UPDATE ON {table} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION {name}()".encode()
+    )
+
+
+async def misfires(db: AsyncConnection[Any]) -> int:
+    """How many of them have happened."""
+    query = "SELECT count(*) FROM pg_sequences WHERE sequencename LIKE 'misfire%' AND last_value >= 1"
+    row = await (await db.execute(query)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_w61_workflows_go_on_where_they_were_when_all_connections_are_cut(
+    flows: Any, db: AsyncConnection[Any]
+) -> None:
+    async with running_worker(flows.app, app_locator=LOCATOR, processes=2):
+        handles = [await start(flows.chain_of_tasks(f"cut{n}", 12)) for n in range(3)]
+        for _ in range(4):
+            await eventually(lambda: is_under_way(db))
+            await cut(db)
+        for handle in handles:
+            result = await eventually(lambda h=handle: got(h), 60)
+            assert result == 11
+
+
+async def is_under_way(db: AsyncConnection[Any]) -> bool:
+    row = await (await db.execute("SELECT count(*) > 0 FROM horsies_workflows WHERE status = 'RUNNING'")).fetchone()
+    return row == (True,)
+
+
+async def cut(db: AsyncConnection[Any]) -> None:
+    await db.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND application_name LIKE 'horsies worker%'"
+    )
+
+
+async def got(handle: WorkflowHandle[Any]) -> int | None:
+    try:
+        found: int | None = (await handle.get_async(timeout_ms=5_000)).ok
+    except psycopg.Error:
+        return None
+    return found

@@ -1,0 +1,140 @@
+"""The steps of the workflow engine, each one transaction over the workflows of an example.
+
+What follows a step (a parent is told of its child's end) is a transaction of its own and another operation here, so
+these are the engine's single steps and not the calls that go on until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from horsies.core.lifecycle.moves import Claim
+from horsies.core.store import node_starts, tasks, workflows
+from horsies.core.store.tasks import Connection
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows import control, start
+from horsies.core.workflows.advance import Todo, next_step
+from horsies.core.workflows.layout import Layout, Place, lay_out
+from horsies.core.workflows.plan import NodePlan, WorkflowPlan
+from horsies.core.workflows.step import Aftermath
+from tests.proof_pairs.choices import Choices
+from tests.proof_pairs.kinds import Arguments, Kind
+from tests.proof_pairs.rows import WORKFLOWS, Start
+from tests.proof_pairs.task_kinds import claims_of
+
+ROOTS = ("wf-on", "wf-on", "wf-off", "wf-done")
+
+
+class Lent:
+    """A pool that has this one connection."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        yield self._conn
+
+
+async def _advance(conn: Connection, ids: list[str]) -> Aftermath:
+    return await next_step(Lent(conn), Todo(tasks=ids), None)
+
+
+async def _advance_parents(conn: Connection, children: list[str]) -> Aftermath:
+    return await next_step(Lent(conn), Todo(children=children), None)
+
+
+async def _go_on(conn: Connection, workflow_id: str) -> Aftermath:
+    return await next_step(Lent(conn), Todo(flows={workflow_id: None}), None)
+
+
+async def _pause(conn: Connection, workflow_id: str) -> bool | None:
+    return await control.pause(Lent(conn), workflow_id)
+
+
+async def _resume(conn: Connection, workflow_id: str) -> bool | None:
+    return await control.resume(Lent(conn), workflow_id, None)
+
+
+async def _cancel(conn: Connection, workflow_id: str) -> bool | None:
+    return await control.cancel(Lent(conn), workflow_id, None)
+
+
+async def _retry(conn: Connection, workflow_id: str) -> bool | None:
+    return await control.retry_nodes(Lent(conn), workflow_id, ["bad"], None)
+
+
+async def _begin(conn: Connection, layout: Layout) -> bool:
+    return await start.write(conn, layout)
+
+
+async def _start_nodes(conn: Connection, worker_id: str, claims: list[Claim]) -> tuple[set[str], set[str]]:
+    """As a worker does it: the nodes first, then their tasks; what somebody else has is left alone (L-25, D-63)."""
+    async with conn.transaction():
+        checks = await node_starts.lock(conn, [claim.task_id for claim in claims])
+        may = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.RUNNING]
+        started = await tasks.start(conn, worker_id, "host", may, [7] * len(may), ["child"] * len(may))
+        enqueued = [i for i in sorted(started) if checks[i].status is WorkflowTaskStatus.ENQUEUED]
+        await node_starts.mark_running(conn, enqueued)
+    return started, set(checks)
+
+
+def _tasks(pick: Choices, start: Start) -> Arguments:
+    return {"ids": [row.id for row in pick.shuffled(start.tasks)[: pick.of((9, 9, 3, 1))]]}
+
+
+def _one(*names: str) -> Any:
+    return lambda pick, start: {"workflow_id": pick.of(names)}
+
+
+def _layout(pick: Choices, start: Start) -> Arguments:
+    first = NodePlan("first", "TASK", "plain", queue_name="default", priority=100)
+    then = NodePlan("then", "TASK", "plain", queue_name="default", priority=100, dependencies=(0,))
+    name = pick.of(("wf-new", "wf-other"))
+    return {"layout": lay_out(WorkflowPlan("w", "k", (first, then)), Place(name, name))}
+
+
+def _claimed_nodes(pick: Choices, start: Start) -> Arguments:
+    worker, claims = claims_of(pick, start, ("CLAIMED",))
+    return {"worker_id": worker, "claims": claims}
+
+
+def _everything(start: Start, arguments: Arguments) -> set[str]:
+    """Whatever a step may lock: nodes of workflows, and their tasks."""
+    nodes = {f"node {node['node_id']}" for workflow in WORKFLOWS for node in start.nodes(workflow)}
+    return nodes | {row.id for row in start.tasks if row.workflow is not None}
+
+
+def _started(start: Start, arguments: Arguments) -> set[str]:
+    ids = {claim.task_id for claim in arguments["claims"]}
+    return ids | {f"node {task_id}" for task_id in ids}
+
+
+STEP = (
+    workflows.lock,
+    workflows.move,
+    workflows.move_nodes,
+    workflows.insert_tasks,
+    workflows.insert_nodes,
+)
+WORKFLOW_KINDS = (
+    Kind("advance", _advance, _tasks, _everything, uses=STEP, statements=9),
+    Kind("advance parents", _advance_parents, lambda pick, start: {"children": ["wf-kid"]}, _everything, uses=STEP,
+         statements=9),
+    Kind("go on", _go_on, _one("wf-on", "wf-off", "wf-kid"), _everything, uses=STEP, statements=6),
+    Kind("pause workflow", _pause, _one("wf-on", "wf-kid", "wf-off"), _everything,
+         uses=(*STEP, workflows.lock_children), statements=4),
+    Kind("resume workflow", _resume, _one("wf-off", "wf-off", "wf-on"), _everything,
+         uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.ring), statements=9),
+    Kind("cancel workflow", _cancel, _one(*ROOTS), _everything,
+         uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.cancel_tasks), statements=9),
+    Kind("retry nodes", _retry, _one("wf-on", "wf-off", "wf-old"), _everything,
+         uses=(*STEP, workflows.failed_nodes), statements=9),
+    Kind("begin workflow", _begin, _layout, uses=(workflows.insert, workflows.insert_tasks, workflows.insert_nodes),
+         statements=3),
+    Kind("start nodes", _start_nodes, _claimed_nodes, _started,
+         uses=(node_starts.lock, tasks.start, node_starts.mark_running), skips=True,
+         leaves_out=lambda name: name.startswith("node "), statements=3),
+)  # fmt: skip

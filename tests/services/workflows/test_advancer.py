@@ -1,0 +1,111 @@
+"""The worker's advancer on a real database: what is put there moves its workflow, and a workflow that cannot be moved
+keeps back no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from psycopg import AsyncConnection
+
+from horsies.core.brokers.pool import Pool
+from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.recovery.reconcile import NobodyBuilds
+from horsies.core.types.status import TaskStatus
+from horsies.core.worker.advancer import Advancer
+from tests.factories import given_node, given_task, given_workflow
+from tests.support import eventually
+
+SOON = WorkerResilienceConfig(db_retry_initial_ms=100, db_retry_max_ms=500)
+
+
+class Bench:
+    """An advancer, and how often it has told that something moved."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.moved = 0
+        self.advancer = Advancer(pool, NobodyBuilds(), SOON, self._note)
+
+    def _note(self) -> None:
+        self.moved += 1
+
+    async def serve(self) -> None:
+        while True:
+            await self.advancer.step()
+
+    async def rest(self) -> None:
+        await eventually(lambda: self.advancer.is_idle, what="the advancer has nothing to do")
+
+
+@pytest_asyncio.fixture
+async def bench(clean_pool: Pool) -> AsyncIterator[Bench]:
+    made = Bench(clean_pool)
+    serving = asyncio.create_task(made.serve())
+    yield made
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+
+
+async def given_ended(
+    db: AsyncConnection[Any], nodes: int = 1, status: TaskStatus = TaskStatus.COMPLETED, **columns: Any
+) -> tuple[str, list[str]]:
+    """A workflow all of whose tasks have ended and whose nodes do not know it."""
+    flow = await given_workflow(db, status="RUNNING", open_nodes=nodes)
+    tasks = []
+    async with db.transaction():
+        for index in range(nodes):
+            tasks.append(await given_task(db, status=status, result='{"ok": 1}', workflow_id=flow))
+            await given_node(db, flow, task_index=index, status="RUNNING", task_id=tasks[-1], **columns)
+    return flow, tasks
+
+
+async def statuses(db: AsyncConnection[Any], *flows: str) -> list[str]:
+    cursor = await db.execute("SELECT id, status FROM horsies_workflows WHERE id = ANY(%s)", [list(flows)])
+    found = dict(await cursor.fetchall())
+    return [found[flow] for flow in flows]
+
+
+async def test_l32_f70_ends_of_many_workflows_are_taken_in(clean_db: AsyncConnection[Any], bench: Bench) -> None:
+    """More of one than a transaction takes, and some that have not ended, or belong to nobody."""
+    large, of_large = await given_ended(clean_db, 1_203)
+    small = [await given_ended(clean_db) for _ in range(7)]
+    open_flow, of_open = await given_ended(clean_db, status=TaskStatus.RUNNING)
+    ends = [(task, flow) for flow, tasks in [(large, of_large), *small, (open_flow, of_open)] for task in tasks]
+    bench.advancer.put_all([*ends, ("nobody's", "nothing")])
+    await bench.rest()
+    assert await statuses(clean_db, large, *(flow for flow, _ in small)) == ["COMPLETED"] * 8
+    assert await statuses(clean_db, open_flow) == ["RUNNING"]
+    told = bench.moved
+    bench.advancer.put_all(ends)  # again: nothing is left to move
+    await bench.rest()
+    assert bench.moved == told >= 1
+
+
+async def test_l34_one_that_cannot_be_advanced_waits_apart(
+    clean_db: AsyncConnection[Any], bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its node names one that does not exist. It is tried again from time to time, with what has come in meanwhile."""
+    flows = [await given_ended(clean_db) for _ in range(9)]
+    broken, of_broken = await given_ended(clean_db, 2, dependents=[5])
+    await clean_db.execute("UPDATE horsies_workflows SET open_nodes = 3 WHERE id = %s", [broken])
+    ends = [(task, flow) for flow, tasks in flows for task in tasks]
+    bench.advancer.put_all([*ends[:4], (of_broken[0], broken), *ends[4:]])
+    await bench.rest()
+    assert await statuses(clean_db, *(flow for flow, _ in flows)) == ["COMPLETED"] * 9
+    await eventually(lambda: "cannot be advanced now" in caplog.text)
+    assert {record.__dict__["horsies"]["workflow_id"] for record in caplog.records} == {broken}
+    assert await statuses(clean_db, broken) == ["RUNNING"]
+    bench.advancer.put(of_broken[1], broken)
+    await given_node(clean_db, broken, task_index=5, status="PENDING", dependencies=[0, 1], deps_total=2, priority=1)
+    await eventually(lambda: is_enqueued(clean_db, broken), what="what waited for both is enqueued")
+
+
+async def is_enqueued(db: AsyncConnection[Any], flow: str) -> bool:
+    cursor = await db.execute(
+        "SELECT status FROM horsies_workflow_tasks WHERE workflow_id = %s AND task_index = 5", [flow]
+    )
+    return await cursor.fetchone() == ("ENQUEUED",)

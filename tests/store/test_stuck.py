@@ -1,0 +1,241 @@
+"""What reconciliation looks for (R-30 to R-38): each look with rows on both sides of every condition. Ages are exact to
+the microsecond, as the clock of the transaction stands still.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.store import stuck
+from horsies.core.store.stuck import NODES, Due, Place, Stuck, What
+from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from tests.factories import given_node, given_task, given_workflow
+
+GRACE = timedelta(seconds=10)
+YOUNGER = GRACE - timedelta(microseconds=1)
+IN_FLIGHT = ("READY", "ENQUEUED", "RUNNING")
+
+Db = AsyncConnection[Any]
+
+
+async def ago(db: Db, age: timedelta) -> datetime:
+    row = await (await db.execute("SELECT now() - %s", [age])).fetchone()
+    assert row is not None
+    return row[0]  # type: ignore[no-any-return]
+
+
+async def ended_task(db: Db, status: TaskStatus, age: timedelta = GRACE) -> str:
+    times = {TaskStatus.COMPLETED: "completed_at", TaskStatus.FAILED: "failed_at"}
+    return await given_task(db, status=status, **{times.get(status, "updated_at"): await ago(db, age)})
+
+
+async def a_node(db: Db, status: str, task_id: str | None, **columns: Any) -> str:
+    """A node of its own workflow, which runs unless told otherwise; the id of the workflow."""
+    workflow = {"status": "RUNNING", "open_nodes": 1} | columns.pop("workflow", {})
+    workflow_id = await given_workflow(db, **workflow)
+    await given_node(db, workflow_id, status=status, task_id=task_id, **columns)
+    return workflow_id
+
+
+async def look(db: Db, grace: timedelta = GRACE) -> dict[str, What]:
+    """What is found, by workflow."""
+    found, _ = await stuck.nodes(db, grace)
+    return {node.workflow_id: node.what for node in found}
+
+
+# Tasks that have ended
+
+
+@pytest.mark.parametrize("status", sorted(TASK_TERMINAL_STATES))
+async def test_r30_r31_a_node_is_found_when_its_task_has_ended_for_the_grace(frozen: Db, status: TaskStatus) -> None:
+    found = {}
+    for node in ("ENQUEUED", "RUNNING"):
+        found[await a_node(frozen, node, await ended_task(frozen, status))] = What.ENDED
+        await a_node(frozen, node, await ended_task(frozen, status, YOUNGER))
+    assert await look(frozen) == found
+
+
+async def test_r30_a_node_that_has_ended_itself_needs_nothing(frozen: Db) -> None:
+    for status in set(WorkflowTaskStatus) - {WorkflowTaskStatus[name] for name in IN_FLIGHT}:
+        await a_node(frozen, status.value, await ended_task(frozen, TaskStatus.COMPLETED))
+    assert await stuck.nodes(frozen, GRACE) == ([], None)
+
+
+async def test_r30_a_node_whose_task_is_on_its_way_needs_nothing(frozen: Db) -> None:
+    for status in (TaskStatus.PENDING, TaskStatus.CLAIMED, TaskStatus.RUNNING):
+        for node in ("ENQUEUED", "RUNNING"):
+            await a_node(frozen, node, await given_task(frozen, status=status, updated_at="2020-01-01"))
+    assert await look(frozen) == {}
+
+
+@pytest.mark.parametrize("workflow", list(WorkflowStatus))
+async def test_r30_in_whatever_state_the_workflow_is(frozen: Db, workflow: WorkflowStatus) -> None:
+    task_id = await ended_task(frozen, TaskStatus.COMPLETED)
+    found = await a_node(frozen, "RUNNING", task_id, workflow={"status": workflow.value})
+    assert await stuck.nodes(frozen, GRACE) == ([Stuck(What.ENDED, found, 0, task_id)], Place(found, 0))
+
+
+async def test_r04_r31_without_grace_it_is_found_at_once(frozen: Db) -> None:
+    task_id = await given_task(frozen, status=TaskStatus.FAILED, failed_at=await ago(frozen, timedelta(0)))
+    node = await a_node(frozen, "RUNNING", task_id)
+    assert await look(frozen, timedelta(0)) == {node: What.ENDED}
+
+
+# Child workflows, missing rows, stranded tasks
+
+
+@pytest.mark.parametrize("status", list(WorkflowStatus))
+async def test_r34_a_node_is_found_when_its_child_workflow_has_ended_for_the_grace(
+    frozen: Db, status: WorkflowStatus
+) -> None:
+    found = {}
+    for age in (GRACE, YOUNGER):
+        child = await given_workflow(frozen, status=status.value, completed_at=await ago(frozen, age))
+        parent = await a_node(frozen, "RUNNING", None, node_type="SUBWORKFLOW", sub_workflow_id=child)
+        if status.is_terminal and age == GRACE:
+            found[parent] = What.CHILD
+    assert await look(frozen) == found
+
+
+async def test_r34_a_child_without_the_time_of_its_end_ages_from_its_last_change(frozen: Db) -> None:
+    child = await given_workflow(frozen, status="CANCELLED", updated_at=await ago(frozen, GRACE))
+    parent = await a_node(frozen, "RUNNING", None, node_type="SUBWORKFLOW", sub_workflow_id=child)
+    assert await stuck.nodes(frozen, GRACE) == ([Stuck(What.CHILD, parent, 0, child)], Place(parent, 0))
+
+
+async def test_r34_a_node_is_found_when_the_row_it_is_linked_with_is_gone(frozen: Db) -> None:
+    found = {}
+    for kind in ("TASK", "ELEMENT"):
+        for status in ("ENQUEUED", "RUNNING"):
+            task_id = await given_task(frozen)
+            found[await a_node(frozen, status, task_id, node_type=kind, map_index=7)] = What.LOST
+            await frozen.execute("DELETE FROM horsies_tasks WHERE id = %s", [task_id])
+    child = await given_workflow(frozen, status="RUNNING")
+    found[await a_node(frozen, "RUNNING", None, node_type="SUBWORKFLOW", sub_workflow_id=child)] = What.LOST
+    await frozen.execute("DELETE FROM horsies_workflows WHERE id = %s", [child])
+    await a_node(frozen, "RUNNING", None, node_type="MAP")  # it has elements instead
+    assert await look(frozen) == found
+
+
+@pytest.mark.parametrize("workflow", list(WorkflowStatus))
+async def test_r34_a_task_that_waits_is_stranded_when_its_workflow_has_ended(
+    frozen: Db, workflow: WorkflowStatus
+) -> None:
+    found = {}
+    for status in (TaskStatus.PENDING, TaskStatus.CLAIMED, TaskStatus.RUNNING):
+        node = await a_node(frozen, "RUNNING", await given_task(frozen, status=status), workflow={"status": workflow})
+        if workflow.is_terminal and status is TaskStatus.PENDING:
+            found[node] = What.STRANDED
+    assert await look(frozen) == found
+
+
+# Nodes that are ready
+
+
+@pytest.mark.parametrize("workflow", list(WorkflowStatus))
+async def test_r35_a_ready_node_of_a_running_workflow_is_found_after_the_grace(
+    frozen: Db, workflow: WorkflowStatus
+) -> None:
+    found = {}
+    for kind in ("TASK", "SUBWORKFLOW", "MAP"):
+        for age in (GRACE, YOUNGER):
+            columns = {"node_type": kind, "ready_at": await ago(frozen, age), "updated_at": "2020-01-01"}
+            node = await a_node(frozen, "READY", None, workflow={"status": workflow}, **columns)
+            if workflow is WorkflowStatus.RUNNING and age == GRACE:
+                found[node] = What.READY
+    assert await look(frozen) == found
+
+
+async def test_f95_r35_an_element_waits_for_others_of_its_own_map_only(frozen: Db) -> None:
+    """It waits for a place as long as one of them is on its way."""
+    old = {"node_type": "ELEMENT", "status": "READY", "ready_at": "2020-01-01"}
+    task_id = await given_task(frozen)
+    waiting = await given_workflow(frozen, status="RUNNING")
+    forgotten = await given_workflow(frozen, status="RUNNING")
+    await given_node(frozen, waiting, task_index=5, map_index=1, **old)
+    await given_node(frozen, forgotten, task_index=5, map_index=1, **old)
+    running = {"node_type": "ELEMENT", "status": "ENQUEUED"}
+    await given_node(frozen, waiting, task_index=6, map_index=1, task_id=task_id, **running)
+    other = await given_task(frozen)
+    await given_node(frozen, forgotten, task_index=6, map_index=2, task_id=other, **running)
+    assert await look(frozen) == {forgotten: What.READY}
+
+
+# The walk
+
+
+async def test_r17_a_look_is_bounded_and_the_next_goes_on_behind_it(frozen: Db) -> None:
+    """Also when it has found nothing: then the last node it looked at says where it was."""
+    expected = []
+    for name in ("a", "b", "c"):
+        await given_workflow(frozen, id=name, status="RUNNING")
+        for index in range(3):
+            is_stuck = name == "c" or index == 0
+            task_id = await ended_task(frozen, TaskStatus.FAILED) if is_stuck else await given_task(frozen)
+            await given_node(frozen, name, task_index=index, status="RUNNING", task_id=task_id)
+            expected += [(name, index)] if is_stuck else []
+        await given_node(frozen, name, task_index=3, status="COMPLETED")
+    found, places, place = [], [], NODES
+    while True:
+        nodes, after = await stuck.nodes(frozen, GRACE, place, most=2)
+        found += [(node.workflow_id, node.task_index) for node in nodes]
+        if after is None:
+            break
+        places.append(after)
+        place = after
+    assert found == expected
+    assert places == [("a", 1), ("b", 0), ("b", 2), ("c", 1), ("c", 2)]
+
+
+# Ends of workflows
+
+
+async def test_r36_running_workflows_without_an_open_node_are_found(frozen: Db) -> None:
+    over = []
+    for status in WorkflowStatus:
+        for left in (0, 1):
+            workflow_id = await given_workflow(frozen, status=status.value, open_nodes=left)
+            over += [workflow_id] if status is WorkflowStatus.RUNNING and not left else []
+    over += [await given_workflow(frozen, status="RUNNING", open_nodes=0) for _ in range(2)]
+    found, after = await stuck.over(frozen, most=2)
+    rest, end = await stuck.over(frozen, after or "", most=2)
+    assert (found + rest, end) == (sorted(over), sorted(over)[-1])
+    assert await stuck.over(frozen, end or "") == ([], None)
+
+
+@pytest.mark.parametrize("status", list(WorkflowStatus))
+async def test_r38_workflows_past_their_deadline_are_found(frozen: Db, status: WorkflowStatus) -> None:
+    found = []
+    for age in (timedelta(0), timedelta(microseconds=-1)):
+        workflow = {"status": status, "good_until": await ago(frozen, age)}
+        workflow_id = await a_node(frozen, "PENDING", None, workflow=workflow)
+        found += [workflow_id] if not status.is_terminal and not age else []
+    await a_node(frozen, "PENDING", None, workflow={"status": status})
+    assert (await stuck.overdue(frozen))[0] == found
+
+
+@pytest.mark.parametrize("node", list(WorkflowTaskStatus))
+async def test_r38_one_whose_last_nodes_still_run_is_only_waited_for(frozen: Db, node: WorkflowTaskStatus) -> None:
+    deadline = await ago(frozen, timedelta(hours=1))
+    workflow = {"good_until": deadline, "open_nodes": int(not node.is_terminal)}
+    workflow_id = await a_node(frozen, node.value, None, workflow=workflow)
+    found, place = await stuck.overdue(frozen)
+    assert found == ([] if node is WorkflowTaskStatus.RUNNING else [workflow_id])
+    assert place is not None and place.workflow_id == workflow_id
+    assert await stuck.overdue(frozen, place) == ([], None)
+
+
+async def test_r38_the_walk_over_the_deadlines_is_bounded(frozen: Db) -> None:
+    deadline = await ago(frozen, timedelta(hours=1))
+    ids = [await a_node(frozen, "RUNNING", None, workflow={"good_until": deadline}) for _ in range(3)]
+    waiting = await a_node(frozen, "READY", None, workflow={"good_until": await ago(frozen, timedelta(minutes=1))})
+    place: Due | None = Due("-infinity", "")
+    looks = []
+    while place is not None:
+        found, place = await stuck.overdue(frozen, place, most=2)
+        looks.append(found)
+    assert len(ids) == 3 and looks == [[], [waiting], []]

@@ -1,0 +1,128 @@
+"""By which plans the engine's statements run (DESIGN: a node costs its out-degree, not the size of the graph or of the
+tables): each entry point is run for a batch and taken back, with plans made anew and with plans that were made when the
+tables were small; no growing table is read as a whole, and what is looked at is bounded by the batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.brokers.connections import BY_INDEX
+from horsies.core.store import node_starts, stuck
+from horsies.core.workflows import control, start
+from horsies.core.workflows.advance import Todo, next_step
+from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.plan import NodePlan, WorkflowPlan
+from tests.conftest import fresh_database
+from tests.store.plan_reading import Explainer, Plan, explaining
+from tests.store.test_plans import undisturbed
+from tests.store.workflow_states import BATCH, grow, names, plant
+
+Db: TypeAlias = AsyncConnection[Any]
+Told: TypeAlias = dict[str, dict[str, list[Plan]]]  # how → act → plans
+
+GROWING = ("horsies_tasks", "horsies_workflows", "horsies_workflow_tasks", "horsies_task_attempts")
+MOST = 5 * BATCH  # rows of one table that one statement looks at
+PLAN = WorkflowPlan("w", "w", tuple(NodePlan(f"n{n}", "TASK", "t", queue_name="q", priority=9) for n in range(BATCH)))
+
+
+class Lent:
+    """A pool that has this one connection."""
+
+    def __init__(self, conn: Db) -> None:
+        self._conn = conn
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Db]:
+        yield self._conn
+
+
+async def begin(conn: Db) -> bool:
+    return await start.write(conn, lay_out(PLAN, Place("new", "new")))
+
+
+async def start_nodes(conn: Db) -> None:
+    found = await node_starts.lock(conn, names("t"))
+    await node_starts.mark_running(conn, found)
+
+
+async def look_for_what_is_stuck(conn: Db) -> None:
+    await stuck.nodes(conn, timedelta(0), most=BATCH)
+    await stuck.overdue(conn, most=BATCH)
+    await stuck.over(conn, most=BATCH)
+
+
+ACTS: dict[str, Callable[[Db], Awaitable[object]]] = {
+    "tasks of many workflows": lambda conn: next_step(Lent(conn), Todo(tasks=names("t")), None),
+    "tasks of one large workflow": lambda conn: next_step(Lent(conn), Todo(tasks=names("b")), None),
+    "children": lambda conn: next_step(Lent(conn), Todo(children=names("c")), None),
+    "a workflow goes on": lambda conn: next_step(Lent(conn), Todo(flows={"o1": None}), None),
+    "the large one goes on": lambda conn: next_step(Lent(conn), Todo(flows={"large": None}), None),
+    "lost": lambda conn: next_step(Lent(conn), Todo(lost=[("o2", 0)]), None),
+    "pause": lambda conn: control.pause(Lent(conn), "p5"),
+    "resume": lambda conn: control.resume(Lent(conn), "paused", None),
+    "cancel": lambda conn: control.cancel(Lent(conn), "p6", None),
+    "retry": lambda conn: control.retry_nodes(Lent(conn), "failed", None, None),
+    "expire": lambda conn: control.expire(Lent(conn), ["late1", "late2"], None),
+    "begin": begin,
+    "start nodes": start_nodes,
+    "look for what is stuck": look_for_what_is_stuck,
+}
+
+
+@pytest.fixture(scope="module")
+def told(server_url: str, template: str) -> Iterator[Told]:
+    with fresh_database(server_url, template) as url:
+        yield asyncio.run(plant_grow_and_look(url))
+
+
+async def plant_grow_and_look(url: str) -> Told:
+    told: Told = {}
+    async with await AsyncConnection.connect(url, autocommit=True) as conn:
+        await undisturbed(conn)
+        await plant(conn)
+        async with explaining(url, BY_INDEX, "force_generic_plan") as kept:
+            await look(kept)
+            await grow(conn)
+            told["made when little was there"] = await look(kept)
+        for how in ("generic", "custom"):
+            async with explaining(url, BY_INDEX, f"force_{how}_plan") as session:
+                told[f"{how}, without statistics"] = await look(session)
+        await conn.execute("VACUUM ANALYZE")
+        for how in ("generic", "custom"):
+            async with explaining(url, BY_INDEX, f"force_{how}_plan") as session:
+                told[f"{how}, with statistics"] = await look(session)
+    return told
+
+
+async def look(session: Explainer) -> dict[str, list[Plan]]:
+    return {name: await session.plans(act) for name, act in ACTS.items()}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_d12_d50_the_engine_reads_what_its_batch_needs(told: Told, act: str) -> None:
+    wrong = []
+    for how, plans in told.items():
+        assert plans[act], "nothing was run"
+        for plan in plans[act]:
+            whole = plan.whole_scans.intersection(GROWING)
+            much = {table: plan.rows(table) for table in GROWING if plan.rows(table) > MOST}
+            if whole or much:
+                wrong.append(f"{how}: {plan.name[:60]!r} reads all of {whole}, looks at {much}")
+    assert wrong == []
+
+
+def test_d12_the_acts_do_something(told: Told) -> None:
+    """Or nothing above would mean anything: those that move nodes have moved them."""
+    for how, plans in told.items():
+        for act in ACTS.keys() - {"start nodes", "begin", "look for what is stuck", "a workflow goes on", "the large one goes on", "pause"}:
+            moved = [plan for plan in plans[act] if plan.name == "workflows/move_nodes"]
+            assert moved and moved[0].top["Actual Rows"] > 0, (how, act)
+        assert plans["start nodes"][0].top["Actual Rows"] == BATCH, how
