@@ -178,7 +178,8 @@ def test_r63_a_threshold_below_two_heartbeats_is_obeyed_with_a_warning(project: 
             [ID],
         )
         # On a slow machine the one that lives would be silent for too long as well.
-        conn.execute("UPDATE horsies_workers SET last_heartbeat_at = now() + interval '1 hour' WHERE worker_id <> %s", [ID])
+        fresh = "UPDATE horsies_workers SET last_heartbeat_at = now() + interval '1 hour' WHERE worker_id <> %s"
+        conn.execute(fresh, [ID])
     patient = run("sweep-stale-workers", "--sweep-threshold", "60", "--database-url", dead, cwd=project)
     assert "warning" not in patient.stderr
     hasty = run("sweep-stale-workers", "--sweep-threshold", "10", "--database-url", dead, cwd=project)

@@ -21,7 +21,7 @@ from horsies.core.store import node_starts, tasks
 from horsies.core.store import workflows as flows
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import advance, control, start
+from horsies.core.workflows import advance, control, ends, start
 from horsies.core.workflows.building import BuildFailed, BuildRequest
 from horsies.core.workflows.layout import Place, lay_out
 from horsies.core.workflows.plan import WorkflowPlan
@@ -140,7 +140,7 @@ class Engine:
             checks = await node_starts.lock(conn, [claim.task_id for claim in claims])
             over = [task_id for task_id, check in checks.items() if check.workflow.is_terminal]
             if over:
-                await flows.cancel_tasks(conn, over)
+                await flows.cancel_tasks(conn, sorted(over), ends.CANCELLED.result or "")
             held = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.RUNNING]
             started: set[str] = set()
             if held:

@@ -321,12 +321,16 @@ class Workflow:
             return False
         for node in failed:
             self._reset(node)
-        reached = {node.index for node in failed}
+        opened = {node.index for node in failed}
+        reached = set(opened)
         for node in self.nodes:  # each comes after what it waits for
             if reached.intersection(node.plan.dependencies):
                 reached.add(node.index)
                 if node.status == "SKIPPED":
                     node.status = "PENDING"
+                    opened.add(node.index)
+            if node.status == "READY" and opened.intersection(node.plan.dependencies):
+                node.status = "PENDING"  # what it had waited for runs again
         self.result, self.codes, self.was_retried = None, set(), True
         if self.status == "PAUSED":
             self.resume()

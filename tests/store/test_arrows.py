@@ -372,7 +372,12 @@ async def test_d63_a_batch_of_several_kinds_and_a_cancel_never_deadlock(db: Db, 
         claims = sorted([await running(db), await running(db)], key=lambda c: c.task_id)
         moves = [Complete(claims[1], OK), Fail(claims[0], ERR, "X", "m")]
         async with await AsyncConnection.connect(database_url, autocommit=True) as other:
-            params = {"ids": [c.task_id for c in claims], "include_running": True, "with_workflow": False, "result": ERR}
+            params = {
+                "ids": [c.task_id for c in claims],
+                "include_running": True,
+                "with_workflow": False,
+                "result": ERR,
+            }
             moved, cancelled = await asyncio.gather(
                 tasks.apply(db, "me", moves), other.execute(load("tasks/cancel"), params)
             )

@@ -35,7 +35,8 @@ _ENDED = """
     INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes, completed_at)
     SELECT 'e' || n, 'w', 'w', 'COMPLETED', 0, now() FROM generate_series(%(low)s::int, %(high)s::int) AS n;
     INSERT INTO horsies_tasks (id, task_name, status, workflow_id, result, completed_at)
-    SELECT 'd' || n, 't', 'COMPLETED', 'e' || n, '{"ok":1}', now() FROM generate_series(%(low)s::int, %(high)s::int) AS n;
+    SELECT 'd' || n, 't', 'COMPLETED', 'e' || n, '{"ok":1}', now()
+    FROM generate_series(%(low)s::int, %(high)s::int) AS n;
     INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status, task_id,
                                         completed_at)
     SELECT 'e' || n, i, i, 'TASK', 't', 'COMPLETED', CASE i WHEN 0 THEN 'd' || n END, now()
@@ -51,7 +52,8 @@ _LARGE = """
     SELECT 'large', n, n, 'TASK', 't', 'default', 100, 'RUNNING', 'b' || n, '{0}'
     FROM generate_series(%(low)s::int, %(high)s::int) AS n;
     INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status)
-    SELECT 'large', 1000000 + n, 1000000 + n, 'TASK', 't', 'PENDING' FROM generate_series(%(low)s::int, %(high)s::int) AS n;
+    SELECT 'large', 1000000 + n, 1000000 + n, 'TASK', 't', 'PENDING'
+    FROM generate_series(%(low)s::int, %(high)s::int) AS n;
 """
 _FAMILIES = """
     INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes, root_workflow_id)

@@ -117,7 +117,9 @@ class _Call:
 
     @classmethod
     def of(cls, workflow_id: str | None, sent_at: datetime | None, good_until: datetime | None) -> _Call:
-        return cls(str(uuid4()) if workflow_id is None else workflow_id, sent_at or datetime.now(UTC), good_until)
+        # In one spelling: the same UUID in capitals is the same workflow.
+        given = workflow_id.lower() if isinstance(workflow_id, str) else workflow_id
+        return cls(str(uuid4()) if given is None else given, sent_at or datetime.now(UTC), good_until)
 
     def failed(
         self, name: str, code: WorkflowStartErrorCode, message: str, *, retryable: bool = False, cause: Any = None
