@@ -184,6 +184,13 @@ def chain(label: str, length: int) -> WorkflowSpec[int]:
     return app.workflow(f"chain {label}", [*nodes, sub, last], output=last, definition_key=f"flows.chain.{label}")
 
 
+def fan(label: str, width: int) -> WorkflowSpec[Any]:
+    """So many side by side, and one that waits for all of them."""
+    nodes = [number.node(node_id=f"n{place}")(name=f"{label}.n{place}", value=place) for place in range(width)]
+    last = number.node(node_id="last", waits_for=nodes)(name=f"{label}.last", value=width)
+    return app.workflow(f"fan {label}", [*nodes, last], output=last, definition_key=f"flows.fan.{label}")
+
+
 def stubborn(how: str) -> WorkflowSpec[Any]:
     """A child that cannot be built, and a node that runs all the same."""
     first = number.node(node_id="first")(name=f"{how}.first", value=1)

@@ -91,10 +91,9 @@ class Judge:
         for place, lock in busy:
             ways = [way.leaving_out(place, lock) for way in ways]
             allowed = {**allowed, place: frozenset()}  # it has looked at no row
-        waiting = [
-            (0, place, way)
-            for place, way in enumerate([*ways, *(_as_answered(way, example, run, allowed) for way in ways)])
-        ]
+        likely = [_as_answered(way, example, run, allowed) for way in ways]
+        likely += [guess for way in ways for guess in await self._where_they_differ(way, example, run, allowed)]
+        waiting = [(0, place, way) for place, way in enumerate([*ways, *likely])]
         seen = set(ways)
         while waiting and len(tried) < MOST_TRIES:
             cost, _, way = heapq.heappop(waiting)
@@ -110,6 +109,18 @@ class Judge:
                         seen.add(more)
                         heapq.heappush(waiting, (cost + (1 if name in doubtful else 4), len(seen), more))
         return None
+
+    async def _where_they_differ(self, way: Way, example: Example, run: Run, allowed: Allowed) -> list[Way]:
+        """The same with everything left out, by one operation, by which the outcomes differ: it may not say what it has
+        moved."""
+        differing = _differing(run, await self._one_by_one(example, way))
+        guesses = []
+        for place, names in allowed.items():
+            guess = way
+            for name in sorted(names & differing):
+                guess = guess.leaving_out(place, name)
+            guesses.append(guess)
+        return guesses
 
     async def _one_by_one(self, example: Example, way: Way) -> Run:
         if way not in self._serial:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
+
 from horsies.core.lifecycle.moves import Claim
 from horsies.core.store import node_starts, tasks, workflows
 from horsies.core.store.tasks import Connection
@@ -28,14 +30,17 @@ ROOTS = ("wf-on", "wf-on", "wf-off", "wf-done")
 
 
 class Lent:
-    """A pool that has this one connection."""
+    """A pool that has this one connection, and lends it once: what follows in other transactions is left undone."""
 
     def __init__(self, conn: Connection) -> None:
-        self._conn = conn
+        self._conn: Connection | None = conn
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        yield self._conn
+        conn, self._conn = self._conn, None
+        if conn is None:
+            raise psycopg.OperationalError("the database is away")
+        yield conn
 
 
 async def _advance(conn: Connection, ids: list[str]) -> Aftermath:

@@ -37,7 +37,7 @@ NODE_ARROWS = {
     ("ENQUEUED", "FAILED"),
     ("RUNNING", "COMPLETED"),
     ("RUNNING", "FAILED"),
-    *(("FAILED", now) for now in ("READY", "ENQUEUED", "RUNNING")),
+    *(("FAILED", now) for now in ("PENDING", "READY", "ENQUEUED", "RUNNING")),
     ("SKIPPED", "PENDING"),
 }
 

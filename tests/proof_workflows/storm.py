@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
@@ -27,8 +28,11 @@ def node(name: str, *after: int, kind: NodeType = "TASK", **options: Any) -> Nod
     return NodePlan(name, kind, "task", queue_name="default", priority=100, dependencies=after, **options)
 
 
-def map_over(name: str, source: int, **options: Any) -> NodePlan:
-    return node(name, source, kind="MAP", map_options=MapOptions(source, "element", **options))
+def map_over(
+    name: str, source: int, *, max_parallel: int | None = None, also: tuple[int, ...] = (), **options: Any
+) -> NodePlan:
+    after = sorted((source, *also))
+    return node(name, *after, kind="MAP", map_options=MapOptions(source, "element", max_parallel), **options)
 
 
 def plan(*nodes: NodePlan, key: str = "storm", **options: Any) -> WorkflowPlan:
@@ -70,10 +74,10 @@ class Storm:
         moves = [how(claim) if how else acts.complete(claim, 1) for claim in claims]
         return sorted(await self.me.end(moves))
 
-    async def end_named(self, claims: Sequence[Claim], name: str, *, fails: bool = False) -> list[str]:
+    async def end_named(self, claims: Sequence[Claim], name: str, *, fails: bool = False, value: Any = 1) -> list[str]:
         """The same for the tasks of the nodes with this name."""
         own = {task_id for task_id, node_id in await self.rows(_NAMES) if node_id == name}
-        how = acts.fail if fails else None
+        how = acts.fail if fails else partial(acts.complete, value=value)
         return await self.end([claim for claim in claims if claim.task_id in own], how)
 
     async def rows(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:

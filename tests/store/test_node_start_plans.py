@@ -88,7 +88,7 @@ def test_d12_the_start_of_nodes_looks_at_its_batch(told: dict[str, list[Plan]], 
         assert plan.whole_scans == set()
         assert plan.indexes(NODES) == {f"{NODES}_task_id_idx"}
         seen = {table: plan.rows(table) for table in (NODES, "horsies_workflows", "horsies_tasks")}
-        assert max(seen.values()) <= BATCH, seen
+        assert max(seen.values()) <= 2 * BATCH, seen  # once by the index, once to write
         assert plan.sorted <= BATCH
     lock, mark = plans
     assert lock.rows(NODES) == BATCH and mark.top["Actual Rows"] in (0, BATCH)

@@ -75,6 +75,8 @@ ACTS: dict[str, Callable[[Db], Awaitable[object]]] = {
     "start nodes": start_nodes,
     "look for what is stuck": look_for_what_is_stuck,
 }
+# They move no node here.
+STILL = {"start nodes", "begin", "look for what is stuck", "a workflow goes on", "the large one goes on", "pause"}
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from horsies.core.workflows.settling import Flow, FlowState, Key, Node, NodeStat
 
 INSERT_AT_ONCE = 2_000
 WALK_MOST = 20_000
-NODE_COLUMNS = 15
+NODE_COLUMNS = 16
 
 
 class Ended(NamedTuple):
@@ -67,7 +67,8 @@ async def lock(conn: Connection, ids: Collection[str] = (), tasks: Collection[st
 
 async def lock_children(conn: Connection, ids: Collection[str], states: Collection[str]) -> list[Flow]:
     """The child workflows of these that are in one of the states."""
-    return _flows(await _rows(conn, "workflows/children", {"ids": texts(ids), "states": texts(states)}))
+    found = _flows(await _rows(conn, "workflows/children", {"ids": texts(ids), "states": texts(states)}))
+    return [flow for flow in found if flow.status in states]
 
 
 async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[Ended]]:
@@ -77,13 +78,13 @@ async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flo
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
     reading = await conn.execute(load("workflows/ended"), {"tasks": ids}, prepare=True)
     flows = _flows(await locking.fetchall())
-    return flows, [Ended(_node(row), TaskStatus(row[15]), *row[16:]) for row in await reading.fetchall()]
+    return flows, [Ended(_node(row), TaskStatus(row[16]), *row[17:]) for row in await reading.fetchall()]
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
     """Of these child workflows those that have ended and whose node does not know it."""
     rows = await _rows(conn, "workflows/ended_children", {"children": texts(children)})
-    return [EndedChild(_node(row), row[15], WorkflowStatus(row[16]), row[17], row[18], tuple(row[19:])) for row in rows]
+    return [EndedChild(_node(row), row[16], WorkflowStatus(row[17]), row[18], row[19], tuple(row[20:])) for row in rows]
 
 
 async def nodes(conn: Connection, keys: Collection[Key], depth: int = 0) -> list[Node]:

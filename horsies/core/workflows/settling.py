@@ -56,6 +56,7 @@ class Node(NamedTuple):
     map_index: int | None
     task_id: str | None
     has_elements: bool = False  # of a map: it has been made into elements, and counts them
+    max_parallel: int | None = None  # so many of them at once
 
     @property
     def key(self) -> Key:
@@ -179,7 +180,9 @@ class Settling:
         was, node.status, node.opened = node.status, status, True
         if node.row.node_type != "ELEMENT":
             flow.open_nodes += 1
-        if status is WorkflowTaskStatus.READY:
+        if node.row.node_type == "ELEMENT":
+            self.freed.add(key[0])  # for each there may be a place or not
+        elif status is WorkflowTaskStatus.READY:
             self.ready[key] = None
         self._tell(node, was, -1)
 
@@ -218,7 +221,6 @@ class Settling:
         if row.node_type == "ELEMENT":
             if row.map_index is not None:
                 self._effects.append(_Effect((row.workflow_id, row.map_index), status, by, of_element=True))
-                self.freed.add(row.workflow_id)
             return
         for dependent in row.dependents:
             self._effects.append(_Effect((row.workflow_id, dependent), status, by))
@@ -238,6 +240,8 @@ class Settling:
         if by < 0:
             return
         if effect.of_element:
+            if node.row.max_parallel is not None:
+                self.freed.add(node.row.workflow_id)
             if node.status is WorkflowTaskStatus.RUNNING and node.has_all_elements:
                 self.maps[effect.key] = None
             return

@@ -215,8 +215,10 @@ class Step:
             await self._settle()
 
     def _as_ended(self, source: Source) -> Source:
-        """A source that has ended in this very step is not written yet."""
+        """A source that has ended, or is open again, in this very step is not written yet."""
         state = self.settling.nodes.get((source.workflow_id, source.task_index))
+        if state is not None and state.opened and state.end is None:
+            return source._replace(status=state.status, result=None, summary=None)
         if state is None or state.end is None:
             return source
         return source._replace(status=state.end.status, result=state.end.result, summary=state.end.summary)

@@ -5,7 +5,8 @@ somewhere holds up nobody else.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import WorkflowHandle, WorkflowStatus
-from horsies.core.store import workflows
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
-from horsies.core.workflows.step import Step
+from horsies.core.workflows.advance import Todo, next_step
 from tests.e2e.workflows.conftest import FLOWS
 from tests.e2e.workflows.rows import flow_status
 from tests.support import eventually
@@ -91,6 +91,42 @@ async def test_f60_f64_builders_that_hang_or_break_hold_up_nobody(flows: Any, tr
             assert (how == "die") == ("exited with code 3" in (ended.unwrap_err().message or ""))
         # The helper that died is replaced.
         assert (await (await start(flows.chain("after", 1))).get_async(timeout_ms=30_000)).unwrap() == 2
+
+
+async def test_f50_f52_f53_paused_and_cancelled_while_a_worker_is_at_it(flows: Any, traces: Path) -> None:
+    """One runs, the others are enqueued behind it: it ends as it would have, and they do not begin."""
+    async with running_worker(flows.app, app_locator=LOCATOR, run_ahead_ms=0):
+        paused = await at_work(flows, traces, "paused")
+        assert (await paused.pause_async()).unwrap() is True
+        (traces / "paused.n0.hold").unlink()
+        await eventually(lambda: is_so(paused, n0="COMPLETED", last="PENDING"))
+        # Another workflow passes it, with a worker that looks for tasks all the time.
+        assert (await (await start(flows.chain_of_tasks("beside", 4))).get_async(timeout_ms=30_000)).unwrap() == 3
+        assert await is_so(paused, n1="ENQUEUED", n2="ENQUEUED", n3="ENQUEUED") and not pids(traces, "paused.n1")
+        assert (await paused.resume_async()).unwrap() is True
+        assert (await paused.get_async(timeout_ms=30_000)).unwrap() == 4
+
+        cancelled = await at_work(flows, traces, "cancelled")
+        (await cancelled.cancel_async()).unwrap()
+        assert await is_so(cancelled, n0="RUNNING", n1="SKIPPED", last="SKIPPED")
+        (traces / "cancelled.n0.hold").unlink()
+        await eventually(lambda: is_so(cancelled, n0="COMPLETED"))
+        assert (await cancelled.status_async()).unwrap() is WorkflowStatus.CANCELLED
+    assert [len(pids(traces, f"{label}.n1")) for label in ("paused", "cancelled")] == [1, 0]
+
+
+async def at_work(flows: Any, traces: Path, label: str) -> WorkflowHandle[Any]:
+    """Four side by side, of which the first runs as long as the test wants it."""
+    (traces / f"{label}.n0.hold").touch()
+    handle = await start(flows.fan(label, 4))
+    await eventually(lambda: pids(traces, f"{label}.n0"), what="the first one runs")
+    return handle
+
+
+async def is_so(handle: WorkflowHandle[Any], **expected: str) -> bool:
+    """Have these nodes these states?"""
+    found = {info.node_id: info.status for info in (await handle.tasks_async()).unwrap()}
+    return {node_id: found[node_id] for node_id in expected} == expected
 
 
 async def test_l34_a_workflow_somebody_keeps_locked_waits_apart_and_the_others_go_on(
@@ -167,14 +203,23 @@ async def land_unseen(db: AsyncConnection[Any], url: str, node_id: str, go_on: C
     async with await AsyncConnection.connect(url) as holder:
         await eventually(lambda: is_node(db, node_id, "RUNNING"), 30)
         flow, task = (await (await holder.execute(query, [node_id])).fetchone()) or ("", "")
-        flows = await workflows.lock(holder, [flow])
+        await holder.execute("SELECT FROM horsies_workflows WHERE id = %s FOR UPDATE", [flow])
         go_on()
         await eventually(lambda: waits(db), 30, what="the advancer waits for the workflow")
-        step = Step(holder, flows)
-        await step.take_tasks((await workflows.lock_ended(holder, [task]))[1])
-        await step.finish()
+        await next_step(Lent(holder), Todo(tasks=[task]), None)
         await cut(db)
         await holder.commit()
+
+
+class Lent:
+    """A pool of this one connection, whose transaction is a step's as well."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self._conn = conn
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        yield self._conn
 
 
 async def test_w50_a_worker_that_stops_advances_what_it_has_ended(

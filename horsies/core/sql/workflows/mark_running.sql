@@ -1,5 +1,10 @@
 -- ENQUEUED → RUNNING for the nodes of these tasks, which the same transaction has made RUNNING (F-21, L-09). It has locked
 -- the nodes before. A node whose task is started again, after a retry or a recovery, is RUNNING already and stays so.
+-- Looked up for each task, the state apart: together the two could be planned as a walk through all that is in flight.
 UPDATE horsies_workflow_tasks
 SET status = 'RUNNING', started_at = now(), updated_at = now()
-WHERE task_id = ANY(%(ids)s::text[]) AND status = 'ENQUEUED'
+WHERE ctid = ANY(ARRAY(
+    SELECT n.at FROM unnest(%(ids)s::text[]) AS s(id) CROSS JOIN LATERAL (
+        SELECT ctid AS at, status FROM horsies_workflow_tasks WHERE task_id = s.id OFFSET 0
+    ) n WHERE n.status = 'ENQUEUED'
+))

@@ -10,7 +10,12 @@ SET status = c.status, open_nodes = w.open_nodes + c.open,
     completed_at = CASE WHEN c.status IN ('COMPLETED', 'FAILED', 'CANCELLED') AND (w.status <> c.status OR c.opened) THEN now()
                         WHEN c.opened THEN NULL ELSE w.completed_at END,
     updated_at = now()
-FROM unnest(%(ids)s::text[], %(was)s::text[], %(states)s::text[], %(opens)s::int[], %(results)s::text[], %(errors)s::text[],
-            %(codes)s::text[], %(opened)s::bool[]) AS c(id, was, status, open, result, error, error_code, opened)
-WHERE w.id = c.id AND w.status = c.was
+FROM (
+    SELECT c.*, known.at
+    FROM unnest(%(ids)s::text[], %(was)s::text[], %(states)s::text[], %(opens)s::int[], %(results)s::text[], %(errors)s::text[],
+                %(codes)s::text[], %(opened)s::bool[]) AS c(id, was, status, open, result, error, error_code, opened)
+    CROSS JOIN LATERAL (SELECT ctid AS at, status FROM horsies_workflows WHERE id = c.id OFFSET 0) known
+    WHERE known.status = c.was
+) c
+WHERE w.ctid = c.at
 RETURNING w.id

@@ -11,10 +11,10 @@ WITH wanted AS (
     SELECT n.id, w.was, w.status, w.result, w.error_code, w.completed, w.failed, w.skipped, w.task_id, w.child_id, w.summary,
            w.map_options, w.opens
     FROM (SELECT * FROM wanted ORDER BY workflow_id, task_index) w CROSS JOIN LATERAL (
-        SELECT id FROM horsies_workflow_tasks
-        WHERE workflow_id = w.workflow_id AND task_index = w.task_index AND (w.was IS NULL OR status = w.was)
-        FOR NO KEY UPDATE
+        SELECT id, status FROM horsies_workflow_tasks
+        WHERE workflow_id = w.workflow_id AND task_index = w.task_index FOR NO KEY UPDATE
     ) n
+    WHERE w.was IS NULL OR n.status = w.was
 )
 UPDATE horsies_workflow_tasks n
 SET status = COALESCE(l.status, n.status),

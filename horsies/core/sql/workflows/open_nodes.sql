@@ -2,7 +2,7 @@
 -- with one of them is waited for.
 SELECT workflow_id, task_index, node_type, status, dependents, deps_total, deps_completed, deps_failed,
        deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id,
-       (map_options -> 'first') IS NOT NULL
+       (map_options -> 'first') IS NOT NULL, (map_options ->> 'max_parallel')::int
 FROM horsies_workflow_tasks
 WHERE workflow_id = ANY(%(ids)s::text[]) AND status = ANY(%(states)s::text[])
 ORDER BY workflow_id, task_index FOR NO KEY UPDATE

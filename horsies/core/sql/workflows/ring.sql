@@ -5,7 +5,8 @@ SELECT horsies_ring(q.queue_name, q.id) FROM (
         SELECT task_id FROM horsies_workflow_tasks
         WHERE workflow_id = w.id AND status IN ('ENQUEUED', 'RUNNING') OFFSET 0
     ) n CROSS JOIN LATERAL (
-        SELECT id, queue_name FROM horsies_tasks WHERE id = n.task_id AND status = 'PENDING' OFFSET 0
+        SELECT id, queue_name, status FROM horsies_tasks WHERE id = n.task_id OFFSET 0
     ) t
+    WHERE t.status = 'PENDING'
     ORDER BY t.queue_name, t.id
 ) q

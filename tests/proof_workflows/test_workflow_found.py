@@ -1,0 +1,101 @@
+"""What the proof has found once, each as small as it can be told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.proof_workflows import engine as acts
+from tests.proof_workflows.engine import Broke
+from tests.proof_workflows.storm import Storm, map_over, node, plan, storm
+
+KID = plan(node("x"), key="kid")
+
+
+async def test_f41_f51_children_are_paused_with_a_parent_that_fails_wherever_the_connection_breaks(
+    database_url: str,
+) -> None:
+    shape = plan(
+        node("a"), node("sub", kind="SUBWORKFLOW", sub_workflow_key="kid"), children={1: KID}, on_error="PAUSE"
+    )  # fmt: skip
+    async with storm(database_url, KID, engines=1) as s:
+        for statements in range(14):
+            await s.me.begin(shape)
+            ended = await s.end_named(await s.start_all(), "a", fails=True)
+            s.me.pool.breaks_after = statements
+            try:
+                await s.me.advance(ended)
+            except Broke:
+                await s.me.reconcile()
+            s.me.pool.breaks_after = None
+            assert await s.rows("SELECT DISTINCT status FROM horsies_workflows") == [("PAUSED",)], statements
+        await s.check()
+
+
+async def test_f94_a_retry_that_fails_at_once_leaves_an_end_with_its_time_and_its_error(database_url: str) -> None:
+    async with storm(database_url, engines=1) as s:
+        workflow_id = await s.me.begin(plan(node("no list"), map_over("map", 0)))
+        await s.me.advance(await s.end(await s.start_all()))
+        assert await s.status(workflow_id) == "FAILED"
+        assert await s.me.retry(workflow_id, ["map"]) is True
+        columns = "status, error_code, completed_at IS NOT NULL, result IS NOT NULL"
+        found = await s.rows(f"SELECT {columns} FROM horsies_workflows")  # noqa: S608
+        assert found == [("FAILED", "WORKFLOW_ENQUEUE_FAILED", True, True)]
+
+
+async def test_f94_f95_a_dependency_retried_while_its_map_runs_is_not_counted_as_an_element(database_url: str) -> None:
+    shape = plan(node("bad"), node("list"), map_over("map", 1, also=(0,), allow_failed_deps=True))
+    async with storm(database_url, engines=1) as s:
+        workflow_id = await s.me.begin(shape)
+        claims = await s.start_all()
+        ended = await s.end_named(claims, "bad", fails=True)
+        ended += await s.end_named(claims, "list", value=[1, 2, 3])
+        await s.me.advance(ended)
+        elements = await s.start_all()
+        assert len(elements) == 3
+        assert await s.me.retry(workflow_id, ["bad"]) is True
+        await s.me.advance(await s.end(elements))
+        assert (await s.nodes(workflow_id))["map"] == "COMPLETED"
+        await s.finish()
+        assert await s.status(workflow_id) == "COMPLETED"
+        await s.check()
+
+
+@pytest.mark.parametrize("join", ["all", "any"])
+async def test_f94_f35_a_node_retried_together_with_its_source_does_not_get_the_old_error(
+    database_url: str, join: str
+) -> None:
+    options: dict[str, Any] = {"args_from": {"p": 0}, "join": join, "allow_failed_deps": join == "all"}
+    async with storm(database_url, engines=1) as s:
+        workflow_id = await s.me.begin(plan(node("source"), node("other"), node("taker", 0, 1, **options)))
+        claims = await s.start_all()
+        await s.me.advance([*await s.end_named(claims, "source", fails=True), *await s.end_named(claims, "other")])
+        await s.me.advance(await s.end(await s.start_all(), acts.fail))
+        assert await s.me.retry(workflow_id, None) is True
+        found = await s.nodes(workflow_id)
+        assert (found["source"], found["taker"]) == ("ENQUEUED", "PENDING" if join == "all" else "ENQUEUED")
+        await s.me.advance(await s.end(await s.start_all()))
+        kwargs = await s.rows("SELECT t.kwargs FROM horsies_tasks t JOIN horsies_workflow_tasks n ON n.task_id = t.id "
+                              "WHERE n.node_id = 'taker'")  # fmt: skip
+        assert json.loads(kwargs[0][0] or "{}") == ({"p": {"ok": 1}} if join == "all" else {})
+        await s.check()
+
+
+async def test_f94_a_child_whose_node_has_another_one_now_is_not_retried(database_url: str) -> None:
+    async with storm(database_url, KID, engines=1) as s:
+        workflow_id = await s.me.begin(plan(node("sub", kind="SUBWORKFLOW", sub_workflow_key="kid"), children={0: KID}))
+        await s.me.advance(await s.end(await s.start_all(), acts.fail))
+        [(old,)] = await _children(s)
+        assert await s.me.retry(old, None) is False, "its parent has taken its end"
+        assert await s.me.retry(workflow_id, None) is True
+        assert len(await _children(s)) == 2
+        assert await s.me.retry(old, None) is False
+        await s.finish()
+        assert (await s.status(workflow_id), await s.status(old)) == ("COMPLETED", "FAILED")
+        await s.check()
+
+
+async def _children(s: Storm) -> list[tuple[Any, ...]]:
+    return await s.rows("SELECT id FROM horsies_workflows WHERE parent_workflow_id IS NOT NULL")
