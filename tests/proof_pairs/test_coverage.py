@@ -93,7 +93,7 @@ def test_every_statement_that_writes_is_run(database_url: str) -> None:
 
     async def files_run() -> set[str]:
         async with Arena(database_url) as arena:
-            for number, kind in enumerate(list(KINDS.values()) * 6):
+            for number, kind in enumerate(list(KINDS.values()) * 10):
                 pick = Choices(random.Random(number).randbytes(SIZE))
                 start = starts(pick, pick.of([statuses for statuses, _ in THEMES.values()]))
                 await arena.one_by_one(Example(start, (Operation(kind, kind.draws(pick, start)),), (0,), ()), Way((0,)))

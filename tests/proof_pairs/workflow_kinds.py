@@ -119,6 +119,7 @@ def _started(start: Start, arguments: Arguments) -> set[str]:
 
 STEP = (
     workflows.lock,
+    workflows.lock_ended,
     workflows.move,
     workflows.move_nodes,
     workflows.insert_tasks,

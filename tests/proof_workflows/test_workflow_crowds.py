@@ -59,21 +59,21 @@ class Scene:
 
 @LONG
 def test_f70_f71_f72_several_workers_at_once_end_as_foretold(database_url: str, server_url: str) -> None:
-    _explore(database_url, server_url, breaking=None, by_default=8)
+    _explore(database_url, server_url, breaking=None, by_default=4)
 
 
 @LONG
 def test_f50_f51_f52_pause_and_resume_at_any_moment_change_nothing_in_the_end(
     database_url: str, server_url: str
 ) -> None:
-    _explore(database_url, server_url, breaking=None, by_default=6, is_meddled_with=True)
+    _explore(database_url, server_url, breaking=None, by_default=3, is_meddled_with=True)
 
 
 @LONG
 def test_l32_r30_r33_r34_r35_r36_a_connection_lost_at_any_statement_changes_nothing_in_the_end(
     database_url: str, server_url: str
 ) -> None:
-    _explore(database_url, server_url, breaking=12, by_default=8)
+    _explore(database_url, server_url, breaking=12, by_default=4)
 
 
 def _explore(

@@ -1,6 +1,6 @@
 """Random workflows, act by act: after each every row of workflows, nodes and tasks is what a simple model of the rules
 says. A few stories by default, always the same; with PROOF_SECONDS as many new ones as there is time for (PROOF_SEED of
-a run that found something).
+a run that found something; PROOF_AS_FOUND: a finding is told as it was found, not shortened).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from psycopg import AsyncConnection
 
@@ -25,7 +25,7 @@ from tests.proof_workflows.engine import Pool
 from tests.proof_workflows.story import Story
 
 SECONDS = float(os.environ.get("PROOF_SECONDS", "0"))
-BY_DEFAULT = 25
+BY_DEFAULT = 12
 ROUND = 50
 SIZE = 3000
 LONG = pytest.mark.timeout(2 * SECONDS + 600)
@@ -53,6 +53,7 @@ def explore(told: Callable[[bytes], None], by_default: int = BY_DEFAULT) -> None
         max_examples=ROUND if SECONDS else by_default,
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
+        phases=(Phase.generate,) if "PROOF_AS_FOUND" in os.environ else (Phase.generate, Phase.shrink),
     )
     until = time.monotonic() + SECONDS
     number = int(os.environ.get("PROOF_SEED") or random.randrange(1 << 32))

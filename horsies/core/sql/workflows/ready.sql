@@ -1,14 +1,16 @@
 -- READY nodes of these workflows that can be enqueued now, at most `most` of each, in their order: nodes, and of every map as
 -- many elements as it has free places (F-95). Their keys only. Maps are found by their READY elements, which stand one after
 -- the other: from the end of one map to the first such element of the next.
+-- The state as a range, and in the order: else the planner takes the index of all nodes in flight, which has that order too.
 WITH RECURSIVE maps(workflow_id, first, past, places) AS (
     SELECT w.id, -1, 0, 0 FROM unnest(%(ids)s::text[]) AS w(id)
     UNION ALL
     SELECT m.workflow_id, n.first, n.first + n.count, n.places
     FROM maps m CROSS JOIN LATERAL (
         SELECT map_index FROM horsies_workflow_tasks
-        WHERE workflow_id = m.workflow_id AND status = 'READY' AND task_index >= m.past AND node_type = 'ELEMENT'
-        ORDER BY task_index LIMIT 1
+        WHERE workflow_id = m.workflow_id AND (status, task_index) >= ('READY', m.past) AND status <= 'READY'
+          AND node_type = 'ELEMENT'
+        ORDER BY status, task_index LIMIT 1
     ) e CROSS JOIN LATERAL (
         SELECT (map_options ->> 'first')::int AS first, (map_options ->> 'count')::int AS count,
                COALESCE((map_options ->> 'max_parallel')::int, 2147483647) AS places
@@ -18,15 +20,16 @@ WITH RECURSIVE maps(workflow_id, first, past, places) AS (
 SELECT n.workflow_id, n.task_index
 FROM unnest(%(ids)s::text[]) AS w(id) CROSS JOIN LATERAL (
     SELECT workflow_id, task_index FROM horsies_workflow_tasks
-    WHERE workflow_id = w.id AND status = 'READY' AND node_type <> 'ELEMENT'
-    ORDER BY task_index LIMIT %(most)s
+    WHERE workflow_id = w.id AND status >= 'READY' AND status <= 'READY' AND node_type <> 'ELEMENT'
+    ORDER BY status, task_index LIMIT %(most)s
 ) n
 UNION ALL
 SELECT e.workflow_id, e.task_index
 FROM maps m CROSS JOIN LATERAL (
     SELECT workflow_id, task_index FROM horsies_workflow_tasks
-    WHERE workflow_id = m.workflow_id AND status = 'READY' AND task_index >= m.first AND task_index < m.past
-    ORDER BY task_index
+    WHERE workflow_id = m.workflow_id AND (status, task_index) >= ('READY', m.first)
+      AND (status, task_index) < ('READY', m.past)
+    ORDER BY status, task_index
     LIMIT LEAST(%(most)s, GREATEST(0, m.places - CASE WHEN m.places < 2147483647 THEN (
         SELECT count(*)::int FROM horsies_workflow_tasks f
         WHERE f.workflow_id = m.workflow_id AND f.status IN ('ENQUEUED', 'RUNNING')
