@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.proof.mutants import Mutant, copy
 
 PARTS = ("stories", "storms", "crowds")
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0", "-o", "asyncio_mode=auto")
 
 
 def sql(name: str, what: str, old: str, new: str = "") -> Mutant:
@@ -48,8 +48,8 @@ MUTANTS = (
            "(What.CHILD, self._advance_parents),", ""),
     Mutant("recovery: READY nodes are left", "horsies/core/recovery/reconcile.py", "(What.READY, self._enqueue),", ""),
     sql("lock", "nobody waits", "FOR NO KEY UPDATE"),
-    sql("ended", "an end is taken twice", "AND n.status IN ('ENQUEUED', 'RUNNING')"),
-    sql("ready", "a map has room for all", "COALESCE((m.map_options ->> 'max_parallel')::int, %(most)s)", "%(most)s"),
+    sql("ended", "an end is taken twice", "n.status IN ('ENQUEUED', 'RUNNING')", "TRUE"),
+    sql("ready", "a map has room for all", "COALESCE((map_options ->> 'max_parallel')::int, 2147483647)", "2147483647"),
     sql("move", "open_nodes stay", "open_nodes = w.open_nodes + c.open", "open_nodes = w.open_nodes"),
     sql("open_nodes", "nobody waits", "FOR NO KEY UPDATE"),
 )  # fmt: skip

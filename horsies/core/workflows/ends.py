@@ -39,7 +39,7 @@ _MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
     TaskStatus.EXPIRED: (OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
 }
 LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task does not exist any more.")
-CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled while it waited for another attempt.")
+CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
 
 
 def of_task(status: TaskStatus, result: str | None, error_code: str | None) -> End:

@@ -19,7 +19,7 @@ from horsies.core.store.tasks import Connection
 from horsies.core.store.workflows import Ended, NewTask
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import ends
-from horsies.core.workflows.completion import conclude, deciding
+from horsies.core.workflows.completion import Closing, conclude, deciding
 from horsies.core.workflows.elements import Expansion, element_task, expand, map_end
 from horsies.core.workflows.ends import SKIPPED, End
 from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, sources_of
@@ -288,10 +288,11 @@ class Step:
         over = [flow for flow in self.settling.flows.values() if _is_over(flow)]
         if over:
             keys = [(flow.row.id, index) for flow in over for index in deciding(flow.row)]
-            closings = await workflows.closing(self.conn, [flow.row.id for flow in over], keys)
+            closings: dict[str, list[Closing]] = {flow.row.id: [] for flow in over}
+            for closing in await workflows.closing(self.conn, list(closings), keys):
+                closings[closing.workflow_id].append(closing)
             for flow in over:
-                own = [closing for closing in closings if closing.workflow_id == flow.row.id]
-                end = conclude(flow.row, own, flow.error, flow.error_code)
+                end = conclude(flow.row, closings[flow.row.id], flow.error, flow.error_code)
                 flow.status, flow.result = end.status, end.result
                 if end.error is not None:
                     flow.error, flow.error_code = end.error, end.error_code
