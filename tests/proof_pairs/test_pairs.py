@@ -28,7 +28,7 @@ from tests.proof_pairs.plays import Example
 from tests.proof_pairs.verdict import Judge
 
 SECONDS = float(os.environ.get("PROOF_SECONDS", "0"))
-BY_DEFAULT = {2: 80, 3: 15}
+BY_DEFAULT = {2: 60, 3: 10}
 ROUND = 200  # examples between two looks at the time
 LONG = pytest.mark.timeout(2 * SECONDS + 400)  # a failure takes its time to become small
 
