@@ -76,12 +76,13 @@ def finish(process: subprocess.Popen[str]) -> int:
 
 def postmasters(path: Path) -> list[int]:
     data = (path / "data").resolve()
-    found = []
+    found: dict[int, int] = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.name() == "postgres" and str(data) in process.cmdline():
-                found.append(process.pid)
-    return found
+                found[process.pid] = process.ppid()
+    # A backend that has just been forked looks like its parent until it has a title of its own.
+    return [pid for pid, parent in found.items() if parent not in found]
 
 
 def postmaster(path: Path) -> int:
