@@ -191,7 +191,7 @@ async def _in_parts(
     try:
         return await handle(found)
     except Exception as problem:
-        is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)
+        is_locked = isinstance(problem, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled)
         if isinstance(problem, AWAY) and not is_locked and not is_about_content(problem):
             raise
         if len(found) == 1:

@@ -61,6 +61,7 @@ class Advancer:
         self._refusals: dict[Unit | Key, int] = {}
         self._work, self._building = asyncio.Event(), asyncio.Event()
         self._busy = 0
+        self._most = AT_ONCE  # workflows in one transaction
 
     @property
     def is_idle(self) -> bool:
@@ -90,6 +91,11 @@ class Advancer:
         self._busy += 1
         try:
             await self._advance(batch, list(batch))
+            self._most = AT_ONCE
+        except AWAY:
+            # Or something in it is too much for the database: then it must not hold up the others.
+            self._most = max(1, len(batch) // 2)
+            raise
         finally:
             self._busy -= 1
             for unit, task_ids in batch.items():  # the database is away, and nobody knows what it has heard
@@ -133,7 +139,7 @@ class Advancer:
         batch: Batch = {}
         size = 0
         kind = next(iter(self._waiting)).kind if self._waiting else None
-        most = 1 if kind == "flows" else AT_ONCE
+        most = 1 if kind == "flows" else self._most
         for unit in [unit for unit in self._waiting if unit.kind == kind][:most]:
             task_ids = self._waiting.pop(unit)
             batch[unit] = dict(islice(task_ids.items(), AT_ONCE - size))
@@ -218,4 +224,5 @@ def _todo(batch: Batch, part: Sequence[Unit]) -> Todo:
 
 def _is_about_one(problem: BaseException) -> bool:
     """The database answers, and did not like something about this workflow."""
-    return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)
+    slow = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
+    return isinstance(problem, slow) or is_about_content(problem)

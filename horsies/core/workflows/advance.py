@@ -144,7 +144,10 @@ async def _take_lost(pool: Connections, nodes: Sequence[Key]) -> Aftermath:
     try:
         async with transaction(pool) as conn:
             step = Step(conn, await workflows.lock(conn, {flow for flow, _ in nodes}))
-            await step.take_ends(dict.fromkeys(nodes, ends.LOST), IN_FLIGHT)
+            await step.load(nodes)
+            # One that was retried meanwhile has a task again.
+            lost = [key for key in nodes if key in step.settling.nodes and step.settling.nodes[key].row.task_id is None]
+            await step.take_ends(dict.fromkeys(lost, ends.LOST), IN_FLIGHT)
             return await step.finish()
     except MustBeAlone:
         half = len(nodes) // 2

@@ -19,9 +19,8 @@ from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.advance import Todo, go_on
 from horsies.core.workflows.building import Builder
 from horsies.core.workflows.completion import ended_by
-from horsies.core.workflows.settling import Flow, Key
-from horsies.core.workflows.step import Aftermath, Step, transaction
-from horsies.core.workflows.subworkflows import UNFINISHED
+from horsies.core.workflows.settling import Flow, Key, Node
+from horsies.core.workflows.step import UNFINISHED, Aftermath, Step, transaction
 
 log = logging.getLogger("horsies.workflows")
 
@@ -29,20 +28,22 @@ log = logging.getLogger("horsies.workflows")
 async def pause(pool: Connections, workflow_id: str) -> bool | None:
     """RUNNING → PAUSED, with all that runs below it. None: there is no such workflow; False: it was not running."""
     async with transaction(pool) as conn:
-        tree = await _tree(conn, workflow_id, ("RUNNING",))
+        tree = await _tree(conn, workflow_id, UNFINISHED)
         if tree is None or tree[0].status is not WorkflowStatus.RUNNING:
             return None if tree is None else False
         step = Step(conn, tree, is_tree=True)
         for state in step.settling.flows.values():
-            state.status = WorkflowStatus.PAUSED
-        await step.finish()
+            if state.is_running:
+                state.status = WorkflowStatus.PAUSED
+        after = await step.finish()
+    await _follow(pool, Aftermath(ended=after.ended), None)
     return True
 
 
 async def resume(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
     """PAUSED → RUNNING, with all that is paused below it; then whatever had to wait goes on, or the workflow ends."""
     async with transaction(pool) as conn:
-        tree = await _tree(conn, workflow_id, ("PAUSED",))
+        tree = await _tree(conn, workflow_id, UNFINISHED)
         if tree is None or tree[0].status is not WorkflowStatus.PAUSED:
             return None if tree is None else False
         after = await _resume(conn, tree)
@@ -92,10 +93,12 @@ async def retry_nodes(
         flows = [flow for flow in locked if flow.id == workflow_id]
         if not flows:
             return None
+        if any(flow.status.is_terminal for flow in locked if flow.id != workflow_id):
+            return False  # its parent has been cancelled, and has not taken its end yet
         if not await _may_retry(conn, flows[0]):
             return False
         # A paused one is resumed by it, children and all.
-        tree = flows if flows[0].status is not WorkflowStatus.PAUSED else await _below(conn, flows, ("PAUSED",))
+        tree = flows if flows[0].status is not WorkflowStatus.PAUSED else await _below(conn, flows, UNFINISHED)
         step = Step(conn, tree, is_tree=len(tree) > 1)
         if not await _open_again(step, flows[0], node_ids):
             return False
@@ -123,7 +126,8 @@ async def _may_retry(conn: Connection, flow: Flow) -> bool:
 
 async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) -> bool:
     """The failed nodes and what was skipped because of them (F-94); False if one that is named is not a failed node."""
-    failed = await workflows.failed_nodes(step.conn, flow.id, node_ids)
+    found = await workflows.failed_nodes(step.conn, flow.id, node_ids)
+    failed = [node for node in found if await _can_run_again(step.conn, node)]
     if not failed or (node_ids is not None and len(failed) < len(set(node_ids))):
         return False
     step.settling.add([*failed, *await workflows.skipped_below(step.conn, [node.key for node in failed])])
@@ -136,6 +140,11 @@ async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) 
             await _run_again(step, node.row.key, waits=node.row.key in waited_for)
     await step.settle()
     return True
+
+
+async def _can_run_again(conn: Connection, node: Node) -> bool:
+    """Not a map whose elements have all succeeded and were too few: running them again would not make them more."""
+    return not node.has_elements or bool(await workflows.unsuccessful_elements(conn, node.key))
 
 
 async def _run_again(step: Step, key: Key, *, waits: bool) -> None:

@@ -11,9 +11,10 @@ async def write(conn: Connection, layout: Layout) -> bool:
     """Insert all of it, in the caller's transaction or one of its own. False, and nothing written, if a workflow of
     that id exists (F-82)."""
     async with conn.transaction():
-        new = await workflows.insert(conn, layout.workflows)
-        if layout.workflows[0]["id"] not in new:
+        if not await workflows.insert(conn, layout.workflows[:1]):
             return False
+        if layout.workflows[1:]:
+            await workflows.insert(conn, layout.workflows[1:])
         await workflows.insert_tasks(conn, layout.tasks)
         await workflows.insert_nodes(conn, layout.nodes)
         return True

@@ -29,6 +29,7 @@ from horsies.core.workflows.settling import Flow, FlowState, Key, Settling
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
 FARTHEST = 255
 OPEN = ("PENDING", "READY", "ENQUEUED", "RUNNING")
+UNFINISHED = ("PENDING", "RUNNING", "PAUSED")  # workflows
 
 
 class StepBroken(RuntimeError):
@@ -115,8 +116,10 @@ class Step:
         keys = await workflows.ready(self.conn, list(self.settling.flows), MOST)
         await self.load(keys)
         self.settling.ready.update(dict.fromkeys(keys))
-        asked_for = Counter(flow for flow, _ in keys)
-        self.after.more.update(flow for flow, count in asked_for.items() if count >= MOST)
+        # There may be more. Sub-workflow nodes stay READY until they are built: they are no reason to look again.
+        tasks = Counter(key[0] for key in keys if self.settling.nodes[key].row.node_type != "SUBWORKFLOW")
+        running = {flow for flow, state in self.settling.flows.items() if state.is_running}
+        self.after.more.update(flow for flow, count in tasks.items() if count >= MOST and flow in running)
 
     async def stop_waiting(self, ids: Collection[str]) -> None:
         """What has not started in these workflows never will: nodes are SKIPPED, waiting tasks CANCELLED (F-53,
@@ -331,11 +334,12 @@ async def _pause_below(conn: Connection, workflow_id: str) -> int:
     """The running children of a workflow that is paused, and theirs, level by level (F-51); how many."""
     paused, level = 0, [workflow_id]
     while level:
-        children = [FlowState(child) for child in await workflows.lock_children(conn, level, ("RUNNING",))]
-        for child in children:
+        below = [FlowState(child) for child in await workflows.lock_children(conn, level, UNFINISHED)]
+        running = [child for child in below if child.is_running]
+        for child in running:
             child.status = WorkflowStatus.PAUSED
-        if children:
-            await workflows.move(conn, children)
-        level = [child.row.id for child in children]
-        paused += len(children)
+        if running:
+            await workflows.move(conn, running)
+        level = [child.row.id for child in below]
+        paused += len(running)
     return paused

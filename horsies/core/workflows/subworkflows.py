@@ -19,7 +19,6 @@ from horsies.core.workflows.start import write
 from horsies.core.workflows.step import Aftermath, Step, transaction
 
 READY = ("READY",)
-UNFINISHED = ("PENDING", "RUNNING", "PAUSED")
 
 
 async def create_child(pool: Connections, key: Key, builder: Builder | None) -> Aftermath:
@@ -77,6 +76,8 @@ async def _write(pool: Connections, key: Key, plan: WorkflowPlan) -> Aftermath:
         if node is None or node.status is not WorkflowTaskStatus.READY:
             return Aftermath()
         flow = flows[0]
+        if flow.is_overdue:
+            return await step.finish()
         place = Place(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
         await write(conn, lay_out(plan, place, good_until=flow.good_until))
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from horsies import OnError, SuccessCase, SuccessPolicy, WorkflowStatus
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from horsies import NodeKey, OnError, SuccessCase, SuccessPolicy, WorkflowStatus
+from horsies.core.brokers.pool import Pool
+from horsies.core.workflows import control, step
+from horsies.core.workflows.advance import Advanced, Todo, advance, advance_workflows, next_step
+from horsies.core.workflows.building import BuildRequest, NotBuiltHere
+from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.workflows.start import write
+from tests.services.workflows.flows import child_node, end_task_of, node, plan, started
 from tests.services.workflows.hand import Hand, Tasks
+
+Db = AsyncConnection[Any]
 
 
 async def test_f40_f32_other_branches_run_on_and_the_workflow_fails_in_the_end(tasks: Tasks, hand: Hand) -> None:
@@ -64,3 +81,63 @@ async def test_f75_f70_the_end_of_the_last_node_ends_the_workflow_once(tasks: Ta
     assert handle.get(timeout_ms=5_000).unwrap() == 9
     assert await hand.advance(task_id) == await hand.advance(), "a second time has no effect"
     assert await hand.workflow(handle) == ended
+
+
+async def test_f50_f95_what_is_ready_in_a_paused_workflow_is_looked_for_once(
+    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pause between two steps of a wide fan-out: those beyond the first step stay READY, and nobody spins."""
+    monkeypatch.setattr(step, "MOST", 2)
+    flow = await started(clean_db, node("a"), *(node(f"n{n}", 0) for n in range(5)))
+    task = await end_task_of(clean_db, flow, 0)
+    await next_step(clean_pool, Todo(tasks=[task]), None)
+    assert await control.pause(clean_pool, flow) is True
+    async with asyncio.timeout(20):
+        assert await advance_workflows(clean_pool, [flow], None) == Advanced(0, 0)
+    assert await control.resume(clean_pool, flow, None) is True
+    assert {status for (status,) in await states(clean_db, flow)} == {"COMPLETED", "ENQUEUED"}
+
+
+async def test_r35_f64_children_that_cannot_be_built_here_are_looked_for_once(
+    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "MOST", 2)
+    flow = await started(clean_db, node("a"), *(child_node(f"c{n}", 0) for n in range(4)), node("z", 0))
+    await end_task_of(clean_db, flow, 0)
+
+    class Elsewhere:
+        async def build(self, request: BuildRequest) -> WorkflowPlan:
+            raise NotBuiltHere(request.definition_key)
+
+    task = await (await clean_db.execute("SELECT task_id FROM horsies_workflow_tasks WHERE node_id = 'a'")).fetchone()
+    assert task is not None
+    async with asyncio.timeout(20):
+        await advance(clean_pool, [task[0]], Elsewhere())
+        await advance_workflows(clean_pool, [flow], Elsewhere())
+    found = [status for (status,) in await states(clean_db, flow)]
+    assert found == ["COMPLETED", *["READY"] * 4, "ENQUEUED"], "and they do not hide the others"
+
+
+async def test_f82_a_start_that_is_repeated_writes_nothing_of_its_children(clean_db: Db) -> None:
+    place = Place(workflow_id := str(uuid.uuid4()), workflow_id)
+    whole = plan(child_node("c"), children={0: plan(node("x"))})
+    assert await write(clean_db, lay_out(whole, place)) is True
+    assert await write(clean_db, lay_out(whole, place)) is False
+    counted = await (await clean_db.execute("SELECT count(*) FROM horsies_workflows")).fetchone()
+    assert counted == (2,)
+
+
+async def test_f94_f95_a_map_of_too_few_elements_is_not_run_again(tasks: Tasks, hand: Hand) -> None:
+    handle = tasks.mapping(min_success=3).start().unwrap()
+    await hand.finish(handle, "source", [1, 2])
+    await hand.finish(handle, "m[0]")
+    await hand.finish(handle, "m[1]")
+    assert (await hand.states(handle)).startswith("FAILED source:COMPLETED m:FAILED")
+    before = await hand.everything()
+    assert handle.retry_failed().unwrap() is False and handle.retry_node(NodeKey("m")).unwrap() is False
+    assert await hand.everything() == before
+
+
+async def states(db: Db, workflow_id: str) -> list[tuple[str]]:
+    query = "SELECT status FROM horsies_workflow_tasks WHERE workflow_id = %s ORDER BY task_index"
+    return list(await (await db.execute(query, [workflow_id])).fetchall())

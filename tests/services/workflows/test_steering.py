@@ -315,3 +315,14 @@ async def test_f52_the_answer_is_about_the_change_and_not_about_what_follows(
     assert "not now" in caplog.text
     assert (await recover_stuck_workflows(app.get_broker(), 0)).unwrap() == 1
     assert await hand.states(handle) == "RUNNING first:COMPLETED child:RUNNING"
+
+
+async def test_f51_a_pause_reaches_what_runs_below_a_child_that_is_paused(
+    nested: tuple[WorkflowHandle[Any], str, str], app: Horsies, hand: Hand
+) -> None:
+    handle, child, grandchild = nested
+    broker = app.get_broker()
+    assert WorkflowHandle[Any](child, broker).pause().unwrap() is True
+    assert WorkflowHandle[Any](grandchild, broker).resume().unwrap() is True
+    assert handle.pause().unwrap() is True
+    assert [(await hand.workflow(one))["status"] for one in (child, grandchild)] == ["PAUSED", "PAUSED"]

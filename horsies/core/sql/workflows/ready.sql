@@ -19,9 +19,14 @@ WITH RECURSIVE maps(workflow_id, first, past, places) AS (
 )
 SELECT n.workflow_id, n.task_index
 FROM unnest(%(ids)s::text[]) AS w(id) CROSS JOIN LATERAL (
-    SELECT workflow_id, task_index FROM horsies_workflow_tasks
-    WHERE workflow_id = w.id AND status >= 'READY' AND status <= 'READY' AND node_type <> 'ELEMENT'
-    ORDER BY status, task_index LIMIT %(most)s
+    -- Those that are built elsewhere stay READY for a while: they must not hide the others.
+    (SELECT workflow_id, task_index FROM horsies_workflow_tasks
+     WHERE workflow_id = w.id AND status >= 'READY' AND status <= 'READY' AND node_type IN ('TASK', 'MAP')
+     ORDER BY status, task_index LIMIT %(most)s)
+    UNION ALL
+    (SELECT workflow_id, task_index FROM horsies_workflow_tasks
+     WHERE workflow_id = w.id AND status >= 'READY' AND status <= 'READY' AND node_type = 'SUBWORKFLOW'
+     ORDER BY status, task_index LIMIT %(most)s)
 ) n
 UNION ALL
 SELECT e.workflow_id, e.task_index
