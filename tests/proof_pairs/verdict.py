@@ -133,9 +133,8 @@ def _as_answered(way: Way, example: Example, run: Run, allowed: Allowed) -> Way:
     one after the other would take too long to find."""
     ids = {row.id for row in example.start.tasks}
     for place, names in allowed.items():
-        answer = run.answers[place]
-        if isinstance(answer, set | list):
-            moved = {getattr(one, "id", one) for one in answer}
+        moved = _told(run.answers[place])
+        if moved is not None:
             for name in (names & ids) - moved:
                 way = way.leaving_out(place, name)
     return way
@@ -198,11 +197,17 @@ def _differing(run: Run, serial: Run) -> set[str]:
 
 def _answered_otherwise(ours: Any, theirs: Any) -> set[str]:
     """The tasks by which two answers differ, as far as they tell."""
-    if isinstance(ours, list) and isinstance(theirs, list):  # of claimed rows
-        return {row.id for row in ours} ^ {row.id for row in theirs}
-    if isinstance(ours, set) and isinstance(theirs, set):
-        return {getattr(one, "id", one) for one in ours} ^ {getattr(one, "id", one) for one in theirs}
-    return set()
+    one, other = _told(ours), _told(theirs)
+    return set() if one is None or other is None else one ^ other
+
+
+def _told(answer: Any) -> set[str] | None:
+    """The tasks that an answer names; None if it names none because it never does."""
+    if isinstance(answer, tuple) and answer and all(isinstance(part, set | list) for part in answer):
+        return set().union(*(_told(part) or set() for part in answer))
+    if isinstance(answer, set | list):  # of ids, or of claimed rows
+        return {getattr(one, "id", one) for one in answer}
+    return None
 
 
 def _skippable(example: Example, play: Play, actors: list[Actor]) -> Allowed:
