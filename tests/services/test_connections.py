@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import connect
+from horsies.core.brokers.connections import connect, let_openings_end
 from horsies.core.models.broker import PostgresConfig
-from tests.support import eventually
+from tests.support import eventually, eventually_sync
 
 NAME = "opened for nobody"
 
@@ -29,3 +30,21 @@ async def test_a_connection_whose_opener_was_cancelled_is_closed(database_url: s
         return await found.fetchone() is None
 
     await eventually(nobody_is_left)
+
+
+def test_who_ends_a_loop_lets_openings_end_first(database_url: str) -> None:
+    """Else the loop is gone before they are, and the server keeps their sessions."""
+    config = PostgresConfig(database_url=database_url)
+
+    async def give_up_at_once(after_s: float) -> None:
+        opening = asyncio.create_task(connect(config, name=NAME))
+        await asyncio.sleep(after_s)
+        opening.cancel()
+        await asyncio.wait([opening])
+        await let_openings_end()
+
+    for number in range(20):
+        asyncio.run(give_up_at_once(number * 0.0005))
+    with psycopg.connect(database_url) as conn:
+        query = "SELECT FROM pg_stat_activity WHERE application_name = %s"
+        eventually_sync(lambda: conn.execute(query, [NAME]).fetchone() is None)

@@ -91,13 +91,26 @@ async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) 
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        _unwanted.add(task)
         task.add_done_callback(_close_unwanted)
         raise
 
 
+_unwanted: set[asyncio.Task[AsyncConnection[Any]]] = set()
+
+
 def _close_unwanted(task: asyncio.Task[AsyncConnection[Any]]) -> None:
+    _unwanted.discard(task)
     if not task.cancelled() and task.exception() is None:
         task.result().pgconn.finish()
+
+
+async def let_openings_end(patience_s: float = 2.0) -> None:
+    """For who is about to end this loop: connections that nobody waits for any more come to their end first."""
+    loop = asyncio.get_running_loop()
+    opening = [task for task in _unwanted if task.get_loop() is loop]
+    if opening:
+        await asyncio.wait(opening, timeout=patience_s)
 
 
 class EchoCursor(AsyncCursor[Any]):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX, connect, make_pool
+from horsies.core.brokers.connections import BY_INDEX, connect, let_openings_end, make_pool
 from horsies.core.brokers.listener import Listener
 from horsies.core.brokers.pool import PoolClosed
 from horsies.core.brokers.results import SchemaInitFailed
@@ -111,6 +111,7 @@ class Hub:
                 await waiter.stop()
         await self.listener.stop()
         await self._pool.close()
+        await let_openings_end()
 
     async def _wait(
         self, open_waiter: Callable[[], Awaitable[Waiter[EndedT]]], id_: str, timeout: float | None
