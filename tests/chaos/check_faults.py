@@ -11,7 +11,6 @@ from tests.chaos.kinds import ERRORS_OF
 from tests.chaos.violation import MOST_RECOVERIES, SLACK_S, Violation
 
 ORPHANS_S = 1.0  # W-54
-START_S = 10.0  # until a worker has certainly started
 # They end the sessions, or some packets, of somebody who lives and must not be taken for dead.
 HARMLESS = frozenset({"cut sessions"})
 DEADLY = frozenset({"kill worker", "kill supervisor"})
@@ -136,15 +135,16 @@ def workers_end_only_when_told(history: History) -> Iterator[Violation]:
 
 
 def _lost_a_child_at_its_start(history: History, worker: Worker) -> bool:
-    """Then it cannot know whether the app can be served at all, and gives up. On a machine that is busy with other
-    things a start may take long: who has never held a task may have been at it."""
-    has_served = any(pid_of(move.owner or "") == worker.pid for move in history.moves)
-    return worker.returncode == 1 and any(
-        fault.kind in ("kill child", "kill fork server")
-        and fault.worker == worker.pid
-        and (fault.begin <= worker.begin + START_S or not has_served)
-        and fault.begin <= (worker.end or 0.0) <= fault.begin + 3 * SLACK_S
-        for fault in history.faults
+    """Then it cannot know whether the app can be served at all, and gives up."""
+    return (
+        worker.returncode == 1
+        and not worker.was_ready
+        and any(
+            fault.kind in ("kill child", "kill fork server")
+            and fault.worker == worker.pid
+            and fault.begin <= (worker.end or 0.0) <= fault.begin + 3 * SLACK_S
+            for fault in history.faults
+        )
     )
 
 

@@ -136,7 +136,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One life of a worker process. `orphans_s` is how long its children outlived it, if it was killed alone."""
+    """One life of a worker process. `orphans_s` is how long its children outlived it, if it was killed alone;
+    `was_ready`: it has said so."""
 
     slot: int
     pid: int
@@ -145,6 +146,7 @@ class Worker:
     end: float | None = None
     returncode: int | None = None
     orphans_s: float | None = None
+    was_ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,12 @@ def worker_gave_up(history: History) -> None:
     history.workers.append(Worker(0, 300, "quick", 0.0, 50.0, 1))
 
 
+def worker_gave_up_for_a_child(history: History) -> None:
+    """It had said that it was ready: then the death of a child is no reason to end."""
+    history.workers.append(Worker(0, 300, "quick", 0.0, 50.0, 1))
+    history.faults.append(Fault("kill child", 49.9, 49.9, 0, 300, frozenset({301})))
+
+
 def worker_died_of_a_polite_word(history: History) -> None:
     history.workers[0] = replace(history.workers[0], returncode=-6)
 
@@ -378,6 +384,7 @@ FOUND: list[tuple[str, Bad]] = [
     ("enrolled tasks come back (R-66)", enrolled_task_failed_with_its_worker),
     ("children end with their supervisor (W-54)", orphans),
     ("workers end when they are told", worker_gave_up),
+    ("workers end when they are told", worker_gave_up_for_a_child),
     ("workers end when they are told", worker_died_of_a_polite_word),
     ("workers end when they are told", worker_that_does_not_end),
     ("nothing is left", registered_for_ever),

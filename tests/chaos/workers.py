@@ -93,8 +93,13 @@ class Place:
     def look(self) -> None:
         """Notice that it has ended. Until then it is a zombie, which counts as gone."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            self.lives[-1] = replace(self.lives[-1], end=time.time(), returncode=code)
+            ready = self._has_said_ready(self._process.pid)
+            self.lives[-1] = replace(self.lives[-1], end=time.time(), returncode=code, was_ready=ready)
             self._process = None
+
+    def _has_said_ready(self, pid: int) -> bool:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return any("worker ready" in line and line.endswith(f"pid={pid}") for line in lines)
 
     def family(self) -> Family | None:
         """Those who live now; None if there is no worker."""

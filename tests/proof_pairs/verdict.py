@@ -230,7 +230,8 @@ def _skippable(example: Example, play: Play, actors: list[Actor]) -> Allowed:
                 held |= reach(other.operation)
             if other is not me and overlaps and other.operation.kind.name == "heartbeat":
                 # Of the few it takes at once one may be found to live at the second look: the next pass has more.
-                held |= reach(me.operation) if me.operation.kind.name in SEES_BEATS else set()
+                is_bounded = me.operation.arguments.get("most", len(example.start.tasks)) < len(example.start.tasks)
+                held |= reach(me.operation) if me.operation.kind.name == "recover" and is_bounded else set()
         found[me.place] = frozenset(filter(me.operation.kind.leaves_out, reach(me.operation) & held))
     return found
 

@@ -28,8 +28,7 @@ from horsies.core.workflows.step import Aftermath
 
 log = logging.getLogger("horsies.worker")
 
-# What is to be done: take in the ends of tasks of this workflow, tell its parent of its end, pause its children,
-# enqueue what is READY in it.
+# What is to be done for a workflow: take in the ends of its tasks, tell its parent of its end, enqueue what is READY.
 Kind: TypeAlias = Literal["tasks", "children", "flows"]
 
 

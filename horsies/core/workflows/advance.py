@@ -2,8 +2,7 @@
 and whenever something may be READY. Finalizer, resume and recovery all come here; doing it twice has no effect.
 
 A step is a transaction (`step.py`); what it leaves to do, further steps do: children are built and written, parents
-are told, children of workflows that were paused are paused too. Dying in between loses nothing that reconciliation
-does not find."""
+are told. Dying in between loses nothing that reconciliation does not find."""
 
 from __future__ import annotations
 

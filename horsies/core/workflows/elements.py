@@ -92,11 +92,11 @@ def _arguments_for(payload: Payload, sources: Mapping[int, Source], param: str) 
     return arguments
 
 
-def element_task(row: Mapping[str, Any], payload: Payload, task_id: str, good_until: datetime | None) -> NewTask:
-    """The task of an element that is enqueued with its map."""
+def task_of(payload: Payload, task_id: str, kwargs: str | None, good_until: datetime | None) -> NewTask:
+    """The task of a node, or of an element of a map, that is enqueued with these arguments."""
     return NewTask(
         task_id, payload.workflow_id, payload.task_name, payload.queue_name or "default", payload.priority or 100,
-        row["task_kwargs"], payload.task_options, payload.flags, good_until,
+        kwargs, payload.task_options, payload.flags, good_until,
     )  # fmt: skip
 
 

@@ -16,8 +16,6 @@ from horsies.core.workflows.inputs import CTX, META, context, meta, with_members
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 from horsies.core.workflows.settling import Key
 
-MAX_DEPTH = 32
-
 
 @dataclass(slots=True)
 class Layout:

@@ -20,7 +20,7 @@ from horsies.core.store.workflows import Ended, NewTask
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import ends
 from horsies.core.workflows.completion import Closing, conclude, deciding
-from horsies.core.workflows.elements import Expansion, element_task, expand, map_end
+from horsies.core.workflows.elements import Expansion, expand, map_end, task_of
 from horsies.core.workflows.ends import SKIPPED, End
 from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, sources_of
 from horsies.core.workflows.layout import earlier
@@ -246,11 +246,7 @@ class Step:
 
     def _enqueue_task(self, key: Key, payload: Payload, kwargs: str | None) -> None:
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
-        task = NewTask(
-            next(self._ids), payload.workflow_id, payload.task_name, payload.queue_name or "default",
-            payload.priority or 100, kwargs, payload.task_options, payload.flags,
-            earlier(payload.good_until, flow.row.good_until),
-        )  # fmt: skip
+        task = task_of(payload, next(self._ids), kwargs, earlier(payload.good_until, flow.row.good_until))
         self._tasks.append(task)
         state.status, state.task_id = WorkflowTaskStatus.ENQUEUED, task.id
 
@@ -266,9 +262,10 @@ class Step:
             self.settling.end(key, End(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
             return
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
+        good_until = earlier(payload.good_until, flow.row.good_until)
         places = min(expansion.max_parallel or len(expansion.rows), max(0, MOST - len(self._tasks)))
         for row in expansion.rows[:places]:
-            task = element_task(row, payload, next(self._ids), earlier(payload.good_until, flow.row.good_until))
+            task = task_of(payload, next(self._ids), row["task_kwargs"], good_until)
             self._tasks.append(task)
             row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
         self._elements += expansion.rows

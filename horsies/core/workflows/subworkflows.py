@@ -10,9 +10,9 @@ from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import ends
-from horsies.core.workflows.building import Builder, BuildFailed, BuildRequest, NotBuiltHere
+from horsies.core.workflows.building import MAX_DEPTH, Builder, BuildFailed, BuildRequest, NotBuiltHere
 from horsies.core.workflows.inputs import CTX, InputError, context_of, injected, sources_of
-from horsies.core.workflows.layout import MAX_DEPTH, Place, height, lay_out
+from horsies.core.workflows.layout import Place, height, lay_out
 from horsies.core.workflows.plan import WorkflowPlan
 from horsies.core.workflows.settling import Flow, Key
 from horsies.core.workflows.start import write

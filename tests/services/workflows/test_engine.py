@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from horsies import NodeKey, OnError, SuccessCase, SuccessPolicy, WorkflowStatus
 from horsies.core.brokers.pool import Pool
 from horsies.core.workflows import control, step
-from horsies.core.workflows.advance import Advanced, Todo, advance, advance_workflows, next_step
+from horsies.core.workflows.advance import Advanced, Todo, advance, advance_lost, advance_workflows, next_step
 from horsies.core.workflows.building import BuildRequest, NotBuiltHere
 from horsies.core.workflows.layout import Place, lay_out
 from horsies.core.workflows.plan import WorkflowPlan
@@ -136,6 +136,42 @@ async def test_f94_f95_a_map_of_too_few_elements_is_not_run_again(tasks: Tasks, 
     before = await hand.everything()
     assert handle.retry_failed().unwrap() is False and handle.retry_node(NodeKey("m")).unwrap() is False
     assert await hand.everything() == before
+
+
+async def test_r34_a_node_that_has_a_task_again_is_not_given_up(clean_db: Db, clean_pool: Pool) -> None:
+    """Whoever found its task gone comes late: it was retried meanwhile."""
+    flow = await started(clean_db, node("a"))
+    assert await advance_lost(clean_pool, [(flow, 0)], None) == Advanced(0, 0)
+    assert await states(clean_db, flow) == [("ENQUEUED",)]
+
+
+async def test_f96_no_child_is_written_after_the_deadline_that_passed_while_it_was_built(
+    clean_db: Db, clean_pool: Pool
+) -> None:
+    flow = await started(clean_db, node("a"), child_node("c", 0))
+
+    class Slow:
+        async def build(self, request: BuildRequest) -> WorkflowPlan:
+            await clean_db.execute("UPDATE horsies_workflows SET good_until = now() - interval '1 s'")
+            return plan(node("x"))
+
+    await advance(clean_pool, [await end_task_of(clean_db, flow, 0)], Slow())
+    assert await states(clean_db, flow) == [("COMPLETED",), ("SKIPPED",)]
+    found = await (await clean_db.execute("SELECT status, error_code FROM horsies_workflows")).fetchall()
+    assert found == [("FAILED", "WORKFLOW_EXPIRED")], "and there is no child"
+
+
+async def test_f94_a_child_is_not_retried_under_a_parent_that_was_cancelled(clean_db: Db, clean_pool: Pool) -> None:
+    """The parent has not taken the end of the child yet."""
+    place = Place(parent := str(uuid.uuid4()), parent)
+    await write(clean_db, lay_out(plan(child_node("c"), children={0: plan(node("x"))}), place))
+    row = await (await clean_db.execute("SELECT id FROM horsies_workflows WHERE depth = 1")).fetchone()
+    assert row is not None
+    await clean_db.execute("UPDATE horsies_workflow_tasks SET status = 'FAILED' WHERE workflow_id = %s", row)
+    await clean_db.execute("UPDATE horsies_workflows SET status = CASE depth WHEN 0 THEN 'CANCELLED' ELSE 'FAILED' END")
+    assert await control.retry_nodes(clean_pool, row[0], None, None) is False
+    await clean_db.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE depth = 0")
+    assert await control.retry_nodes(clean_pool, row[0], None, None) is True, "nothing else is in its way"
 
 
 async def states(db: Db, workflow_id: str) -> list[tuple[str]]:
