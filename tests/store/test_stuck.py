@@ -4,6 +4,7 @@ the microsecond, as the clock of the transaction stands still.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -150,19 +151,28 @@ async def test_r35_a_ready_node_of_a_running_workflow_is_found_after_the_grace(
     assert await look(frozen) == found
 
 
-async def test_f95_r35_an_element_waits_for_others_of_its_own_map_only(frozen: Db) -> None:
-    """It waits for a place as long as one of them is on its way."""
+@pytest.mark.parametrize(
+    ("places", "on_its_way_in", "is_stuck"),
+    [
+        (1, 1, False),  # the only place is taken
+        (2, 1, True),
+        (None, 1, True),  # there is always a place
+        (1, 2, True),  # by one of another map
+    ],
+)
+async def test_f95_r35_an_element_waits_for_a_place_in_its_own_map_only(
+    frozen: Db, places: int | None, on_its_way_in: int, is_stuck: bool
+) -> None:
+    flow = await given_workflow(frozen, status="RUNNING")
+    options = json.dumps({"first": 5, "max_parallel": places})
+    await given_node(frozen, flow, task_index=1, node_type="MAP", status="RUNNING", map_options=options)
     old = {"node_type": "ELEMENT", "status": "READY", "ready_at": "2020-01-01"}
+    await given_node(frozen, flow, task_index=5, map_index=1, **old)
     task_id = await given_task(frozen)
-    waiting = await given_workflow(frozen, status="RUNNING")
-    forgotten = await given_workflow(frozen, status="RUNNING")
-    await given_node(frozen, waiting, task_index=5, map_index=1, **old)
-    await given_node(frozen, forgotten, task_index=5, map_index=1, **old)
-    running = {"node_type": "ELEMENT", "status": "ENQUEUED"}
-    await given_node(frozen, waiting, task_index=6, map_index=1, task_id=task_id, **running)
-    other = await given_task(frozen)
-    await given_node(frozen, forgotten, task_index=6, map_index=2, task_id=other, **running)
-    assert await look(frozen) == {forgotten: What.READY}
+    await given_node(
+        frozen, flow, task_index=6, node_type="ELEMENT", status="ENQUEUED", map_index=on_its_way_in, task_id=task_id
+    )
+    assert await look(frozen) == ({flow: What.READY} if is_stuck else {})
 
 
 # The walk

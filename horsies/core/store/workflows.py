@@ -22,16 +22,18 @@ from horsies.core.workflows.settling import Flow, FlowState, Key, Node, NodeStat
 
 INSERT_AT_ONCE = 2_000
 WALK_MOST = 20_000
-NODE_COLUMNS = 16
+NODE_COLUMNS = 17
+ENOUGH_BYTES = 8 << 20  # of results, for one step
 
 
 class Ended(NamedTuple):
-    """An open node and the end of its task."""
+    """An open node and the end of its task; without its result if that did not fit."""
 
     node: Node
     status: TaskStatus
     result: str | None
     error_code: str | None
+    fits: bool
 
 
 class EndedChild(NamedTuple):
@@ -42,6 +44,7 @@ class EndedChild(NamedTuple):
     status: WorkflowStatus
     result: str | None
     error: str | None
+    fits: bool
     counts: tuple[int, int, int, int]
 
 
@@ -76,15 +79,19 @@ async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flo
     in one go."""
     ids = texts(tasks)
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
-    reading = await conn.execute(load("workflows/ended"), {"tasks": ids}, prepare=True)
+    reading = await conn.execute(load("workflows/ended"), {"tasks": ids, "bytes": ENOUGH_BYTES}, prepare=True)
     flows = _flows(await locking.fetchall())
-    return flows, [Ended(_node(row), TaskStatus(row[16]), *row[17:]) for row in await reading.fetchall()]
+    return flows, [Ended(_node(row), TaskStatus(row[17]), *row[18:]) for row in await reading.fetchall()]
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
     """Of these child workflows those that have ended and whose node does not know it."""
-    rows = await _rows(conn, "workflows/ended_children", {"children": texts(children)})
-    return [EndedChild(_node(row), row[16], WorkflowStatus(row[17]), row[18], row[19], tuple(row[20:])) for row in rows]
+    params = {"children": texts(children), "bytes": ENOUGH_BYTES}
+    rows = await _rows(conn, "workflows/ended_children", params)
+    return [
+        EndedChild(_node(row), row[17], WorkflowStatus(row[18]), row[19], row[20], row[21], tuple(row[22:]))
+        for row in rows
+    ]
 
 
 async def nodes(conn: Connection, keys: Collection[Key], depth: int = 0) -> list[Node]:
@@ -160,6 +167,12 @@ async def node_of_child(conn: Connection, child: str) -> WorkflowTaskStatus | No
     """The state of the node whose child this workflow is; None if it is nobody's any more."""
     rows = await _rows(conn, "workflows/node_of_child", {"child": child})
     return WorkflowTaskStatus(rows[0][0]) if rows else None
+
+
+async def is_whole(conn: Connection, workflow_id: str) -> bool:
+    """Has retention left all its nodes there?"""
+    found: bool = (await _rows(conn, "workflows/is_whole", {"id": workflow_id}))[0][0]
+    return found
 
 
 async def last_index(conn: Connection, workflow_id: str) -> int:

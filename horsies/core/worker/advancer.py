@@ -112,9 +112,8 @@ class Advancer:
         key = next(iter(self._builds))
         self._busy += 1
         try:
-            after = await next_step(self._pool, Todo(builds=[key]), self._builder)
+            await self._take_steps(Todo(builds=[key]))
             self._refusals.pop(key, None)
-            self._file(after)
         except Exception as problem:
             if isinstance(problem, AWAY) and not _is_about_one(problem):
                 raise
@@ -151,8 +150,9 @@ class Advancer:
 
     def _file(self, after: Aftermath) -> None:
         """What a step has left to do."""
+        self.put_all(after.left.items())
         left: tuple[tuple[Kind, Iterable[str]], ...] = (
-            ("children", after.ended),
+            ("children", [*after.ended, *after.left_children]),
             ("flows", sorted(after.more)),
         )
         for kind, workflow_ids in left:
@@ -170,7 +170,7 @@ class Advancer:
         """These units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
         keeps back the others."""
         try:
-            after = await next_step(self._pool, _todo(batch, part), self._builder)
+            await self._take_steps(_todo(batch, part))
         except Exception as problem:
             if isinstance(problem, AWAY) and not _is_about_one(problem):
                 raise
@@ -184,7 +184,12 @@ class Advancer:
         for unit in part:
             del batch[unit]
             self._refusals.pop(unit, None)
-        self._file(after)
+
+    async def _take_steps(self, todo: Todo) -> None:
+        """One transaction, as a rule; more if the database does not take everything at once. What is written is filed
+        at once, whatever becomes of the rest."""
+        while todo:
+            self._file(await next_step(self._pool, todo, self._builder))
 
     def _set_aside(self, unit: Unit, task_ids: Tasks, problem: Exception) -> None:
         self._note_refusal(unit, unit.workflow_id, problem)

@@ -7,24 +7,30 @@ are told. Dying in between loses nothing that reconciliation does not find."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 
 from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
+from horsies.core.store.tasks import Connection
 from horsies.core.workflows import ends
-from horsies.core.workflows.building import Builder
+from horsies.core.workflows.building import Builder, BuildFailed
 from horsies.core.workflows.settling import Key
-from horsies.core.workflows.step import Aftermath, MustBeAlone, Step, transaction
+from horsies.core.workflows.step import MOST, Aftermath, MustBeAlone, Step, transaction
 from horsies.core.workflows.subworkflows import create_child
 
 log = logging.getLogger("horsies.workflows")
 
 AT_ONCE = 500
 IN_FLIGHT = ("ENQUEUED", "RUNNING")
+READY = ("READY",)
+
+Take: TypeAlias = "Callable[[Connection, Part], Awaitable[Step]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,16 @@ class Advanced:
         return Advanced(self.nodes + other.nodes, self.workflows + other.workflows)
 
 
+class Part(NamedTuple):
+    """What one transaction takes in. `most` and `refusal` are those of `Step`: what to do if the database has refused
+    what an earlier one wanted to write."""
+
+    take: Take
+    items: Sequence[Any]
+    most: int | None = None
+    refusal: str | None = None
+
+
 @dataclass(slots=True)
 class Todo:
     """What is left to do, each kind in a transaction of its own."""
@@ -47,13 +63,15 @@ class Todo:
     lost: list[Key] = field(default_factory=list)
     flows: dict[str, None] = field(default_factory=dict)  # that may have something READY
     builds: list[Key] = field(default_factory=list)
+    parts: deque[Part] = field(default_factory=deque)  # of what could not be done at once
 
     def __bool__(self) -> bool:
-        return bool(self.tasks or self.children or self.lost or self.flows or self.builds)
+        return bool(self.parts or self.tasks or self.children or self.lost or self.flows or self.builds)
 
     def add(self, after: Aftermath) -> None:
+        self.tasks += after.left
         self.builds += after.to_build
-        self.children += after.ended
+        self.children += [*after.ended, *after.left_children]
         self.flows.update(dict.fromkeys(sorted(after.more)))
 
 
@@ -89,92 +107,101 @@ async def go_on(pool: Connections, todo: Todo, builder: Builder | None) -> Advan
 
 
 async def next_step(pool: Connections, todo: Todo, builder: Builder | None) -> Aftermath:
-    """One transaction, or the building of one child, and what it leaves to do. A worker files that and takes it up in
-    its own order (`worker/advancer.py`)."""
+    """One transaction, or the building of one child, and what it leaves to do, beside what stays in `todo`. A worker
+    files that and takes it up in its own order (`worker/advancer.py`)."""
+    if todo.builds and not (todo.parts or todo.tasks or todo.children or todo.lost):
+        key = todo.builds.pop(0)
+        try:
+            return await create_child(pool, key, builder)
+        except BuildFailed as problem:
+            todo.parts.append(Part(_take_unbuilt, [(key, problem)]))
+            return Aftermath()
+    part = _next_part(todo)
+    try:
+        async with transaction(pool) as conn:
+            return await (await part.take(conn, part)).finish()
+    except MustBeAlone:
+        todo.parts.extend(_halves(part))
+    except psycopg.Error as problem:
+        if part.refusal is not None or not is_about_content(problem):
+            raise
+        todo.parts.extend(_smaller(part, problem))
+    return Aftermath()
+
+
+def _next_part(todo: Todo) -> Part:
+    if todo.parts:
+        return todo.parts.popleft()
     if todo.tasks:
-        batch, todo.tasks = todo.tasks[:AT_ONCE], todo.tasks[AT_ONCE:]
-        return await _take_tasks(pool, batch)
+        tasks, todo.tasks = todo.tasks[:AT_ONCE], todo.tasks[AT_ONCE:]
+        return Part(_take_tasks, tasks)
     if todo.children:
-        batch, todo.children = todo.children[:AT_ONCE], todo.children[AT_ONCE:]
-        return await _take_children(pool, batch)
+        children, todo.children = todo.children[:AT_ONCE], todo.children[AT_ONCE:]
+        return Part(_take_children, children)
     if todo.lost:
-        batch_of_nodes, todo.lost = todo.lost[:AT_ONCE], todo.lost[AT_ONCE:]
-        return await _take_lost(pool, batch_of_nodes)
-    if todo.builds:
-        return await create_child(pool, todo.builds.pop(0), builder)
+        lost, todo.lost = todo.lost[:AT_ONCE], todo.lost[AT_ONCE:]
+        return Part(_take_lost, lost)
     flow = next(iter(todo.flows))
     del todo.flows[flow]
-    return await _take_ready(pool, flow)
+    return Part(_take_ready, [flow])
 
 
-async def _take_tasks(pool: Connections, tasks: Sequence[str], refusal: str | None = None) -> Aftermath:
-    """One step for all; if the database refuses what it wants to write, ever smaller ones, and at last the node that
-    cannot be enqueued fails (F-72)."""
-    try:
-        async with transaction(pool) as conn:
-            flows, ended = await workflows.lock_ended(conn, tasks)
-            step = Step(conn, flows, refusal)
-            await step.take_tasks(ended)
-            return await step.finish()
-    except MustBeAlone:
-        pass
-    except psycopg.Error as problem:
-        if refusal is not None or not is_about_content(problem):
-            raise
-        if len(tasks) == 1:
-            log.error("the database refuses what follows a task: %s", describe(problem), extra=_about(tasks[0]))
-            return await _take_tasks(pool, tasks, refusal=describe(problem))
-    half = len(tasks) // 2
-    return _both(await _take_tasks(pool, tasks[:half]), await _take_tasks(pool, tasks[half:]))
+def _halves(part: Part) -> list[Part]:
+    half = len(part.items) // 2
+    return [part._replace(items=part.items[:half]), part._replace(items=part.items[half:])]
 
 
-async def _take_children(pool: Connections, children: Sequence[str]) -> Aftermath:
-    try:
-        async with transaction(pool) as conn:
-            step = Step(conn, await workflows.lock(conn, await workflows.parents(conn, children)))
-            await step.take_children(children)
-            return await step.finish()
-    except MustBeAlone:
-        half = len(children) // 2
-    return _both(await _take_children(pool, children[:half]), await _take_children(pool, children[half:]))
+def _smaller(part: Part, problem: psycopg.Error) -> list[Part]:
+    """The database refuses what follows: fewer at a time, and at last the one node that cannot be enqueued fails
+    (F-72)."""
+    if len(part.items) > 1:
+        return _halves(part)
+    if part.most != 1:
+        return [part._replace(most=(part.most or MOST) // 4 or 1)]
+    about = {"horsies": {"after": str(part.items[0])}}
+    log.error("the database refuses to enqueue a node: %s", describe(problem), extra=about)
+    return [part._replace(refusal=describe(problem))]
 
 
-async def _take_lost(pool: Connections, nodes: Sequence[Key]) -> Aftermath:
-    try:
-        async with transaction(pool) as conn:
-            step = Step(conn, await workflows.lock(conn, {flow for flow, _ in nodes}))
-            await step.load(nodes)
-            # One that was retried meanwhile has a task again.
-            lost = [key for key in nodes if key in step.settling.nodes and step.settling.nodes[key].row.task_id is None]
-            await step.take_ends(dict.fromkeys(lost, ends.LOST), IN_FLIGHT)
-            return await step.finish()
-    except MustBeAlone:
-        half = len(nodes) // 2
-    return _both(await _take_lost(pool, nodes[:half]), await _take_lost(pool, nodes[half:]))
+# What has happened, under the locks of the workflows concerned
 
 
-async def _take_ready(pool: Connections, flow: str, refusal: str | None = None) -> Aftermath:
-    try:
-        async with transaction(pool) as conn:
-            step = Step(conn, await workflows.lock(conn, [flow]), refusal)
-            await step.take_ready()
-            return await step.finish()
-    except psycopg.Error as problem:
-        if refusal is not None or not is_about_content(problem):
-            raise
-        log.error("the database refuses to enqueue nodes: %s", describe(problem), extra={"horsies": {"workflow": flow}})
-        return await _take_ready(pool, flow, describe(problem))
+async def _take_tasks(conn: Connection, part: Part) -> Step:
+    flows, ended = await workflows.lock_ended(conn, part.items)
+    step = Step(conn, flows, part.most, part.refusal)
+    await step.take_tasks(ended)
+    return step
 
 
-def _both(one: Aftermath, other: Aftermath) -> Aftermath:
-    return Aftermath(
-        [*one.to_build, *other.to_build],
-        [*one.ended, *other.ended],
-        one.more | other.more,
-        one.nodes + other.nodes,
-        one.workflows + other.workflows,
-    )
+async def _take_children(conn: Connection, part: Part) -> Step:
+    step = await _locked(conn, await workflows.parents(conn, part.items), part)
+    await step.take_children(part.items)
+    return step
 
 
-def _about(task_id: str) -> dict[str, dict[str, str]]:
-    return {"horsies": {"task_id": task_id}}
+async def _take_lost(conn: Connection, part: Part) -> Step:
+    step = await _locked(conn, {flow for flow, _ in part.items}, part)
+    await step.load(part.items)
+    nodes = step.settling.nodes
+    # One that was retried meanwhile has a task, or a child, again.
+    lost = [key for key in part.items if key in nodes and nodes[key].row.is_lost]
+    await step.take_ends(dict.fromkeys(lost, ends.LOST), IN_FLIGHT)
+    return step
+
+
+async def _take_ready(conn: Connection, part: Part) -> Step:
+    step = await _locked(conn, part.items, part)
+    await step.take_ready()
+    return step
+
+
+async def _take_unbuilt(conn: Connection, part: Part) -> Step:
+    step = await _locked(conn, {key[0] for key, _ in part.items}, part)
+    running = {flow for flow, state in step.settling.flows.items() if state.is_running}
+    failures = {key: ends.failure(why.code, f"No child workflow: {why}") for key, why in part.items}
+    await step.take_ends({key: end for key, end in failures.items() if key[0] in running}, READY)
+    return step
+
+
+async def _locked(conn: Connection, ids: Collection[str], part: Part) -> Step:
+    return Step(conn, await workflows.lock(conn, ids), part.most, part.refusal)

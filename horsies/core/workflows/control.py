@@ -104,9 +104,8 @@ async def retry_nodes(
             return False
         state = step.settling.flows[workflow_id]
         was, state.status, state.opened = state.status, WorkflowStatus.RUNNING, True
-        for key, node in list(step.settling.nodes.items()):
-            if node.opened:
-                step.settling.evaluate(key)
+        for key in list(step.settling.nodes):
+            step.settling.evaluate(key)
         await step.settle()
         after = await _resume(conn, tree, step) if was is WorkflowStatus.PAUSED else await step.finish()
     await _follow(pool, after, builder)
@@ -115,7 +114,7 @@ async def retry_nodes(
 
 async def _may_retry(conn: Connection, flow: Flow) -> bool:
     states = (WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED)
-    if flow.status not in states or flow.is_overdue:
+    if flow.status not in states or flow.is_overdue or not await workflows.is_whole(conn, flow.id):
         return False
     if flow.parent_workflow_id is None:
         return True

@@ -55,12 +55,18 @@ class Node(NamedTuple):
     allow_failed_deps: bool
     map_index: int | None
     task_id: str | None
+    sub_workflow_id: str | None = None
     has_elements: bool = False  # of a map: it has been made into elements, and counts them
     max_parallel: int | None = None  # so many of them at once
 
     @property
     def key(self) -> Key:
         return self.workflow_id, self.task_index
+
+    @property
+    def is_lost(self) -> bool:
+        """Of a node in flight: the row of its task, or child workflow, has been deleted."""
+        return self.task_id is None and self.sub_workflow_id is None
 
 
 @dataclass(slots=True)
@@ -238,6 +244,10 @@ class Settling:
             case _:
                 node.skipped += by
         if by < 0:
+            if node.status is WorkflowTaskStatus.READY and not effect.of_element and not node.opened:
+                # Nobody has taken it up yet: it waits again for what is open again.
+                node.status = WorkflowTaskStatus.PENDING
+                self.ready.pop(effect.key, None)
             return
         if effect.of_element:
             if node.row.max_parallel is not None:

@@ -27,6 +27,8 @@ from horsies.core.workflows.layout import earlier
 from horsies.core.workflows.settling import Flow, FlowState, Key, Settling
 
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
+AT_FIRST = 16  # of them are read at once, then ever more: their inputs may be large
+ENOUGH_BYTES = 8 << 20  # of arguments that one step writes
 FARTHEST = 255
 OPEN = ("PENDING", "READY", "ENQUEUED", "RUNNING")
 UNFINISHED = ("PENDING", "RUNNING", "PAUSED")  # workflows
@@ -48,6 +50,8 @@ class Aftermath:
     to_build: list[Key] = field(default_factory=list)  # sub-workflow nodes that are READY
     ended: list[str] = field(default_factory=list)  # workflows that ended and have a parent
     more: set[str] = field(default_factory=set)  # workflows with READY nodes that are not enqueued yet
+    left: dict[str, str] = field(default_factory=dict)  # ended tasks that were too much for one step: of which workflow
+    left_children: list[str] = field(default_factory=list)
     nodes: int = 0
     workflows: int = 0
 
@@ -62,16 +66,26 @@ async def transaction(pool: Connections) -> AsyncIterator[Connection]:
 class Step:
     """Used inside a transaction: `Step(conn, flows)` with locked workflows, then what happened, then `finish()`.
 
-    `refusal`: the database refused what an earlier try wanted to enqueue; the nodes fail with that text instead.
-    `is_tree`: the workflows are one with all its children, and what is to become of them is known already."""
+    `most`: so many nodes are enqueued at most (`MOST`). `refusal`: the database refused what an earlier try wanted to
+    enqueue; so many nodes fail with that text instead. `is_tree`: the workflows are one with all its children, and what
+    is to become of them is known already."""
 
     def __init__(
-        self, conn: Connection, flows: Collection[Flow], refusal: str | None = None, *, is_tree: bool = False
+        self,
+        conn: Connection,
+        flows: Collection[Flow],
+        most: int | None = None,
+        refusal: str | None = None,
+        *,
+        is_tree: bool = False,
     ) -> None:
         self.conn = conn
         self.settling = Settling(flows)
         self.after = Aftermath()
+        self._most = most or MOST
+        self._bytes = 0
         self._refusal = refusal
+        self._refused = 0
         self._is_tree = is_tree
         self._tasks: list[NewTask] = []
         self._elements: list[dict[str, object]] = []
@@ -86,6 +100,9 @@ class Step:
             flow = self.settling.flows.get(row.node.workflow_id)
             if flow is None:
                 continue
+            if not row.fits:
+                self.after.left[row.node.task_id or ""] = row.node.workflow_id
+                continue
             # Its deadline was that of the workflow: it has not started, and did not fail (F-96).
             has_run = row.node.status is WorkflowTaskStatus.RUNNING
             is_over = row.status is TaskStatus.EXPIRED and flow.row.is_overdue and not has_run
@@ -97,7 +114,9 @@ class Step:
         """These child workflows have ended: so have their nodes."""
         for row in await workflows.ended_children(self.conn, children):
             self.settling.add([row.node])
-            if row.node.workflow_id in self.settling.flows:
+            if not row.fits:
+                self.after.left_children.append(row.child_id)
+            elif row.node.workflow_id in self.settling.flows:
                 end = ends.of_child(row.child_id, row.status, row.result, row.error, row.counts)
                 self.settling.end(row.node.key, end)
         await self._settle()
@@ -113,13 +132,13 @@ class Step:
 
     async def take_ready(self) -> None:
         """Whatever is READY in these workflows and has a place can be enqueued now."""
-        keys = await workflows.ready(self.conn, list(self.settling.flows), MOST)
+        keys = await workflows.ready(self.conn, list(self.settling.flows), self._most)
         await self.load(keys)
         self.settling.ready.update(dict.fromkeys(keys))
         # There may be more. Sub-workflow nodes stay READY until they are built: they are no reason to look again.
         tasks = Counter(key[0] for key in keys if self.settling.nodes[key].row.node_type != "SUBWORKFLOW")
         running = {flow for flow, state in self.settling.flows.items() if state.is_running}
-        self.after.more.update(flow for flow, count in tasks.items() if count >= MOST and flow in running)
+        self.after.more.update(flow for flow, count in tasks.items() if count >= self._most and flow in running)
 
     async def stop_waiting(self, ids: Collection[str]) -> None:
         """What has not started in these workflows never will: nodes are SKIPPED, waiting tasks CANCELLED (F-53,
@@ -201,8 +220,10 @@ class Step:
 
     async def _enqueue(self) -> None:
         """Nodes that cannot be enqueued fail, which may make others ready: until nothing is left to do."""
+        at_once = AT_FIRST
         while keys := [key for key in self.settling.ready if self.settling.flows[key[0]].is_running]:
-            chosen = keys[: max(0, MOST - len(self._tasks))]
+            chosen = keys[: min(at_once, self._room)]
+            at_once *= 4
             if not chosen:
                 self.after.more.update(key[0] for key in keys)
                 return
@@ -214,8 +235,16 @@ class Step:
             for (flow, index), source in (await workflows.sources(self.conn, list(dict.fromkeys(wanted)))).items():
                 sources.setdefault(flow, {})[index] = self._as_ended(source)
             for payload in found:
+                if self._room < 1:
+                    self.settling.ready[payload.workflow_id, payload.task_index] = None
+                    continue
                 await self._enqueue_one(payload, sources.get(payload.workflow_id, {}))
             await self._settle()
+
+    @property
+    def _room(self) -> int:
+        """So many nodes can still be enqueued by this step."""
+        return self._most - len(self._tasks) - self._refused if self._bytes < ENOUGH_BYTES else 0
 
     def _as_ended(self, source: Source) -> Source:
         """A source that has ended, or is open again, in this very step is not written yet."""
@@ -233,6 +262,7 @@ class Step:
             return
         try:
             if self._refusal is not None:
+                self._refused += 1
                 raise InputError(self._refusal)
             if payload.node_type == "MAP":
                 await self._expand(key, payload, own)
@@ -247,8 +277,12 @@ class Step:
     def _enqueue_task(self, key: Key, payload: Payload, kwargs: str | None) -> None:
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
         task = task_of(payload, next(self._ids), kwargs, earlier(payload.good_until, flow.row.good_until))
-        self._tasks.append(task)
+        self._add_task(task)
         state.status, state.task_id = WorkflowTaskStatus.ENQUEUED, task.id
+
+    def _add_task(self, task: NewTask) -> None:
+        self._tasks.append(task)
+        self._bytes += len(task.kwargs or "")
 
     async def _expand(self, key: Key, payload: Payload, own: Mapping[int, Source]) -> None:
         """The map becomes its elements: as many as may run at once are enqueued with it, the others are READY."""
@@ -263,11 +297,14 @@ class Step:
             return
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
         good_until = earlier(payload.good_until, flow.row.good_until)
-        places = min(expansion.max_parallel or len(expansion.rows), max(0, MOST - len(self._tasks)))
-        for row in expansion.rows[:places]:
+        places = 0
+        for row in expansion.rows[: expansion.max_parallel]:
+            if self._room < 1:
+                break
             task = task_of(payload, next(self._ids), row["task_kwargs"], good_until)
-            self._tasks.append(task)
+            self._add_task(task)
             row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
+            places += 1
         self._elements += expansion.rows
         state.status, state.map_options = WorkflowTaskStatus.RUNNING, expansion.options
         if places < len(expansion.rows):

@@ -5,24 +5,24 @@ the second one looks whether the node is still the READY one of a workflow that 
 
 from __future__ import annotations
 
+import psycopg
+
+from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import ends
 from horsies.core.workflows.building import MAX_DEPTH, Builder, BuildFailed, BuildRequest, NotBuiltHere
 from horsies.core.workflows.inputs import CTX, InputError, context_of, injected, sources_of
 from horsies.core.workflows.layout import Place, height, lay_out
 from horsies.core.workflows.plan import WorkflowPlan
-from horsies.core.workflows.settling import Flow, Key
+from horsies.core.workflows.settling import Key
 from horsies.core.workflows.start import write
 from horsies.core.workflows.step import Aftermath, Step, transaction
 
-READY = ("READY",)
-
 
 async def create_child(pool: Connections, key: Key, builder: Builder | None) -> Aftermath:
-    """Build and write the child of a node that is READY; a child that cannot be built fails the node."""
+    """Build and write the child of a node that is READY. `BuildFailed`: it cannot be, and the node has failed."""
     try:
         request = await _request(pool, key)
         if request is None:
@@ -33,13 +33,15 @@ async def create_child(pool: Connections, key: Key, builder: Builder | None) -> 
         plan = await builder.build(request)
         if request.depth + height(plan) > MAX_DEPTH:
             raise BuildFailed(f"child workflows are nested deeper than {MAX_DEPTH} levels")
+        return await _write(pool, key, plan)
     except NotBuiltHere:
         return Aftermath()
-    except BuildFailed as problem:
-        return await _fail(pool, key, problem)
     except InputError as problem:
-        return await _fail(pool, key, BuildFailed(str(problem), OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED))
-    return await _write(pool, key, plan)
+        raise BuildFailed(str(problem), OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED) from problem
+    except psycopg.Error as problem:
+        if not is_about_content(problem):
+            raise
+        raise BuildFailed(describe(problem), OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED) from problem
 
 
 async def _request(pool: Connections, key: Key) -> BuildRequest | None:
@@ -58,17 +60,10 @@ async def _request(pool: Connections, key: Key) -> BuildRequest | None:
     return BuildRequest(payload.sub_workflow_key or "", payload.kwargs, given, flows[0].depth + 1)
 
 
-async def _fail(pool: Connections, key: Key, problem: BuildFailed) -> Aftermath:
-    async with transaction(pool) as conn:
-        step = Step(conn, _running(await workflows.lock(conn, [key[0]])))
-        if step.settling.flows:
-            await step.take_ends({key: ends.failure(problem.code, f"No child workflow: {problem}")}, READY)
-        return await step.finish()
-
-
 async def _write(pool: Connections, key: Key, plan: WorkflowPlan) -> Aftermath:
     async with transaction(pool) as conn:
-        flows = _running(await workflows.lock(conn, [key[0]]))
+        locked = await workflows.lock(conn, [key[0]])
+        flows = [flow for flow in locked if flow.status is WorkflowStatus.RUNNING]
         step = Step(conn, flows)
         if flows:
             await step.load([key])
@@ -82,7 +77,3 @@ async def _write(pool: Connections, key: Key, plan: WorkflowPlan) -> Aftermath:
         await write(conn, lay_out(plan, place, good_until=flow.good_until))
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id
         return await step.finish()
-
-
-def _running(flows: list[Flow]) -> list[Flow]:
-    return [flow for flow in flows if flow.status is WorkflowStatus.RUNNING]

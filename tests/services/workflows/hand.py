@@ -15,7 +15,7 @@ from horsies.core.models.workflow.spec import WorkflowSpec
 from horsies.core.store import tasks as store
 from horsies.core.store.tasks import Claimant, ClaimOrder
 from horsies.core.task_decorator import TaskFunction
-from horsies.core.workflows.advance import Advanced, advance
+from horsies.core.workflows.advance import Advanced, Todo, advance, next_step
 from horsies.core.workflows.local_builder import LocalBuilder
 
 Db = AsyncConnection[Any]
@@ -104,13 +104,19 @@ class Hand:
                 "UPDATE horsies_workflow_tasks SET status = 'RUNNING', started_at = now() WHERE task_id = %s", [task_id]
             )
 
-    async def finish(self, handle: WorkflowHandle[Any] | str, node_id: str, value: Any = 1) -> Advanced:
+    async def finish(
+        self, handle: WorkflowHandle[Any] | str, node_id: str, value: Any = 1, *, only_one_step: bool = False
+    ) -> Advanced:
         """The task of this node is COMPLETED."""
-        return await self._end(handle, node_id, "COMPLETED", {"ok": value}, None)
+        task_id = await self._end(handle, node_id, "COMPLETED", {"ok": value}, None)
+        return await self.advance(task_id, only_one_step=only_one_step)
 
-    async def fail(self, handle: WorkflowHandle[Any] | str, node_id: str, code: str = "BAD") -> Advanced:
+    async def fail(
+        self, handle: WorkflowHandle[Any] | str, node_id: str, code: str = "BAD", *, only_one_step: bool = False
+    ) -> Advanced:
         """The task of this node is FAILED."""
-        return await self._end(handle, node_id, "FAILED", {"err": {"error_code": code, "message": "no"}}, code)
+        task_id = await self._end(handle, node_id, "FAILED", {"err": {"error_code": code, "message": "no"}}, code)
+        return await self.advance(task_id, only_one_step=only_one_step)
 
     async def wait_for_retry(self, handle: WorkflowHandle[Any] | str, node_id: str) -> str:
         """The task of this node has failed and is due again at once; its id."""
@@ -163,19 +169,23 @@ class Hand:
 
     async def _end(
         self, handle: WorkflowHandle[Any] | str, node_id: str, status: str, result: dict[str, Any], code: str | None
-    ) -> Advanced:
+    ) -> str:
         task_id = await self.task_of(handle, node_id)
         await self._db.execute(
             "UPDATE horsies_tasks SET status = %s, result = %s, error_code = %s, claimed = FALSE,"
             " completed_at = CASE WHEN %s = 'COMPLETED' THEN now() END WHERE id = %s",
             [status, json.dumps(result), code, status, task_id],
         )
-        return await self.advance(task_id)
+        return task_id
 
-    async def advance(self, *task_ids: str) -> Advanced:
+    async def advance(self, *task_ids: str, only_one_step: bool = False) -> Advanced:
+        """What a worker does then; and, if it dies there, only its first transaction."""
         broker = self._app.get_broker()
 
         async def go() -> Advanced:
+            if only_one_step:
+                after = await next_step(broker.hub, Todo(tasks=list(task_ids)), None)
+                return Advanced(after.nodes, after.workflows)
             return await advance(broker.hub, task_ids, LocalBuilder(self._app))
 
         return await broker.bridge.call(partial(go))

@@ -145,6 +145,15 @@ async def test_r34_a_node_that_has_a_task_again_is_not_given_up(clean_db: Db, cl
     assert await states(clean_db, flow) == [("ENQUEUED",)]
 
 
+async def test_r34_nor_is_one_that_has_a_child_workflow_again(clean_db: Db, clean_pool: Pool) -> None:
+    flow = await started(clean_db, child_node("c"), children={0: plan(node("x"))})
+    assert await advance_lost(clean_pool, [(flow, 0)], None) == Advanced(0, 0)
+    assert await states(clean_db, flow) == [("RUNNING",)]
+    await clean_db.execute("DELETE FROM horsies_workflows WHERE parent_workflow_id = %s", [flow])
+    await advance_lost(clean_pool, [(flow, 0)], None)
+    assert await states(clean_db, flow) == [("FAILED",)]
+
+
 async def test_f96_no_child_is_written_after_the_deadline_that_passed_while_it_was_built(
     clean_db: Db, clean_pool: Pool
 ) -> None:

@@ -20,6 +20,7 @@ from horsies import (
     WorkflowStatus,
     from_node,
 )
+from horsies.core.workflows import step
 from tests.factories import given_attempt, task_row
 from tests.services.workflows.hand import Hand, Tasks
 
@@ -203,3 +204,49 @@ async def test_f94_of_many_who_retry_one_did(tasks: Tasks, hand: Hand) -> None:
     told = await asyncio.gather(*(handle.retry_failed_async() for _ in range(6)))
     assert sorted(result.unwrap() for result in told) == [False] * 5 + [True]
     assert len(await hand.claimable()) == 1 and len((await hand.node(handle, "a"))["previous_task_ids"]) == 1
+
+
+async def test_f94_what_nobody_has_taken_up_yet_waits_for_the_retried_source(
+    tasks: Tasks, hand: Hand, app: Horsies, clean_db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """READY beyond what one step enqueues, with the failure as its input; then the source runs again."""
+    source = tasks.one.node(node_id="source")()
+    first, second = (tasks.plus.node(node_id=name, allow_failed_deps=True)(a=from_node(source)) for name in "xy")
+    handle = app.workflow("late", [source, first, second], definition_key="late").start().unwrap()
+    monkeypatch.setattr(step, "MOST", 1)
+    await hand.fail(handle, "source", only_one_step=True)
+    assert await hand.states(handle) == "RUNNING source:FAILED x:ENQUEUED y:READY"
+    assert handle.retry_node(key("source")).unwrap() is True
+    assert await hand.states(handle) == "RUNNING source:ENQUEUED x:ENQUEUED y:PENDING"
+    await hand.finish(handle, "source", 5)
+    assert await hand.states(handle) == "RUNNING source:COMPLETED x:ENQUEUED y:ENQUEUED"
+    row = await task_row(clean_db, await hand.task_of(handle, "y"))
+    assert json.loads(row["kwargs"])["a"] == {"ok": 5}
+
+
+async def test_f94_what_is_ready_because_of_another_source_goes_on(
+    tasks: Tasks, hand: Hand, app: Horsies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = tasks.one.node(node_id="bad")(), tasks.one.node(node_id="good")()
+    late = [tasks.one.node(node_id=name, waits_for=[bad, good], join="any")() for name in "xy"]
+    handle = app.workflow("any", [bad, good, *late], definition_key="any").start().unwrap()
+    await hand.fail(handle, "bad")
+    monkeypatch.setattr(step, "MOST", 1)
+    await hand.finish(handle, "good", only_one_step=True)
+    assert await hand.states(handle) == "RUNNING bad:FAILED good:COMPLETED x:ENQUEUED y:READY"
+    monkeypatch.setattr(step, "MOST", 1_000)
+    assert handle.retry_node(key("bad")).unwrap() is True
+    assert await hand.states(handle) == "RUNNING bad:ENQUEUED good:COMPLETED x:ENQUEUED y:ENQUEUED"
+
+
+async def test_f94_r84_what_retention_has_begun_to_delete_is_not_retried(
+    tasks: Tasks, hand: Hand, clean_db: Db
+) -> None:
+    handle = tasks.diamond().start().unwrap()
+    await hand.finish(handle, "a")
+    await hand.fail(handle, "b")
+    await hand.fail(handle, "c")
+    await clean_db.execute("DELETE FROM horsies_workflow_tasks WHERE task_index = 0")
+    before = await hand.everything()
+    assert handle.retry_failed().unwrap() is False and handle.retry_node(key("c")).unwrap() is False
+    assert await hand.everything() == before

@@ -1,17 +1,21 @@
 -- The open nodes of these tasks, which have ended (F-70), in the order of their ends, with what their end was. A task that
--- is no longer its node's, or whose node has taken its end already, is not there.
-SELECT n.workflow_id, n.task_index, n.node_type, n.status, n.dependents, n.deps_total, n.deps_completed, n.deps_failed,
-       n.deps_skipped, n.join_type, n.min_success, n.allow_failed_deps, n.map_index, n.task_id,
-       (n.map_options -> 'first') IS NOT NULL, (n.map_options ->> 'max_parallel')::int,
-       t.status, t.result, t.error_code
--- Looked up one by one, here and wherever rows are named: a join could be planned as a walk through the whole table.
-FROM unnest(%(tasks)s::text[]) AS w(id)
-CROSS JOIN LATERAL (
-    SELECT * FROM horsies_workflow_tasks WHERE task_id = w.id OFFSET 0
-) n
-CROSS JOIN LATERAL (
-    SELECT status, result, error_code, completed_at, failed_at, updated_at FROM horsies_tasks
-    WHERE id = w.id OFFSET 0
-) t
-WHERE n.status IN ('ENQUEUED', 'RUNNING') AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
-ORDER BY COALESCE(t.completed_at, t.failed_at, t.updated_at), n.workflow_id, n.task_index
+-- is no longer its node's, or whose node has taken its end already, is not there. Results of `bytes` together are enough for
+-- one step: what comes after them is there without its result, and marked by false.
+SELECT e.workflow_id, e.task_index, e.node_type, e.status, e.dependents, e.deps_total, e.deps_completed, e.deps_failed,
+       e.deps_skipped, e.join_type, e.min_success, e.allow_failed_deps, e.map_index, e.task_id, e.sub_workflow_id,
+       (e.map_options -> 'first') IS NOT NULL, (e.map_options ->> 'max_parallel')::int,
+       e.task_status, CASE WHEN e.before < %(bytes)s THEN e.task_result END, e.task_error_code, e.before < %(bytes)s
+FROM (
+    SELECT n.*, t.status AS task_status, t.result AS task_result, t.error_code AS task_error_code, t.at,
+           COALESCE(sum(octet_length(t.result)) OVER (
+               ORDER BY t.at, n.workflow_id, n.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+    -- Looked up one by one, here and wherever rows are named: a join could be planned as a walk through the whole table.
+    FROM unnest(%(tasks)s::text[]) AS w(id)
+    CROSS JOIN LATERAL (SELECT * FROM horsies_workflow_tasks WHERE task_id = w.id OFFSET 0) n
+    CROSS JOIN LATERAL (
+        SELECT status, result, error_code, COALESCE(completed_at, failed_at, updated_at) AS at FROM horsies_tasks
+        WHERE id = w.id OFFSET 0
+    ) t
+    WHERE n.status IN ('ENQUEUED', 'RUNNING') AND t.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+) e
+ORDER BY e.at, e.workflow_id, e.task_index

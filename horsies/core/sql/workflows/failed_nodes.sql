@@ -1,6 +1,6 @@
 -- The FAILED nodes of this workflow, or those of them that are named (F-94), locked in their order.
 SELECT workflow_id, task_index, node_type, status, dependents, deps_total, deps_completed, deps_failed,
-       deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id,
+       deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id, sub_workflow_id,
        (map_options -> 'first') IS NOT NULL, (map_options ->> 'max_parallel')::int
 FROM horsies_workflow_tasks
 WHERE workflow_id = %(id)s AND status = 'FAILED' AND node_type <> 'ELEMENT'

@@ -20,11 +20,14 @@ WITH looked AS (
         WHEN l.status = 'READY' THEN
             CASE WHEN l.ready_at <= now() - %(grace)s::interval
                       AND (SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id) = 'RUNNING'
-                      -- Of a map one will do, and looking for the others that are on their way may take a while.
-                      AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND (
-                          SELECT e.task_index FROM horsies_workflow_tasks e
-                          WHERE e.workflow_id = l.workflow_id AND e.status IN ('ENQUEUED', 'RUNNING')
-                            AND e.map_index = l.map_index LIMIT 1) IS NULL)
+                      -- Of a map one will do. Without `max_parallel` there is always a place.
+                      AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND COALESCE((
+                          SELECT CASE WHEN m.places IS NOT NULL THEN (SELECT count(*) FROM (
+                              SELECT FROM horsies_workflow_tasks e
+                              WHERE e.workflow_id = l.workflow_id AND e.status IN ('ENQUEUED', 'RUNNING')
+                                AND e.map_index = l.map_index LIMIT m.places) e) < m.places END
+                          FROM (SELECT (map_options ->> 'max_parallel')::int AS places FROM horsies_workflow_tasks
+                                WHERE workflow_id = l.workflow_id AND task_index = l.map_index OFFSET 0) m), TRUE))
                  THEN 'ready' END
         WHEN l.node_type IN ('TASK', 'ELEMENT') THEN COALESCE((
             -- As values, here and below: a join could be planned as a walk through the whole table.

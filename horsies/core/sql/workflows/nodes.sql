@@ -17,7 +17,7 @@ WITH RECURSIVE reached(workflow_id, task_index, dependents, status, far) AS (
     SELECT DISTINCT workflow_id, task_index FROM (SELECT * FROM reached LIMIT %(most)s) r
 )
 SELECT n.workflow_id, n.task_index, n.node_type, n.status, n.dependents, n.deps_total, n.deps_completed, n.deps_failed,
-       n.deps_skipped, n.join_type, n.min_success, n.allow_failed_deps, n.map_index, n.task_id,
+       n.deps_skipped, n.join_type, n.min_success, n.allow_failed_deps, n.map_index, n.task_id, n.sub_workflow_id,
        (n.map_options -> 'first') IS NOT NULL, (n.map_options ->> 'max_parallel')::int
 FROM known k CROSS JOIN LATERAL (
     SELECT * FROM horsies_workflow_tasks WHERE workflow_id = k.workflow_id AND task_index = k.task_index OFFSET 0

@@ -1,6 +1,6 @@
 -- The elements of this map that did not succeed (F-94), in their order.
 SELECT workflow_id, task_index, node_type, status, dependents, deps_total, deps_completed, deps_failed,
-       deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id,
+       deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id, sub_workflow_id,
        (map_options -> 'first') IS NOT NULL, (map_options ->> 'max_parallel')::int
 FROM horsies_workflow_tasks
 WHERE workflow_id = %(id)s AND map_index = %(index)s AND node_type = 'ELEMENT' AND status IN ('FAILED', 'SKIPPED')
