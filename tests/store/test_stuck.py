@@ -172,6 +172,8 @@ async def test_f95_r35_an_element_waits_for_a_place_in_its_own_map_only(
     await given_node(
         frozen, flow, task_index=6, node_type="ELEMENT", status="ENQUEUED", map_index=on_its_way_in, task_id=task_id
     )
+    assert await look(frozen) == {}, "one of it has just ended: somebody is about to enqueue this one"
+    await frozen.execute("UPDATE horsies_workflow_tasks SET updated_at = '2020-01-01' WHERE task_index = 1")
     assert await look(frozen) == ({flow: What.READY} if is_stuck else {})
 
 

@@ -51,8 +51,9 @@ FILLED = """
     SELECT 'wide', n, n, 'TASK', 't', 'ENQUEUED', 'w' || n FROM generate_series(1, 10000) AS n;
     INSERT INTO horsies_tasks (id, task_name, status, failed_at, workflow_id)
     SELECT 'w' || n, 't', 'FAILED', now() - interval '1 min', 'wide' FROM generate_series(1, 10000) AS n;
-    INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status, map_options)
-    VALUES ('map', 0, 'm', 'MAP', 't', 'RUNNING', '{"first": 1, "count": 10000, "max_parallel": 4}');
+    INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status, map_options,
+                                        updated_at)
+    VALUES ('map', 0, 'm', 'MAP', 't', 'RUNNING', '{"first": 1, "count": 10000, "max_parallel": 4}', '2020-01-01');
     INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status, task_id,
                                         map_index, ready_at)
     SELECT 'map', n, n, 'ELEMENT', 't', CASE WHEN n <= 9996 THEN 'READY' ELSE 'ENQUEUED' END,

@@ -22,9 +22,9 @@ from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.recovery.connections import Connections
 from horsies.core.worker.loop import AWAY
 from horsies.core.workflows.advance import AT_ONCE, Todo, next_step
+from horsies.core.workflows.aftermath import Aftermath
 from horsies.core.workflows.building import Builder
 from horsies.core.workflows.settling import Key
-from horsies.core.workflows.step import Aftermath
 
 log = logging.getLogger("horsies.worker")
 
@@ -58,6 +58,7 @@ class Advancer:
         self._aside: Batch = {}
         self._builds: dict[Key, None] = {}
         self._refusals: dict[Unit | Key, int] = {}
+        self._careful: dict[str, int | None] = {}  # workflows in which something was refused: so many nodes in a step
         self._work, self._building = asyncio.Event(), asyncio.Event()
         self._busy = 0
         self._most = AT_ONCE  # workflows in one transaction
@@ -151,6 +152,7 @@ class Advancer:
     def _file(self, after: Aftermath) -> None:
         """What a step has left to do."""
         self.put_all(after.left.items())
+        self._careful.update(after.more)
         left: tuple[tuple[Kind, Iterable[str]], ...] = (
             ("children", [*after.ended, *after.left_children]),
             ("flows", sorted(after.more)),
@@ -170,7 +172,7 @@ class Advancer:
         """These units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
         keeps back the others."""
         try:
-            await self._take_steps(_todo(batch, part))
+            await self._take_steps(self._todo(batch, part))
         except Exception as problem:
             if isinstance(problem, AWAY) and not _is_about_one(problem):
                 raise
@@ -190,6 +192,16 @@ class Advancer:
         at once, whatever becomes of the rest."""
         while todo:
             self._file(await next_step(self._pool, todo, self._builder))
+
+    def _todo(self, batch: Batch, part: Sequence[Unit]) -> Todo:
+        ids = [unit.workflow_id for unit in part]
+        match part[0].kind:
+            case "tasks":
+                return Todo(tasks=[task_id for unit in part for task_id in batch[unit]])
+            case "children":
+                return Todo(children=ids)
+            case "flows":
+                return Todo(flows={flow: self._careful.pop(flow, None) for flow in ids})
 
     def _set_aside(self, unit: Unit, task_ids: Tasks, problem: Exception) -> None:
         self._note_refusal(unit, unit.workflow_id, problem)
@@ -213,17 +225,6 @@ class Advancer:
                 exc_info=None if isinstance(problem, psycopg.Error) else problem,
                 extra={"horsies": {"workflow_id": workflow_id}},
             )
-
-
-def _todo(batch: Batch, part: Sequence[Unit]) -> Todo:
-    ids = [unit.workflow_id for unit in part]
-    match part[0].kind:
-        case "tasks":
-            return Todo(tasks=[task_id for unit in part for task_id in batch[unit]])
-        case "children":
-            return Todo(children=ids)
-        case "flows":
-            return Todo(flows=dict.fromkeys(ids))
 
 
 def _is_about_one(problem: BaseException) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,10 +19,11 @@ from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.workflows import ends
-from horsies.core.workflows.building import Builder, BuildFailed
+from horsies.core.workflows.aftermath import Aftermath
+from horsies.core.workflows.building import Builder
 from horsies.core.workflows.settling import Key
-from horsies.core.workflows.step import MOST, Aftermath, MustBeAlone, Step, transaction
-from horsies.core.workflows.subworkflows import create_child
+from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, transaction
+from horsies.core.workflows.subworkflows import NoChild, create_child
 
 log = logging.getLogger("horsies.workflows")
 
@@ -45,13 +46,13 @@ class Advanced:
 
 
 class Part(NamedTuple):
-    """What one transaction takes in. `most` and `refusal` are those of `Step`: what to do if the database has refused
-    what an earlier one wanted to write."""
+    """What one transaction takes in. `most` and `refused` are those of `Step`, after the database has refused what an
+    earlier one wanted to write."""
 
     take: Take
     items: Sequence[Any]
     most: int | None = None
-    refusal: str | None = None
+    refused: Mapping[Key, str] = NOTHING
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Todo:
     tasks: list[str] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     lost: list[Key] = field(default_factory=list)
-    flows: dict[str, None] = field(default_factory=dict)  # that may have something READY
+    flows: dict[str, int | None] = field(default_factory=dict)  # that may have something READY, as in `Aftermath`
     builds: list[Key] = field(default_factory=list)
     parts: deque[Part] = field(default_factory=deque)  # of what could not be done at once
 
@@ -72,7 +73,7 @@ class Todo:
         self.tasks += after.left
         self.builds += after.to_build
         self.children += [*after.ended, *after.left_children]
-        self.flows.update(dict.fromkeys(sorted(after.more)))
+        self.flows.update(sorted(after.more.items()))
 
 
 async def advance(pool: Connections, finished: Collection[str], builder: Builder | None) -> Advanced:
@@ -113,20 +114,28 @@ async def next_step(pool: Connections, todo: Todo, builder: Builder | None) -> A
         key = todo.builds.pop(0)
         try:
             return await create_child(pool, key, builder)
-        except BuildFailed as problem:
+        except NoChild as problem:
             todo.parts.append(Part(_take_unbuilt, [(key, problem)]))
             return Aftermath()
     part = _next_part(todo)
+    step: Step | None = None
     try:
         async with transaction(pool) as conn:
-            return await (await part.take(conn, part)).finish()
+            step = await part.take(conn, part)
+            after = await step.finish()
     except MustBeAlone:
-        todo.parts.extend(_halves(part))
+        todo.parts.extendleft(_halves(part)[::-1])
+        return Aftermath()
     except psycopg.Error as problem:
-        if part.refusal is not None or not is_about_content(problem):
+        smaller = _smaller(part, step.enqueued, problem) if step is not None and is_about_content(problem) else []
+        if not smaller:
             raise
-        todo.parts.extend(_smaller(part, problem))
-    return Aftermath()
+        todo.parts.extendleft(smaller[::-1])
+        return Aftermath()
+    if part.most is not None:
+        # Carefully, and ever more boldly as long as nothing is refused.
+        after.more = dict.fromkeys(after.more, max(1, 4 * part.most) if 4 * part.most < MOST else None)
+    return after
 
 
 def _next_part(todo: Todo) -> Part:
@@ -142,8 +151,7 @@ def _next_part(todo: Todo) -> Part:
         lost, todo.lost = todo.lost[:AT_ONCE], todo.lost[AT_ONCE:]
         return Part(_take_lost, lost)
     flow = next(iter(todo.flows))
-    del todo.flows[flow]
-    return Part(_take_ready, [flow])
+    return Part(_take_ready, [flow], todo.flows.pop(flow))
 
 
 def _halves(part: Part) -> list[Part]:
@@ -151,16 +159,18 @@ def _halves(part: Part) -> list[Part]:
     return [part._replace(items=part.items[:half]), part._replace(items=part.items[half:])]
 
 
-def _smaller(part: Part, problem: psycopg.Error) -> list[Part]:
-    """The database refuses what follows: fewer at a time, and at last the one node that cannot be enqueued fails
-    (F-72)."""
+def _smaller(part: Part, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Part]:
+    """The database refuses what a step wanted to write: fewer at a time, until it is known which node cannot be
+    enqueued; that one fails (F-72). Nothing, if it was not about enqueuing."""
     if len(part.items) > 1:
         return _halves(part)
-    if part.most != 1:
-        return [part._replace(most=(part.most or MOST) // 4 or 1)]
-    about = {"horsies": {"after": str(part.items[0])}}
+    if len(enqueued) > 1:
+        return [part._replace(most=len(enqueued) // 4 or 1)]
+    if not enqueued:
+        return []
+    about = {"horsies": {"workflow_id": enqueued[0][0], "node": enqueued[0][1]}}
     log.error("the database refuses to enqueue a node: %s", describe(problem), extra=about)
-    return [part._replace(refusal=describe(problem))]
+    return [part._replace(most=0, refused={enqueued[0]: describe(problem)})]
 
 
 # What has happened, under the locks of the workflows concerned
@@ -168,7 +178,7 @@ def _smaller(part: Part, problem: psycopg.Error) -> list[Part]:
 
 async def _take_tasks(conn: Connection, part: Part) -> Step:
     flows, ended = await workflows.lock_ended(conn, part.items)
-    step = Step(conn, flows, part.most, part.refusal)
+    step = Step(conn, flows, part.most, part.refused)
     await step.take_tasks(ended)
     return step
 
@@ -198,10 +208,19 @@ async def _take_ready(conn: Connection, part: Part) -> Step:
 async def _take_unbuilt(conn: Connection, part: Part) -> Step:
     step = await _locked(conn, {key[0] for key, _ in part.items}, part)
     running = {flow for flow, state in step.settling.flows.items() if state.is_running}
-    failures = {key: ends.failure(why.code, f"No child workflow: {why}") for key, why in part.items}
-    await step.take_ends({key: end for key, end in failures.items() if key[0] in running}, READY)
+    found = {
+        (payload.workflow_id, payload.task_index): payload.ready_at
+        for payload in await workflows.payloads(conn, [key for key, _ in part.items])
+    }
+    # One that has become READY anew meanwhile may have other inputs.
+    failures = {
+        key: ends.failure(why.code, f"No child workflow: {why}")
+        for key, why in part.items
+        if key[0] in running and found.get(key) == why.ready_at
+    }
+    await step.take_ends(failures, READY)
     return step
 
 
 async def _locked(conn: Connection, ids: Collection[str], part: Part) -> Step:
-    return Step(conn, await workflows.lock(conn, ids), part.most, part.refusal)
+    return Step(conn, await workflows.lock(conn, ids), part.most, part.refused)

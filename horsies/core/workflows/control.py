@@ -17,12 +17,15 @@ from horsies.core.store import workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.advance import Todo, go_on
+from horsies.core.workflows.aftermath import Aftermath
 from horsies.core.workflows.building import Builder
 from horsies.core.workflows.completion import ended_by
 from horsies.core.workflows.settling import Flow, Key, Node
-from horsies.core.workflows.step import UNFINISHED, Aftermath, Step, transaction
+from horsies.core.workflows.step import UNFINISHED, Step, transaction
 
 log = logging.getLogger("horsies.workflows")
+
+LATER = 0  # nodes are enqueued at once: the steps that follow do it, and know what to do if one is refused
 
 
 async def pause(pool: Connections, workflow_id: str) -> bool | None:
@@ -99,7 +102,7 @@ async def retry_nodes(
             return False
         # A paused one is resumed by it, children and all.
         tree = flows if flows[0].status is not WorkflowStatus.PAUSED else await _below(conn, flows, UNFINISHED)
-        step = Step(conn, tree, is_tree=len(tree) > 1)
+        step = Step(conn, tree, LATER, is_tree=len(tree) > 1)
         if not await _open_again(step, flows[0], node_ids):
             return False
         state = step.settling.flows[workflow_id]
@@ -161,7 +164,7 @@ async def _run_again(step: Step, key: Key, *, waits: bool) -> None:
 
 
 async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) -> Aftermath:
-    step = step or Step(conn, tree, is_tree=True)
+    step = step or Step(conn, tree, LATER, is_tree=True)
     for state in step.settling.flows.values():
         if state.status is WorkflowStatus.PAUSED:
             state.status = WorkflowStatus.RUNNING
@@ -173,7 +176,7 @@ async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) 
     after = await step.finish()
     await workflows.ring(conn, [flow.id for flow in tree])
     # What was READY when it was paused has a place now, or gets it with the next step.
-    after.more.update(flow.id for flow in tree)
+    after.more.update(dict.fromkeys(flow.id for flow in tree))
     return after
 
 

@@ -39,6 +39,7 @@ class Payload(NamedTuple):
     map_options: dict[str, Any] | None
     map_index: int | None
     sub_workflow_key: str | None
+    ready_at: datetime | None = None
 
 
 class Source(NamedTuple):

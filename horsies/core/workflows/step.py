@@ -7,9 +7,8 @@ parents of their children's ends, is left to the caller (`advance.py`) as the `A
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.producer.ids import new_task_ids
@@ -19,6 +18,7 @@ from horsies.core.store.tasks import Connection
 from horsies.core.store.workflows import Ended, NewTask
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import ends
+from horsies.core.workflows.aftermath import Aftermath
 from horsies.core.workflows.completion import Closing, conclude, deciding
 from horsies.core.workflows.elements import Expansion, expand, map_end, task_of
 from horsies.core.workflows.ends import SKIPPED, End
@@ -31,6 +31,7 @@ AT_FIRST = 16  # of them are read at once, then ever more: their inputs may be l
 ENOUGH_BYTES = 8 << 20  # of arguments that one step writes
 FARTHEST = 255
 OPEN = ("PENDING", "READY", "ENQUEUED", "RUNNING")
+NOTHING: Mapping[Key, str] = {}
 UNFINISHED = ("PENDING", "RUNNING", "PAUSED")  # workflows
 
 
@@ -43,19 +44,6 @@ class MustBeAlone(Exception):
     may be locked meanwhile (D-63). Nothing is written; smaller steps will do."""
 
 
-@dataclass(slots=True)
-class Aftermath:
-    """What is to be done after the commit, and how much was done."""
-
-    to_build: list[Key] = field(default_factory=list)  # sub-workflow nodes that are READY
-    ended: list[str] = field(default_factory=list)  # workflows that ended and have a parent
-    more: set[str] = field(default_factory=set)  # workflows with READY nodes that are not enqueued yet
-    left: dict[str, str] = field(default_factory=dict)  # ended tasks that were too much for one step: of which workflow
-    left_children: list[str] = field(default_factory=list)
-    nodes: int = 0
-    workflows: int = 0
-
-
 @asynccontextmanager
 async def transaction(pool: Connections) -> AsyncIterator[Connection]:
     """For one step. Statements that do not need the answer of the one before travel together with it."""
@@ -66,26 +54,26 @@ async def transaction(pool: Connections) -> AsyncIterator[Connection]:
 class Step:
     """Used inside a transaction: `Step(conn, flows)` with locked workflows, then what happened, then `finish()`.
 
-    `most`: so many nodes are enqueued at most (`MOST`). `refusal`: the database refused what an earlier try wanted to
-    enqueue; so many nodes fail with that text instead. `is_tree`: the workflows are one with all its children, and what
-    is to become of them is known already."""
+    `most`: so many nodes are enqueued at most (`MOST`). `refused`: nodes that the database does not let be enqueued,
+    with its reason: they fail. `is_tree`: the workflows are one with all its children, and what is to become of them is
+    known already."""
 
     def __init__(
         self,
         conn: Connection,
         flows: Collection[Flow],
         most: int | None = None,
-        refusal: str | None = None,
+        refused: Mapping[Key, str] = NOTHING,
         *,
         is_tree: bool = False,
     ) -> None:
         self.conn = conn
         self.settling = Settling(flows)
         self.after = Aftermath()
-        self._most = most or MOST
+        self._most = MOST if most is None else most
         self._bytes = 0
-        self._refusal = refusal
-        self._refused = 0
+        self._refused = refused
+        self.enqueued: list[Key] = []  # nodes that this step wants to write tasks, or elements, for
         self._is_tree = is_tree
         self._tasks: list[NewTask] = []
         self._elements: list[dict[str, object]] = []
@@ -138,7 +126,7 @@ class Step:
         # There may be more. Sub-workflow nodes stay READY until they are built: they are no reason to look again.
         tasks = Counter(key[0] for key in keys if self.settling.nodes[key].row.node_type != "SUBWORKFLOW")
         running = {flow for flow, state in self.settling.flows.items() if state.is_running}
-        self.after.more.update(flow for flow, count in tasks.items() if count >= self._most and flow in running)
+        self._leave(flow for flow, count in tasks.items() if count >= self._most and flow in running)
 
     async def stop_waiting(self, ids: Collection[str]) -> None:
         """What has not started in these workflows never will: nodes are SKIPPED, waiting tasks CANCELLED (F-53,
@@ -212,11 +200,28 @@ class Step:
         if overdue:
             await self.stop_waiting(overdue)
         freed = [flow for flow in self.settling.freed if self.settling.flows[flow].is_running]
+        await self._fail_refused()
         await self._enqueue()
         await self._write()
         await self._conclude()
-        self.after.more.update(freed)
+        self._leave(freed)
         return self.after
+
+    def _leave(self, flows: Iterable[str]) -> None:
+        """There may be more to enqueue in these."""
+        self.after.more.update(dict.fromkeys(flows))
+
+    async def _fail_refused(self) -> None:
+        if not self._refused:
+            return
+        await self.load(list(self._refused))
+        for key, reason in self._refused.items():
+            node = self.settling.nodes.get(key)
+            if node is not None and node.status is WorkflowTaskStatus.READY and self.settling.flows[key[0]].is_running:
+                self.settling.ready.pop(key, None)
+                self.settling.end(key, _not_enqueued(reason))
+        await self._settle()
+        self._leave({key[0] for key in self._refused})
 
     async def _enqueue(self) -> None:
         """Nodes that cannot be enqueued fail, which may make others ready: until nothing is left to do."""
@@ -225,12 +230,14 @@ class Step:
             chosen = keys[: min(at_once, self._room)]
             at_once *= 4
             if not chosen:
-                self.after.more.update(key[0] for key in keys)
+                self._leave(key[0] for key in keys)
                 return
             for key in chosen:
                 del self.settling.ready[key]
             found = await workflows.payloads(self.conn, chosen)
-            wanted = [(payload.workflow_id, index) for payload in found for index in sources_of(payload)]
+            # Inputs of child workflows are read when those are built.
+            tasks = [payload for payload in found if payload.node_type != "SUBWORKFLOW"]
+            wanted = [(payload.workflow_id, index) for payload in tasks for index in sources_of(payload)]
             sources: dict[str, dict[int, Source]] = {}
             for (flow, index), source in (await workflows.sources(self.conn, list(dict.fromkeys(wanted)))).items():
                 sources.setdefault(flow, {})[index] = self._as_ended(source)
@@ -244,7 +251,7 @@ class Step:
     @property
     def _room(self) -> int:
         """So many nodes can still be enqueued by this step."""
-        return self._most - len(self._tasks) - self._refused if self._bytes < ENOUGH_BYTES else 0
+        return self._most - len(self.enqueued) if self._bytes < ENOUGH_BYTES else 0
 
     def _as_ended(self, source: Source) -> Source:
         """A source that has ended, or is open again, in this very step is not written yet."""
@@ -261,26 +268,23 @@ class Step:
             self.after.to_build.append(key)
             return
         try:
-            if self._refusal is not None:
-                self._refused += 1
-                raise InputError(self._refusal)
             if payload.node_type == "MAP":
                 await self._expand(key, payload, own)
                 return
             kwargs = payload.kwargs if payload.node_type == "ELEMENT" else arguments(payload, own)
         except (InputError, ValueError) as problem:
-            code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
-            self.settling.end(key, ends.failure(code, f"The node {payload.node_id} cannot be enqueued: {problem}"))
+            self.settling.end(key, _not_enqueued(problem))
             return
         self._enqueue_task(key, payload, kwargs)
 
     def _enqueue_task(self, key: Key, payload: Payload, kwargs: str | None) -> None:
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
         task = task_of(payload, next(self._ids), kwargs, earlier(payload.good_until, flow.row.good_until))
-        self._add_task(task)
+        self._add_task(key, task)
         state.status, state.task_id = WorkflowTaskStatus.ENQUEUED, task.id
 
-    def _add_task(self, task: NewTask) -> None:
+    def _add_task(self, key: Key, task: NewTask) -> None:
+        self.enqueued.append(key)
         self._tasks.append(task)
         self._bytes += len(task.kwargs or "")
 
@@ -297,18 +301,20 @@ class Step:
             return
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
         good_until = earlier(payload.good_until, flow.row.good_until)
+        self.enqueued.append(key)
+        self._bytes += sum(len(row["task_kwargs"]) for row in expansion.rows)
         places = 0
         for row in expansion.rows[: expansion.max_parallel]:
             if self._room < 1:
                 break
             task = task_of(payload, next(self._ids), row["task_kwargs"], good_until)
-            self._add_task(task)
+            self._add_task((key[0], row["task_index"]), task)
             row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
             places += 1
         self._elements += expansion.rows
         state.status, state.map_options = WorkflowTaskStatus.RUNNING, expansion.options
         if places < len(expansion.rows):
-            self.after.more.add(key[0])
+            self._leave([key[0]])
 
     async def _write(self) -> None:
         # Tasks first: nodes refer to them.
@@ -357,6 +363,10 @@ class Step:
             if len(self.settling.flows) > 1:
                 raise MustBeAlone
             self.after.workflows += await _pause_below(self.conn, flow.row.id)
+
+
+def _not_enqueued(problem: object) -> End:
+    return ends.failure(OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, f"The node cannot be enqueued: {problem}")
 
 
 def _is_over(flow: FlowState) -> bool:

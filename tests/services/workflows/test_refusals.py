@@ -15,7 +15,7 @@ from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.store import workflows as store
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.advancer import Advancer
-from horsies.core.workflows import step
+from horsies.core.workflows import control, step
 from horsies.core.workflows.advance import Todo, advance, advance_parents, advance_workflows, go_on, next_step
 from horsies.core.workflows.building import BuildFailed, BuildRequest
 from horsies.core.workflows.plan import MapOptions, WorkflowPlan
@@ -30,7 +30,8 @@ async def refusing(clean_db: Db) -> Any:
     """No task of the name `bad` can be written."""
     await clean_db.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        " IF NEW.task_name = 'bad' THEN RAISE 'not this one' USING ERRCODE = '22000'; END IF; RETURN NEW; END $$"
+        " IF NEW.task_name = 'bad' OR NEW.kwargs LIKE '%bad%' THEN RAISE 'not this one' USING ERRCODE = '22000';"
+        " END IF; RETURN NEW; END $$"
     )
     await clean_db.execute(
         "CREATE TRIGGER refuse BEFORE INSERT ON horsies_tasks FOR EACH ROW EXECUTE FUNCTION refuse()"
@@ -82,6 +83,105 @@ async def test_f72_f50_so_it_is_when_they_have_waited_for_a_pause_to_end(
     await clean_db.execute("UPDATE horsies_workflows SET open_nodes = 4")
     await advance_workflows(clean_pool, [flow], None)
     assert await states(clean_db, flow) == ("RUNNING", "CEFEF")
+
+
+async def test_f72_f50_f94_a_refused_node_keeps_nobody_from_resuming_or_retrying(
+    clean_db: Db, clean_pool: Pool, refusing: None
+) -> None:
+    flow = await started(clean_db, node("a"), bad("bad", 0), node("good", 0))
+    await control.pause(clean_pool, flow)
+    await advance(clean_pool, [await end_task_of(clean_db, flow, 0)], None)
+    assert await states(clean_db, flow) == ("PAUSED", "CPP")
+    assert await control.resume(clean_pool, flow, None) is True
+    assert await states(clean_db, flow) == ("RUNNING", "CFE")
+    assert await control.retry_nodes(clean_pool, flow, None, None) is True
+    assert await states(clean_db, flow) == ("RUNNING", "CFE"), "refused once more"
+
+
+async def test_f72_two_at_once_fail_nobody_but_the_refused(clean_db: Db, clean_pool: Pool, refusing: None) -> None:
+    flow = await started(clean_db, node("a"), *((bad if n % 4 == 0 else node)(f"n{n}", 0) for n in range(16)))
+    task = await end_task_of(clean_db, flow, 0)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(advance(clean_pool, [task], None) for _ in range(3)))
+        await asyncio.gather(*(advance_workflows(clean_pool, [flow], None) for _ in range(3)))
+    assert await states(clean_db, flow) == ("RUNNING", "C" + "FEEE" * 4)
+
+
+async def test_f72_who_comes_late_with_a_refusal_fails_nobody_else(
+    clean_db: Db, clean_pool: Pool, refusing: None
+) -> None:
+    """Another worker takes in the end of a second source between the try and what follows from it."""
+    flow = await started(clean_db, node("a"), node("b"), node("x", 0, 1), bad("bad", 0))
+    late = Todo(tasks=[await end_task_of(clean_db, flow, 0)])
+    while not (late.parts and late.parts[0].refused):
+        late.add(await next_step(clean_pool, late, None))
+    await advance(clean_pool, [await end_task_of(clean_db, flow, 1)], None)
+    await go_on(clean_pool, late, None)
+    assert await states(clean_db, flow) == ("RUNNING", "CCEF")
+
+
+async def test_f72_f95_a_map_of_nothing_and_a_wrong_input_have_ends_of_their_own(
+    clean_db: Db, clean_pool: Pool, refusing: None
+) -> None:
+    empty = node("m", 0, node_type="MAP", map_options=MapOptions(0, "x"))
+    wrong = node("wrong", 0, kwargs_json="[1]", args_from={"q": 0})
+    flow = await started(clean_db, node("a"), empty, wrong, bad("bad", 0))
+    await advance(clean_pool, [await end_task_of(clean_db, flow, 0, result='{"ok":[]}')], None)
+    assert await states(clean_db, flow) == ("FAILED", "CCFF")
+    assert "not a JSON object" in (await node_row(clean_db, flow, 2))["result"]
+
+
+@pytest.mark.parametrize("list_of", [["good", "bad"], ["bad", "good"]])
+async def test_f72_f95_of_a_map_only_the_refused_element_fails(
+    clean_db: Db, clean_pool: Pool, refusing: None, list_of: list[str]
+) -> None:
+    mapped = node("m", 0, node_type="MAP", map_options=MapOptions(0, "x"), min_success=1)
+    flow = await started(clean_db, node("a"), mapped)
+    await advance(clean_pool, [await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": list_of}))], None)
+    expected = "".join("F" if one == "bad" else "E" for one in list_of)
+    assert await states(clean_db, flow) == ("RUNNING", "CU" + expected)
+
+
+async def test_f72_the_first_failure_is_that_of_the_refused_node(
+    clean_db: Db, clean_pool: Pool, refusing: None
+) -> None:
+    flow = await started(clean_db, node("a"), node("b"), bad("bad", 0))
+    first = await end_task_of(clean_db, flow, 0, seconds_ago=100)
+    error = '{"err":{"error_code":"LATER","message":""}}'
+    await advance(clean_pool, [first, await end_task_of(clean_db, flow, 1, TaskStatus.FAILED, error)], None)
+    kept = await (await clean_db.execute("SELECT error_code FROM horsies_workflows")).fetchone()
+    assert kept == ("WORKFLOW_ENQUEUE_FAILED",)
+
+
+async def test_f72_many_refusals_take_a_few_transactions_each(clean_db: Db, clean_pool: Pool, refusing: None) -> None:
+    flow = await started(clean_db, node("a"), *(bad(f"b{n}", 0) for n in range(30)))
+    todo = Todo(tasks=[await end_task_of(clean_db, flow, 0)])
+    steps = 0
+    while todo:
+        todo.add(await next_step(clean_pool, todo, None))
+        steps += 1
+    assert await states(clean_db, flow) == ("FAILED", "C" + "F" * 30)
+    assert steps < 30 * 3, "not from the beginning for each"
+
+
+async def test_f94_f64_a_child_built_with_old_inputs_is_built_anew(clean_db: Db, clean_pool: Pool) -> None:
+    """While it is built, its source is retried and succeeds."""
+    seen: list[str] = []
+
+    class Slow:
+        async def build(self, request: BuildRequest) -> WorkflowPlan:
+            seen.append(request.injected["x"])
+            if len(seen) == 1:
+                assert await control.retry_nodes(clean_pool, flow, ["a"], None)
+                again = await end_task_of(clean_db, flow, 0, result='{"ok":5}')
+                await next_step(clean_pool, Todo(tasks=[again]), None)
+            return plan(node("inside"))
+
+    flow = await started(clean_db, node("a"), child_node("c", 0, args_from={"x": 0}, allow_failed_deps=True))
+    failed = '{"err":{"error_code":"X","message":""}}'
+    await advance(clean_pool, [await end_task_of(clean_db, flow, 0, TaskStatus.FAILED, failed)], Slow())
+    assert json.loads(seen[1]) == {"ok": 5} and len(seen) == 2
+    assert await states(clean_db, flow) == ("RUNNING", "CU")
 
 
 async def test_f72_f62_a_refusal_after_the_end_of_a_child_is_not_tried_for_ever(
@@ -220,6 +320,19 @@ async def test_f71_f95_and_so_are_the_elements_of_a_map(
     flow = await started(clean_db, node("a"), mapped)
     todo = Todo(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": ["x" * 700] * 3}))])
     todo.add(await next_step(clean_pool, todo, None))
-    assert await states(clean_db, flow) == ("RUNNING", "CUEER")
+    assert await states(clean_db, flow) == ("RUNNING", "CURRR"), "the elements themselves were enough"
     await go_on(clean_pool, todo, None)
     assert await states(clean_db, flow) == ("RUNNING", "CUEEE")
+
+
+async def test_f71_f95_many_maps_are_expanded_by_several_steps(
+    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "ENOUGH_BYTES", 1_000)
+    maps = [node(f"m{n}", 0, node_type="MAP", map_options=MapOptions(0, "x", 1)) for n in range(4)]
+    flow = await started(clean_db, node("a"), *maps)
+    todo = Todo(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": ["x" * 700] * 2}))])
+    todo.add(await next_step(clean_pool, todo, None))
+    assert (await states(clean_db, flow))[1].startswith("CURRR")
+    await go_on(clean_pool, todo, None)
+    assert (await states(clean_db, flow))[1] == "CUUUU" + "ER" * 4

@@ -20,13 +20,14 @@ WITH looked AS (
         WHEN l.status = 'READY' THEN
             CASE WHEN l.ready_at <= now() - %(grace)s::interval
                       AND (SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id) = 'RUNNING'
-                      -- Of a map one will do. Without `max_parallel` there is always a place.
+                      -- Of a map one will do. Without `max_parallel` there is always a place, but each end of an element moves
+                      -- the row of the map: who took that in is about to enqueue the next.
                       AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND COALESCE((
-                          SELECT CASE WHEN m.places IS NOT NULL THEN (SELECT count(*) FROM (
+                          SELECT m.updated_at <= now() - %(grace)s::interval AND CASE WHEN m.places IS NOT NULL THEN (SELECT count(*) FROM (
                               SELECT FROM horsies_workflow_tasks e
                               WHERE e.workflow_id = l.workflow_id AND e.status IN ('ENQUEUED', 'RUNNING')
-                                AND e.map_index = l.map_index LIMIT m.places) e) < m.places END
-                          FROM (SELECT (map_options ->> 'max_parallel')::int AS places FROM horsies_workflow_tasks
+                                AND e.map_index = l.map_index LIMIT m.places) e) < m.places ELSE TRUE END
+                          FROM (SELECT (map_options ->> 'max_parallel')::int AS places, updated_at FROM horsies_workflow_tasks
                                 WHERE workflow_id = l.workflow_id AND task_index = l.map_index OFFSET 0) m), TRUE))
                  THEN 'ready' END
         WHEN l.node_type IN ('TASK', 'ELEMENT') THEN COALESCE((
