@@ -11,7 +11,9 @@ JOBS ?= 3
 demo: $(STAMP)
 	$(BIN)/horsies demo
 
+# Compiled first: hundreds of processes are started.
 test: $(STAMP)
+	$(BIN)/python -m compileall -q horsies tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
 
 lint: $(STAMP)
