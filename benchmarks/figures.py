@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from benchmarks import drain, latency, recovery, sending, statements, workflow_start, workflows
+from benchmarks import drain, latency, recovery, schedules, sending, statements, workflow_start, workflows
 from benchmarks.process import worker
 from benchmarks.report import Bar, Report, percentiles, ratios
 from benchmarks.server import Server
@@ -25,6 +25,8 @@ FULL_LEAD_S = 8.0  # vacuum and analyze have more to read
 IDLE_S = 30
 KILLS = 7
 SETTLE_S = 2
+SCHEDULES = 10_000
+SCHEDULES_S = 30
 
 
 class Bench(NamedTuple):
@@ -266,6 +268,20 @@ def batches(bench: Bench) -> None:
         bench.report.add(f"ceiling_{size}", f"ceiling in batches of {size} ({count:,} tasks)", "tasks/s", rates)
 
 
+def schedulers(bench: Bench) -> None:
+    """Ten thousand schedules, checked every second: nearly none due, then each of them about every 90 s."""
+    add = bench.report.add
+    for is_busy, key, what in (
+        (False, "schedules", f"one scheduler of {SCHEDULES:,} schedules, checked every second, nearly none due"),
+        (True, "schedules_busy", f"one scheduler of {SCHEDULES:,} schedules, each due about every 90 s"),
+    ):
+        found: list[schedules.Cost] = []
+        for _ in bench.times(what, 1):
+            found.append(schedules.measure(bench.server, SCHEDULES, SCHEDULES_S, is_busy=is_busy))
+            bench.say(str(found[-1]))
+        add(key, what, "%", [100 * one.scheduler for one in found], Bar(20, "under"), f"{found[-1]}")
+
+
 GROUPS: dict[str, Callable[[Bench], None]] = {
     "drain": drains,
     "strict": strict,
@@ -279,7 +295,8 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "start": starts,
     "recovery": recoveries,
     "idle": idle,
+    "schedules": schedulers,
     "statements": by_statement,
     "batches": batches,
 }
-USUAL = [name for name in GROUPS if name not in ("batches", "recovery")]
+USUAL = [name for name in GROUPS if name not in ("batches", "recovery", "schedules")]

@@ -1,0 +1,82 @@
+"""A task that is sent by the clock, and the settings of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Annotated, Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field
+
+from horsies.core.errors import SourceLocation
+from horsies.core.models.base import Violation
+from horsies.core.models.schedule.base import ScheduleModel, duplicates
+from horsies.core.models.schedule.cron import CronSchedule
+from horsies.core.models.schedule.patterns import (
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    MonthlySchedule,
+    WeeklySchedule,
+)
+
+SchedulePattern: TypeAlias = (
+    IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule | CronSchedule
+)
+
+
+@lru_cache(maxsize=1024)  # zoneinfo itself keeps the last eight only, and thousands of schedules share a few
+def _is_a_known_zone(name: str) -> str:
+    # These are not zones of the database but ways to look at it: the machine's own, or with leap seconds.
+    if name in ("localtime", "posixrules") or name.startswith(("posix/", "right/")):
+        raise ValueError(f"{name!r} is not the IANA name of a time zone")
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, a path, or a directory of zones
+        raise ValueError(f"{name!r} is not a time zone that this machine knows") from None
+    return name
+
+
+class TaskSchedule(ScheduleModel):
+    """A task and when it is sent."""
+
+    name: str = Field(min_length=1, max_length=255, description="unique; the schedule's state is kept by it")
+    task_name: str = Field(min_length=1, description="the task that is sent")
+    pattern: SchedulePattern = Field(discriminator="type", description="when")
+    args: tuple[Any, ...] = Field(default=(), description="positional arguments of the task")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="named arguments of the task")
+    queue_name: str | None = Field(default=None, description="where to; `None`: the task's queue")
+    enabled: bool = Field(default=True, description="`False`: does not fire and keeps its state")
+    timezone: Annotated[str, AfterValidator(_is_a_known_zone)] = Field(
+        default="UTC", description="IANA name of the zone whose clock the pattern speaks of"
+    )
+    catch_up_missed: bool = Field(default=False, description="send every missed run, not only the last")
+    max_catch_up_runs: int = Field(
+        default=100, ge=1, le=10_000, strict=True, description="most missed runs sent per check"
+    )
+
+    def __init__(self, **data: Any) -> None:
+        super().__init__(**data)
+        # Not a field, nor a private attribute of pydantic's: where it was written is no part of what it is.
+        self.__dict__["_written_at"] = SourceLocation.of_caller()
+
+    @property
+    def location(self) -> SourceLocation | None:
+        """The line that made it; None for one that was not made by a line of a program."""
+        place: SourceLocation | None = self.__dict__.get("_written_at")
+        return place
+
+
+class ScheduleConfig(ScheduleModel):
+    """What the scheduler sends, and how often it looks."""
+
+    enabled: bool = Field(default=True, description="`False`: a scheduler refuses to start")
+    check_interval_seconds: int = Field(
+        default=1, ge=1, le=60, strict=True, description="time between looks for what is due"
+    )
+    schedules: list[TaskSchedule] = Field(default_factory=list, description="the schedules that code declares")
+
+    def _violations(self) -> Iterator[Violation]:
+        for name in duplicates(schedule.name for schedule in self.schedules):
+            yield Violation(("schedules",), f"the name {name!r} is used more than once")

@@ -1,0 +1,156 @@
+"""Which schedules there are, and when each is to be looked at next: in memory, so that a check costs what is due and
+not what there is. What it knows is a hint, brought up to date page by page; whoever fires reads again under the locks.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from horsies.core.models.schedule import TaskSchedule
+from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.scheduler.plan import ScheduleState, config_hash
+
+AT_ONCE = datetime.min.replace(tzinfo=UTC)
+PAGE = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One schedule. `changed_at` and `definition` are those of a run-time schedule; one of the code has none."""
+
+    schedule: TaskSchedule
+    changed_at: datetime | None = None
+    definition: dict[str, Any] | None = field(default=None, repr=False)
+    config_hash: str = ""
+    payload: TaskSendPayload | None = field(default=None, repr=False)
+    at: datetime | None = None  # when to look at it; None: not before it is put back
+    is_begun: bool = False  # it has a state, and that is of this configuration
+    reversals: int = 0  # how often our configuration was put back in place of another one
+    reversed_at: datetime | None = None  # the last time
+    failures: int = 0  # in a row
+    misses: int = 0  # checks in a row at which somebody else held it
+    is_standing_back: bool = False
+
+    def __post_init__(self) -> None:
+        self.config_hash = config_hash(self.schedule)
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
+
+
+class Board:
+    """The enabled schedules by name, in the order of their next look."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._line: list[tuple[datetime, str]] = []
+        self._urgent: dict[str, None] = {}  # those that are to be looked at at once stand in no line
+        self._later: set[str] = set()
+        self._unread: list[str] = []
+        self._pages: list[str] = []
+
+    def put(self, entry: Entry) -> None:
+        """Take a schedule in, in place of the one that has its name. It is looked at at once."""
+        self.entries[entry.name] = entry
+        self._unread.append(entry.name)
+        self.arm(entry, AT_ONCE)
+
+    def drop(self, name: str) -> None:
+        self.entries.pop(name, None)
+
+    def arm(self, entry: Entry, at: datetime | None) -> None:
+        """Look at it then."""
+        if entry.at == at or self.entries.get(entry.name) is not entry:
+            return
+        entry.at = at
+        if at == AT_ONCE:
+            self._urgent[entry.name] = None
+        elif at is not None:
+            heapq.heappush(self._line, (at, entry.name))
+            if len(self._line) > 2 * len(self.entries) + PAGE:  # schedules were moved again and again
+                self._line = [(one.at, name) for name, one in self.entries.items() if one.at not in (None, AT_ONCE)]
+                heapq.heapify(self._line)
+
+    def later(self, entry: Entry) -> None:
+        """Look at it at the next check, not before (S-39)."""
+        entry.at = None
+        self._later.add(entry.name)
+
+    def begin_check(self) -> None:
+        """What was left for the next check is due again."""
+        for name in self._later:
+            if (entry := self.entries.get(name)) is not None and entry.at is None:
+                self.arm(entry, AT_ONCE)
+        self._later.clear()
+
+    def take_due(self, now: datetime) -> list[Entry]:
+        """Those to be looked at by now, the longest due first. Each has to be armed again, or left for later."""
+        found = [entry for name in self._urgent if (entry := self._armed(name, AT_ONCE)) is not None]
+        self._urgent.clear()
+        while self._line and self._line[0][0] <= now:
+            at, name = heapq.heappop(self._line)
+            if (entry := self._armed(name, at)) is not None:
+                entry.at = None
+                found.append(entry)
+        for entry in found:
+            entry.at = None
+        return found
+
+    @property
+    def next_look(self) -> datetime | None:
+        """When the first of them is to be looked at."""
+        if any(self._armed(name, AT_ONCE) for name in self._urgent):
+            return AT_ONCE
+        while self._line:
+            at, name = self._line[0]
+            if self._armed(name, at) is not None:
+                return at
+            heapq.heappop(self._line)
+        return None
+
+    def _armed(self, name: str, at: datetime) -> Entry | None:
+        """The schedule of this name, if it is still to be looked at then."""
+        entry = self.entries.get(name)
+        return entry if entry is not None and entry.at == at else None
+
+    @property
+    def has_unread(self) -> bool:
+        """Are there some whose states have not been read yet?"""
+        return bool(self._unread)
+
+    def next_page(self) -> list[str]:
+        """The names of those that are new, then some of all of them in turn: their states are read at this check."""
+        if self._unread:
+            page, self._unread = self._unread[:PAGE], self._unread[PAGE:]
+            return page
+        if not self._pages:
+            self._pages = list(self.entries)
+        page, self._pages = self._pages[-PAGE:], self._pages[:-PAGE]
+        return page
+
+    def note(self, names: Iterable[str], states: Mapping[str, ScheduleState]) -> None:
+        """What was read of these schedules: somebody may have fired, changed, moved or forgotten them."""
+        for name in names:
+            entry, state = self.entries.get(name), states.get(name)
+            if entry is None or entry.at is None:
+                continue  # in hand
+            if entry.at == AT_ONCE:
+                if state is not None and state.config_hash == entry.config_hash and state.next_run_at is not None:
+                    entry.is_begun = True
+                    self.arm(entry, state.next_run_at)
+                continue  # it will be looked at anyway
+            if state is None or state.config_hash != entry.config_hash:
+                if not entry.is_standing_back or state is None:
+                    self.arm(entry, AT_ONCE)
+            elif entry.is_standing_back or not _is_known(entry, entry.at, state.next_run_at):
+                self.arm(entry, state.next_run_at or AT_ONCE)
+
+
+def _is_known(entry: Entry, at: datetime, next_run_at: datetime | None) -> bool:
+    """Will it be looked at in time? Those in dispute are looked at before their next run, for a sign of life (S-37)."""
+    return at == next_run_at or (entry.reversed_at is not None and next_run_at is not None and at < next_run_at)

@@ -1,0 +1,165 @@
+"""One transaction: lock some schedules, read their states again, send what is due, write the new states (S-32).
+
+Only the database's clock is read (S-43), and the id of a task is that of its slot (S-34): if two schedulers got here
+for the same slot, or the state were lost, there would still be one task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from time import perf_counter
+
+import psycopg
+
+from horsies.core.codec.fingerprint import with_sha
+from horsies.core.producer.enqueue import chunks
+from horsies.core.scheduler import plan
+from horsies.core.scheduler.board import Entry
+from horsies.core.scheduler.plan import Begin, Fire, Restart, ScheduleState, Step, Wait, slot_task_id
+from horsies.core.store import schedules as store
+from horsies.core.store.schedules import Advance
+from horsies.core.store.sends import Send, insert
+from horsies.core.store.tasks import Connection
+
+MOST_SLOTS = 100  # of one schedule in one transaction
+BREATH_S = 0.005  # planning many schedules does not hold up the loop for longer
+APART = timedelta(microseconds=1)
+
+
+class StateLocked(Exception):
+    """A state can neither be read nor written for a while: only one schedule's matter, unlike a lock on a table."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """What became of the schedules of one transaction."""
+
+    now: datetime | None = None
+    steps: dict[str, Step] = field(default_factory=dict)  # done, or nothing to do yet
+    left: set[str] = field(default_factory=set)  # somebody else is at them
+    stale: set[str] = field(default_factory=set)  # changed at run time since they were read
+    unprepared: set[str] = field(default_factory=set)  # due, but without a payload
+    sent: dict[str, int] = field(default_factory=dict)
+    stands_back: set[str] = field(default_factory=set)  # a newer configuration runs elsewhere
+    alive: set[str] = field(default_factory=set)  # nothing to do, but somebody stands back as long as we live
+
+
+class Breath:
+    """Lets the loop do something else every few milliseconds."""
+
+    def __init__(self) -> None:
+        self._since = perf_counter()
+
+    async def take(self) -> None:
+        if perf_counter() - self._since > BREATH_S:
+            await asyncio.sleep(0)
+            self._since = perf_counter()
+
+
+async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[[Entry], int]) -> Pass:
+    """Do what is due of these schedules. To be called in a transaction, which makes it all or nothing."""
+    done = Pass()
+    by_name = {entry.name: entry for entry in entries}
+    held = await store.try_lock(conn, sorted(by_name))
+    done.left = set(by_name) - set(held.names)
+    if held.now is None:
+        return done
+    done.now = held.now
+    mine = await _unchanged(conn, [by_name[name] for name in held.names], done)
+    states = await store.lock_states(conn, [entry.name for entry in mine])
+    breath = Breath()
+    for entry in mine:
+        _decide(entry, states.get(entry.name), held.now, slots_left(entry), done)
+        await breath.take()
+    await _write(conn, by_name, states, done, breath)
+    return done
+
+
+async def _unchanged(conn: Connection, entries: Sequence[Entry], done: Pass) -> list[Entry]:
+    """Under its lock a run-time schedule is what we know of it, or it is none of ours: removed, paused, changed."""
+    stored = [entry for entry in entries if entry.changed_at is not None]
+    if not stored:
+        return list(entries)
+    marks = await store.marks_of(conn, [entry.name for entry in stored])
+    for entry in stored:
+        mark = marks.get(entry.name)
+        if mark is None or mark.paused or mark.changed_at != entry.changed_at:
+            done.stale.add(entry.name)
+    return [entry for entry in entries if entry.name not in done.stale]
+
+
+def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int, done: Pass) -> None:
+    until = plan.left_to_another(state, entry.config_hash, entry.reversals, now) if state is not None else None
+    if until is not None:
+        done.stands_back.add(entry.name)
+        done.steps[entry.name] = Wait(until)
+        return
+    step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
+    if isinstance(step, Fire) and entry.payload is None:
+        done.unprepared.add(entry.name)
+    else:
+        done.steps[entry.name] = step
+    is_waiting = state is not None and isinstance(step, Wait) and plan.is_silent(state, now)
+    if is_waiting and plan.is_disputed(entry.reversed_at, now):
+        done.alive.add(entry.name)
+
+
+async def _write(
+    conn: Connection, by_name: dict[str, Entry], states: dict[str, ScheduleState], done: Pass, breath: Breath
+) -> None:
+    assert done.now is not None
+    sends = {
+        name: await _sends(by_name[name], step, done.now, breath)
+        for name, step in done.steps.items()
+        if isinstance(step, Fire)
+    }
+    written = await _insert(conn, [send for some in sends.values() for send in some], done.now)
+    new: list[Advance] = []
+    known: list[Advance] = []
+    for name, step in done.steps.items():
+        fingerprint = by_name[name].config_hash
+        if isinstance(step, Fire):
+            done.sent[name] = sum(send.task_id in written for send in sends[name])
+            last = (step.slots[-1], sends[name][-1].task_id, done.sent[name])
+            known.append(Advance(name, step.next_run_at, fingerprint, *last))
+        elif isinstance(step, Begin | Restart) or name in done.alive:
+            (known if name in states else new).append(Advance(name, step.next_run_at, fingerprint))
+    if known:
+        await store.advance(conn, known)
+    if new:
+        # A row that is there all the same is one that somebody keeps locked.
+        locked = {row.name for row in new} - await _begin(conn, new)
+        done.left |= locked
+        for name in locked:
+            del done.steps[name]
+
+
+async def _begin(conn: Connection, new: Sequence[Advance]) -> set[str]:
+    try:
+        return await store.begin(conn, new)
+    except psycopg.errors.LockNotAvailable as problem:
+        raise StateLocked("somebody who is not a scheduler writes its state and does not end") from problem
+
+
+async def _sends(entry: Entry, step: Fire, now: datetime, breath: Breath) -> list[Send]:
+    """One task for each slot. Dated a little apart, so that the oldest slot is also the first in the queue."""
+    assert entry.payload is not None
+    made: list[Send] = []
+    for place, slot in enumerate(reversed(step.slots)):
+        payload = with_sha(replace(entry.payload, sent_at=now - place * APART))
+        made.append(Send(slot_task_id(entry.name, slot), payload))
+        await breath.take()
+    return made[::-1]
+
+
+async def _insert(conn: Connection, sends: Sequence[Send], now: datetime) -> set[str]:
+    """The ordinary insert; the ids that were not there before."""
+    written: set[str] = set()
+    for places in chunks(sends):
+        statement = insert([sends[place] for place in places], now)
+        cursor = await conn.execute(statement.text, statement.params, prepare=True)
+        written |= {task_id for (task_id,) in await cursor.fetchall()}
+    return written

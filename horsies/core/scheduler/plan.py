@@ -1,0 +1,140 @@
+"""What to do about a schedule: begin, start anew, fire or wait (S-31 to S-38). Plain: the time is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TypeAlias
+from uuid import NAMESPACE_OID, uuid5
+
+from horsies.core.models.schedule import TaskSchedule
+from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence
+
+SLOTS = uuid5(NAMESPACE_OID, "horsies:schedule")
+MOST_REVERSALS = 1
+SIGN_OF_LIFE = timedelta(seconds=20)
+STAND_BACK = timedelta(minutes=1)  # a few signs of life
+DISPUTE = timedelta(hours=1)  # from the last reversal on
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleState:
+    """What the database remembers of a schedule (D-35)."""
+
+    name: str
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+    last_task_id: str | None
+    run_count: int
+    config_hash: str | None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Seen for the first time, or put in place again: nothing fires (S-31)."""
+
+    next_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Its pattern or zone has changed: missed slots of the old one are dropped (S-37)."""
+
+    next_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """Send a task for each of these slots, the oldest first."""
+
+    slots: tuple[datetime, ...]
+    next_run_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not due."""
+
+    next_run_at: datetime | None
+
+
+Step: TypeAlias = Begin | Restart | Fire | Wait
+
+
+def due(
+    schedules: Iterable[TaskSchedule], states: Mapping[str, ScheduleState], now: datetime, most: int | None = None
+) -> dict[str, Step]:
+    """What there is to do now about these schedules, by name; those that wait or are disabled are left out."""
+    steps = {one.name: decide(one, states.get(one.name), now, most) for one in schedules if one.enabled}
+    return {name: step for name, step in steps.items() if not isinstance(step, Wait)}
+
+
+def decide(
+    schedule: TaskSchedule,
+    state: ScheduleState | None,
+    now: datetime,
+    most: int | None = None,
+    own_hash: str | None = None,
+) -> Step:
+    """The next step of an enabled schedule. `most` lowers the number of slots that one step catches up with."""
+    if state is None or (state.next_run_at is None and state.config_hash is None):
+        return Begin(_next(schedule, now))
+    if state.config_hash != (own_hash or config_hash(schedule)):
+        return Restart(_next(schedule, now))
+    if state.next_run_at is None:
+        return Begin(_next(schedule, now))
+    if state.next_run_at > now:
+        return Wait(state.next_run_at)
+    if schedule.catch_up_missed:
+        allowed = schedule.max_catch_up_runs if most is None else min(most, schedule.max_catch_up_runs)
+        return _catch_up(schedule, state.next_run_at, now, allowed)
+    slot = latest_occurrence(schedule.pattern, state.next_run_at, now, schedule.timezone) or state.next_run_at
+    return Fire((slot,), _next(schedule, slot))
+
+
+def left_to_another(state: ScheduleState, own_hash: str, reversals: int, now: datetime) -> datetime | None:
+    """Schedulers with different configurations for one name would change it back and forth for ever. The one whose
+    change was reversed again stands back until then: while the other gives signs of life, and not for much longer."""
+    if state.config_hash in (None, own_hash) or reversals < MOST_REVERSALS or state.updated_at is None:
+        return None
+    until = state.updated_at + STAND_BACK
+    return until if now < until else None
+
+
+def is_disputed(reversed_at: datetime | None, now: datetime) -> bool:
+    """Was our configuration put back in place of another one lately? Then somebody may stand back for us."""
+    return reversed_at is not None and now < reversed_at + DISPUTE
+
+
+def is_silent(state: ScheduleState, now: datetime) -> bool:
+    """Is it time for a sign of life?"""
+    return state.updated_at is None or state.updated_at + SIGN_OF_LIFE <= now
+
+
+def config_hash(schedule: TaskSchedule) -> str:
+    """Changes when the next run does (S-37): pattern and zone, not arguments, queue or catch-up."""
+    fields = schedule.pattern.model_dump(mode="json")
+    described = {"pattern": type(schedule.pattern).__name__, "fields": fields, "timezone": schedule.timezone}
+    return sha256(json.dumps(described, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def slot_task_id(name: str, slot: datetime) -> str:
+    """The id of the task of one slot: whoever fires it, it is the same (S-34)."""
+    return str(uuid5(SLOTS, f"{slot.astimezone(UTC).isoformat(timespec='microseconds')} {name}"))
+
+
+def _catch_up(schedule: TaskSchedule, first: datetime, now: datetime, most: int) -> Fire:
+    slots = [first]
+    following = _next(schedule, first)
+    while following is not None and following <= now and len(slots) < most:
+        slots.append(following)
+        following = _next(schedule, following)
+    return Fire(tuple(slots), following)
+
+
+def _next(schedule: TaskSchedule, after: datetime) -> datetime | None:
+    return next_occurrence(schedule.pattern, after, schedule.timezone)

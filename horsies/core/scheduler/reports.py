@@ -1,0 +1,64 @@
+"""What a scheduler says about its schedules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from horsies.core import logs
+from horsies.core.scheduler.board import Entry
+from horsies.core.scheduler.firing import Pass
+from horsies.core.scheduler.plan import Begin, Restart
+
+log = logging.getLogger("horsies.scheduler")
+
+NAMES = 10
+MANY_MISSES = 16
+
+
+def report(entries: Sequence[Entry], done: Pass) -> None:
+    for entry in entries:
+        step = done.steps.get(entry.name)
+        if entry.name in done.stands_back:
+            if not entry.is_standing_back:
+                log.warning(
+                    "schedule %r is changed by another scheduler again and again: it has another pattern or time zone "
+                    "there, and is left to it", entry.name,
+                )  # fmt: skip
+        elif isinstance(step, Restart):
+            log.warning(
+                "schedule %r has another pattern or time zone than before: its next run is %s, what was missed is "
+                "dropped", entry.name, _shown(step.next_run_at),
+            )  # fmt: skip
+        elif isinstance(step, Begin):
+            log.info("schedule %r begins: its first run is %s", entry.name, _shown(step.next_run_at))
+        if step is not None and step.next_run_at is None:
+            log.error("schedule %r names no instant within eight years: it will not fire again", entry.name)
+    fired = {name: count for name, count in done.sent.items() if count}
+    if fired:
+        names = sorted(fired)
+        shown = ", ".join(names[:NAMES]) + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
+        log.info("%s sent for %s", logs.counted(sum(fired.values()), "task"), shown)
+
+
+def complain(entry: Entry, why: str) -> None:
+    """Often at first, then ever more rarely: it is tried again and again."""
+    entry.failures += 1
+    if entry.failures.bit_count() == 1:
+        tries = f" ({entry.failures} times in a row)" if entry.failures > 1 else ""
+        log.error("schedule %r could not be sent and is tried again: %s%s", entry.name, why, tries)
+
+
+def note_missed(entry: Entry) -> None:
+    """Somebody else holds it, which is nothing unless it goes on and on."""
+    entry.misses += 1
+    if entry.misses >= MANY_MISSES and entry.misses.bit_count() == 1:
+        log.warning(
+            "schedule %r is due, but somebody else has kept it locked at each of the last %d checks", entry.name,
+            entry.misses,
+        )  # fmt: skip
+
+
+def _shown(at: datetime | None) -> str:
+    return "never" if at is None else at.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,113 @@
+"""Keeps the board in step with the schedules of the code and with those put in place at run time (D-36)."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterable
+
+from horsies.core.brokers.results import describe
+from horsies.core.errors import HorsiesError, MultipleValidationErrors
+from horsies.core.models.schedule import TaskSchedule
+from horsies.core.scheduler.board import Board, Entry
+from horsies.core.scheduler.firing import Breath
+from horsies.core.scheduler.stored import read
+from horsies.core.store import schedules as store
+from horsies.core.store.schedules import Mark, Stored
+from horsies.core.store.tasks import Connection
+
+log = logging.getLogger("horsies.scheduler")
+
+PAGE = 1_000
+AT_ONCE = 200
+MANY = 1_000
+
+
+class Roster:
+    """`version` is that of the run-time schedules on the board."""
+
+    def __init__(self, board: Board, of_code: Iterable[TaskSchedule]) -> None:
+        self._board = board
+        self._of_code = {schedule.name: schedule for schedule in of_code}
+        self._known: dict[str, Mark] = {}
+        self._version: int | None = None
+        self._hidden: set[str] = set()
+        self._is_first = True
+
+    async def refresh(self, conn: Connection, version: int) -> None:
+        """Read what has changed of the run-time schedules, if anything has."""
+        if self._is_first:
+            await self._take_in_code()
+        if version == self._version:
+            return
+        found = await self._marks(conn)
+        for name in [name for name in self._known if name not in found]:
+            del self._known[name]
+            self._drop(name)
+        changed = [name for name, mark in found.items() if self._known.get(name) != mark]
+        breath = Breath()
+        for start in range(0, len(changed), AT_ONCE):
+            _spare_the_collector(len(changed))
+            for stored in await store.definitions(conn, changed[start : start + AT_ONCE]):
+                self._take_in(stored)
+                await breath.take()
+        _spare_the_collector(len(changed))
+        self._version = version
+
+    def doubt(self) -> None:
+        """Something was seen that is not on the board: read again at the next check."""
+        self._version = None
+
+    async def _take_in_code(self) -> None:
+        self._is_first = False
+        breath = Breath()
+        _spare_the_collector(len(self._of_code))
+        for schedule in self._of_code.values():
+            if schedule.enabled:
+                self._board.put(Entry(schedule))
+            await breath.take()
+        _spare_the_collector(len(self._of_code))
+
+    async def _marks(self, conn: Connection) -> dict[str, Mark]:
+        found: dict[str, Mark] = {}
+        page = await store.marks(conn, "", PAGE)
+        while page:
+            found |= page
+            page = await store.marks(conn, next(reversed(page)), PAGE) if len(page) == PAGE else {}
+        return found
+
+    def _take_in(self, stored: Stored) -> None:
+        self._known[stored.name] = Mark(stored.changed_at, stored.paused)
+        if stored.name in self._of_code:
+            if stored.name not in self._hidden:
+                log.warning("the schedule %r in the database is ignored: the code has one of this name", stored.name)
+            self._hidden.add(stored.name)
+            return
+        try:
+            schedule = read(stored)
+        except HorsiesError as problem:
+            log.error("the schedule %r in the database cannot be used: %s", stored.name, in_one_line(problem))
+            self._board.drop(stored.name)
+            return
+        if stored.paused or not schedule.enabled:
+            self._board.drop(stored.name)
+        else:
+            self._board.put(Entry(schedule, stored.changed_at, stored.definition))
+
+    def _drop(self, name: str) -> None:
+        self._hidden.discard(name)
+        if name not in self._of_code:
+            self._board.drop(name)
+
+
+def _spare_the_collector(count: int) -> None:
+    """A full collection looks at every object there is, while the loop stands still: for ten thousand schedules a fifth
+    of a second. What is taken in here stays. Not for a few: what is garbage by chance just now stays as well."""
+    if count > MANY:
+        gc.freeze()
+
+
+def in_one_line(problem: HorsiesError) -> str:
+    """What is wrong, for a log."""
+    errors = problem.errors if isinstance(problem, MultipleValidationErrors) else [problem]
+    return "; ".join(describe(error) for error in errors)

@@ -1,0 +1,273 @@
+"""`app.schedules`: schedules that are put in place, paused, triggered and removed at run time (D-36).
+
+A change is written under the lock of its schedule, so that nothing fires by the old word once it has returned; every
+scheduler takes it up at its next check. What code defines belongs to the code: it can be triggered and listed, not
+changed. Each method is written once, async, and runs on the broker's bridge; its blocking twin has the plain name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from horsies.core.brokers.results import describe, is_about_content, is_transient, reason
+from horsies.core.codec.fingerprint import with_sha
+from horsies.core.errors import HorsiesError
+from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
+from horsies.core.models.scheduling import (
+    ScheduleError,
+    ScheduleErrorCode,
+    ScheduleInfo,
+    ScheduleResult,
+    ScheduleSource,
+)
+from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.ids import new_task_id
+from horsies.core.scheduler import plan
+from horsies.core.scheduler.calendar import next_occurrence, occurrences
+from horsies.core.scheduler.checks import schedule_problems
+from horsies.core.scheduler.payloads import HasTasks, payload_of, stored_form
+from horsies.core.scheduler.plan import ScheduleState
+from horsies.core.scheduler.roster import in_one_line
+from horsies.core.scheduler.stored import read
+from horsies.core.store import schedules as store
+from horsies.core.store.schedules import Look, Stored
+from horsies.core.store.sends import Send, insert
+from horsies.core.store.tasks import Connection
+from horsies.core.sync import Bridge, on_bridge, run_sync
+from horsies.core.types.result import Err, Ok
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PAGE = 1_000
+UPCOMING = 5
+
+
+class Refused(Exception):
+    """Why it is not done."""
+
+    def __init__(self, code: ScheduleErrorCode, message: str, errors: tuple[HorsiesError, ...] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.errors = errors
+
+
+def _as_result(
+    method: Callable[Concatenate[Schedules, P], Awaitable[T]],
+) -> Callable[Concatenate[Schedules, P], Awaitable[ScheduleResult[T]]]:
+    @wraps(method)
+    async def safe(self: Schedules, /, *args: P.args, **kwargs: P.kwargs) -> ScheduleResult[T]:
+        try:
+            return Ok(await method(self, *args, **kwargs))
+        except Refused as refusal:
+            return Err(ScheduleError(refusal.code, str(refusal), _name_in(args), errors=refusal.errors))
+        except Exception as problem:
+            return _failed(problem, _name_in(args))
+
+    return safe
+
+
+def _failed(problem: BaseException, name: str | None = None) -> Err[ScheduleError]:
+    code, cause = ScheduleErrorCode.DB_OPERATION_FAILED, reason(problem)
+    if is_about_content(cause):  # a name or arguments that it cannot store
+        code = ScheduleErrorCode.INVALID_SCHEDULE
+    return Err(ScheduleError(code, describe(problem), name, retryable=is_transient(problem), exception=cause))
+
+
+class Schedules:
+    """The schedules of one app, as its database has them."""
+
+    def __init__(self, app: HasTasks, broker: Callable[[], PostgresBroker]) -> None:
+        self._app = app
+        self._broker = broker
+
+    @property
+    def bridge(self) -> Bridge[Any]:
+        return self._broker().bridge
+
+    @_as_result
+    async def _put(self, schedule: TaskSchedule) -> None:
+        """Put a schedule in place, or in place of the one that has its name. It begins with its next run; a paused one
+        stays paused. What is wrong with it is INVALID_SCHEDULE."""
+        _want_a_schedule(schedule)
+        self._refuse_code(schedule.name, "another name is needed")
+        if errors := tuple(schedule_problems(self._app, schedule)):
+            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(in_one_line, errors)), errors)
+        made = payload_of(self._app, schedule)
+        assert isinstance(made, Ok)
+        definition = json.dumps(stored_form(schedule, made.value))
+        async with self._changing(schedule.name) as conn:
+            if await store.put(conn, schedule.name, definition):
+                await store.restart(conn, schedule.name)
+            await store.bump(conn)
+
+    put = run_sync(_put, failed=_failed)
+    put_async = on_bridge(_put, failed=_failed)
+
+    @_as_result
+    async def _remove(self, name: str) -> None:
+        """Remove a run-time schedule, also one that is hidden by the code. It does not fire any more once this has
+        returned."""
+        async with self._changing(name) as conn:
+            if not await store.remove(conn, name):
+                self._refuse_code(name, "remove it there")
+                _found(name, False)
+            await store.bump(conn)
+
+    remove = run_sync(_remove, failed=_failed)
+    remove_async = on_bridge(_remove, failed=_failed)
+
+    @_as_result
+    async def _pause(self, name: str) -> None:
+        """Let a run-time schedule rest: it does not fire any more once this has returned."""
+        await self._set_paused(name, True)
+
+    pause = run_sync(_pause, failed=_failed)
+    pause_async = on_bridge(_pause, failed=_failed)
+
+    @_as_result
+    async def _resume(self, name: str) -> None:
+        """Let it go on. Runs that it missed are treated as after any pause: the last one is sent, or each of them with
+        `catch_up_missed`."""
+        await self._set_paused(name, False)
+
+    resume = run_sync(_resume, failed=_failed)
+    resume_async = on_bridge(_resume, failed=_failed)
+
+    @_as_result
+    async def _trigger_now(self, name: str) -> TaskHandle[Any]:
+        """Send the task of a schedule now, beside its runs, which stay as they are. Also if it is paused or of the
+        code."""
+        async with self._changing(name) as conn:
+            schedule, is_stored = await self._find(conn, name)
+            made = payload_of(self._app, schedule, is_stored=is_stored)
+            if not isinstance(made, Ok):
+                raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, f"schedule {name!r}: {made.error}")
+            now = (await store.look(conn)).now
+            send = Send(new_task_id(), with_sha(replace(made.value, sent_at=now)))
+            statement = insert([send], now)
+            await conn.execute(statement.text, statement.params)
+            await store.triggered(conn, name, send.task_id)
+        codec = self._app.tasks[schedule.task_name].codec.result
+        return TaskHandle(send.task_id, self._broker(), codec)
+
+    trigger_now = run_sync(_trigger_now, failed=_failed)
+    trigger_now_async = on_bridge(_trigger_now, failed=_failed)
+
+    @_as_result
+    async def _list(self) -> list[ScheduleInfo]:
+        """Every schedule, of the code and of the database, by name."""
+        async with self._broker().hub.connection() as conn:
+            look = await store.look(conn)
+            stored = {one.name: one for one in [one async for one in _all_stored(conn)]}
+            names = sorted({*self._of_code(), *stored})
+            states: dict[str, ScheduleState] = {}
+            for start in range(0, len(names), PAGE):
+                states |= await store.states(conn, names[start : start + PAGE])
+        of_code = self._of_code()
+        return [_info(name, of_code.get(name), stored.get(name), states.get(name), look) for name in names]
+
+    list = run_sync(_list, failed=_failed)
+    list_async = on_bridge(_list, failed=_failed)
+
+    async def _set_paused(self, name: str, paused: bool) -> None:
+        self._refuse_code(name, "set enabled=False there")
+        async with self._changing(name) as conn:
+            _found(name, await store.pause(conn, name, paused))
+            await store.bump(conn)
+
+    @asynccontextmanager
+    async def _changing(self, name: str) -> AsyncIterator[Connection]:
+        async with self._broker().hub.connection() as conn, conn.transaction():
+            await store.lock(conn, name)
+            yield conn
+
+    def _of_code(self) -> dict[str, TaskSchedule]:
+        config = self._app.config.schedule
+        return {} if config is None else {schedule.name: schedule for schedule in config.schedules}
+
+    def _refuse_code(self, name: str, what_to_do: str) -> None:
+        if name in self._of_code():
+            message = f"the schedule {name!r} is defined in the code of the app: {what_to_do}"
+            raise Refused(ScheduleErrorCode.SCHEDULE_IN_CODE, message)
+
+    async def _find(self, conn: Connection, name: str) -> tuple[TaskSchedule, bool]:
+        if (schedule := self._of_code().get(name)) is not None:
+            return schedule, False
+        stored = await store.definitions(conn, [name])
+        _found(name, bool(stored))
+        try:
+            return read(stored[0]), True
+        except HorsiesError as problem:
+            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, in_one_line(problem)) from None
+
+
+def _info(
+    name: str, of_code: TaskSchedule | None, stored: Stored | None, state: ScheduleState | None, look: Look
+) -> ScheduleInfo:
+    schedule, problem = of_code, None
+    source = ScheduleSource.DATABASE if schedule is None else ScheduleSource.CODE
+    if schedule is None:
+        assert stored is not None
+        try:
+            schedule = read(stored)
+        except HorsiesError as error:
+            problem = in_one_line(error)
+    is_paused = source is ScheduleSource.DATABASE and stored is not None and stored.paused
+    is_active = schedule is not None and schedule.enabled and not is_paused
+    return ScheduleInfo(
+        name=name,
+        source=source,
+        schedule=schedule,
+        is_paused=is_paused,
+        problem=problem,
+        next_run_at=None if state is None else state.next_run_at,
+        last_run_at=None if state is None else state.last_run_at,
+        last_task_id=None if state is None else state.last_task_id,
+        run_count=0 if state is None else state.run_count,
+        upcoming=_upcoming(schedule, state, look) if schedule is not None and is_active else (),
+    )
+
+
+async def _all_stored(conn: Connection) -> AsyncIterator[Stored]:
+    page = list(await store.marks(conn, "", PAGE))
+    while page:
+        for one in await store.definitions(conn, page):
+            yield one
+        page = list(await store.marks(conn, page[-1], PAGE)) if len(page) == PAGE else []
+
+
+def _upcoming(schedule: TaskSchedule, state: ScheduleState | None, look: Look) -> tuple[datetime, ...]:
+    """The next runs, the first of which may be overdue. Without a state the scheduler has not seen it like this yet."""
+    first = None
+    if state is not None and state.config_hash == plan.config_hash(schedule):
+        first = state.next_run_at
+    first = first or next_occurrence(schedule.pattern, look.now, schedule.timezone)
+    if first is None or first >= store.FAR_OFF:
+        return ()
+    after = max(first, look.now) if not isinstance(schedule.pattern, IntervalSchedule) else first
+    return (first, *occurrences(schedule.pattern, after, schedule.timezone, count=UPCOMING - 1))
+
+
+def _want_a_schedule(given: object) -> None:
+    if not isinstance(given, TaskSchedule):
+        raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {type(given).__name__}")
+
+
+def _found(name: str, is_there: bool) -> None:
+    if not is_there:
+        raise Refused(ScheduleErrorCode.SCHEDULE_NOT_FOUND, f"there is no run-time schedule {name!r}")
+
+
+def _name_in(args: tuple[object, ...]) -> str | None:
+    given = args[0] if args else None
+    return given.name if isinstance(given, TaskSchedule) else given if isinstance(given, str) else None

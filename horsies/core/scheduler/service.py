@@ -1,0 +1,229 @@
+"""The scheduler: at each check it looks at the database's clock, at what has changed and at what is due, and fires.
+
+It belongs to nobody: `horsies scheduler` runs it in a process of its own, a worker beside its other services. Any
+number of them may run at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from math import inf
+from time import monotonic
+
+import psycopg
+
+from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.models.schedule import ScheduleConfig
+from horsies.core.recovery.connections import Connections
+from horsies.core.scheduler import firing
+from horsies.core.scheduler.board import Board, Entry
+from horsies.core.scheduler.firing import Pass
+from horsies.core.scheduler.line import Line
+from horsies.core.scheduler.payloads import Preparer
+from horsies.core.scheduler.plan import SIGN_OF_LIFE, Fire, Restart, is_disputed
+from horsies.core.scheduler.preparation import USUAL, Limits, Preparation
+from horsies.core.scheduler.reports import complain, note_missed, report
+from horsies.core.scheduler.roster import Roster
+from horsies.core.store import schedules as store
+from horsies.core.store.tasks import Connection
+
+log = logging.getLogger("horsies.scheduler")
+
+BATCH = 100  # schedules in one transaction
+MOST_TASKS = 1_000  # of one transaction
+# Many schedules that are due at many instants share a transaction: the pause is at least so long, and steps take at
+# most a tenth of the time.
+SHORTEST_PAUSE_S = 0.02
+SHARE = 9
+LONGEST_SHARE_S = 0.25
+EARLY_S = 0.002  # rather a little late than a second time
+SLICE_S = 0.2  # so long a step fires: then a check may be due, or the end
+
+
+class Scheduler:
+    """`step` does what there is to do and says how long to wait. `last_check` is `monotonic()` of the last good one."""
+
+    def __init__(
+        self,
+        config: ScheduleConfig,
+        connections: Connections,
+        preparer: Preparer,
+        *,
+        slice_s: float = SLICE_S,
+        limits: Limits = USUAL,
+    ) -> None:
+        self.interval_s = float(config.check_interval_seconds)
+        self.last_check: float | None = None
+        self._connections = connections
+        self._slice_s = slice_s
+        self._board = Board()
+        self._roster = Roster(self._board, config.schedules)
+        self._preparation = Preparation(preparer, self._is_ours, limits)
+        self._line = Line()
+        self._fired: dict[str, int] = {}  # slots in this check
+        self._next_check = 0.0
+        self._clock = (datetime.fromtimestamp(0, UTC), 0.0)  # the database's time, and ours when it said so
+
+    async def step(self) -> float:
+        """One check, or what is due between two of them; the seconds until the next step. Raises only what the database
+        is at fault for."""
+        begun = monotonic()
+        try:
+            if monotonic() >= self._next_check:
+                await self.check()
+            else:
+                await self._fire_due(self._now())
+        except (psycopg.Error, OSError):
+            self._next_check = 0.0
+            raise
+        except Exception:
+            log.exception("a check failed, the next one is made in %g s", self.interval_s)
+            return self.interval_s
+        if self._line:
+            return SHORTEST_PAUSE_S
+        took = monotonic() - begun
+        return max(SHORTEST_PAUSE_S, min(SHARE * took, LONGEST_SHARE_S), self._until_next())
+
+    async def check(self) -> None:
+        """Look at everything: the time, the run-time schedules, the states, and what is due."""
+        self._next_check = monotonic() + self.interval_s
+        self._fired.clear()
+        self._board.begin_check()
+        async with self._connections.connection() as conn:
+            look = await store.look(conn)
+            self._clock = (look.now, monotonic())
+            await self._roster.refresh(conn, look.version)
+            while self._board.has_unread:
+                await self._read_states(conn)
+            await self._read_states(conn)
+        await self._fire_due(look.now)
+        self.last_check = monotonic()
+
+    def close(self) -> None:
+        """Nothing is under way any more."""
+        self._preparation.close()
+
+    async def _read_states(self, conn: Connection) -> None:
+        page = self._board.next_page()
+        if page:
+            self._board.note(page, await store.states(conn, page))
+
+    def _until_next(self) -> float:
+        return min(self._next_check - monotonic(), self._preparation.pause_s, self._until_due())
+
+    def _until_due(self) -> float:
+        following = self._board.next_look
+        return inf if following is None else (following - self._now()).total_seconds() + EARLY_S
+
+    def _now(self) -> datetime:
+        """About what the database's clock shows: good enough to decide when to ask it."""
+        said, at = self._clock
+        return said + timedelta(seconds=monotonic() - at)
+
+    async def _fire_due(self, now: datetime) -> None:
+        """For a short while: what is left then is in hand, and the next step goes on with it."""
+        end = monotonic() + self._slice_s
+        batch: list[Entry] = []
+        try:
+            self._take(now)
+            while True:
+                batch = [entry for entry in self._line.next_batch(BATCH) if self._is_ours(entry)]
+                if batch:
+                    await self._fire(batch)
+                elif not self._line and not await self._is_prepared(end):
+                    return
+                if monotonic() >= end:
+                    return
+                self._take(self._now())
+        except BaseException:
+            # Also those of it that were fired: their states tell.
+            for entry in (*batch, *self._line.clear()):
+                if entry.at is None:
+                    self._board.later(entry)
+            raise
+
+    async def _is_prepared(self, end: float) -> bool:
+        """Mostly it takes a moment. It keeps nothing back that is due."""
+        return await self._preparation.wait(min(end - monotonic(), self._until_due()))
+
+    def _is_ours(self, entry: Entry) -> bool:
+        """Has nobody removed or replaced it meanwhile?"""
+        return self._board.entries.get(entry.name) is entry
+
+    def _take(self, now: datetime) -> None:
+        """Take what has come due in hand, and ask for the payloads that are missing."""
+        self._line.add(self._preparation.take())
+        due = self._board.take_due(now)
+        self._line.add(entry for entry in due if entry.payload is not None or not entry.is_begun)
+        self._preparation.ask(entry for entry in due if entry.payload is None and entry.is_begun)
+
+    async def _fire(self, batch: Sequence[Entry]) -> None:
+        unprepared: list[Entry] = []
+        for entries, done in await self._by_halves(batch):
+            report(entries, done)
+            for entry in entries:
+                if entry.name in done.unprepared:
+                    entry.is_begun = True
+                    unprepared.append(entry)
+                elif self._goes_on(entry, done):
+                    self._line.add_again(entry)
+        self._preparation.ask(unprepared)
+
+    async def _by_halves(self, batch: Sequence[Entry]) -> list[tuple[Sequence[Entry], Pass]]:
+        """Fire all of them in one transaction or, if one cannot be fired, in ever smaller ones: it must not keep the
+        others back (S-39)."""
+
+        def slots_left(entry: Entry) -> int:
+            cap = entry.schedule.max_catch_up_runs - self._fired.get(entry.name, 0)
+            return max(1, min(MOST_TASKS // len(batch), cap))
+
+        try:
+            async with self._connections.connection() as conn, conn.transaction():
+                done = await firing.fire(conn, batch, slots_left)
+            return [(batch, done)]
+        except Exception as problem:
+            if isinstance(problem, psycopg.Error | OSError) and not is_about_content(problem):
+                raise
+            if len(batch) == 1:
+                complain(batch[0], describe(problem))
+                self._board.later(batch[0])
+                return []
+        half = len(batch) // 2
+        return [*await self._by_halves(batch[:half]), *await self._by_halves(batch[half:])]
+
+    def _goes_on(self, entry: Entry, done: Pass) -> bool:
+        """Note what became of it; True if there is more to do about it at once."""
+        name = entry.name
+        if name not in done.steps:
+            if name in done.stale:
+                self._roster.doubt()
+            else:
+                note_missed(entry)
+            self._board.later(entry)
+            return False
+        step = done.steps[name]
+        entry.misses = 0
+        if isinstance(step, Restart) and entry.is_begun:
+            entry.reversals += 1
+            entry.reversed_at = done.now
+        entry.is_standing_back = name in done.stands_back
+        entry.is_begun = entry.is_begun or not entry.is_standing_back
+        if isinstance(step, Fire):
+            entry.failures = 0
+            self._fired[name] = self._fired.get(name, 0) + len(step.slots)
+        if done.now is None or step.next_run_at is None or step.next_run_at > done.now:
+            self._board.arm(entry, _next_look(entry, step.next_run_at, done.now))
+        elif self._fired.get(name, 0) < entry.schedule.max_catch_up_runs:
+            return True
+        else:
+            self._board.later(entry)
+        return False
+
+
+def _next_look(entry: Entry, next_run_at: datetime | None, now: datetime | None) -> datetime | None:
+    """At its next run; earlier if somebody waits for a sign of life."""
+    if next_run_at is None or now is None or entry.is_standing_back or not is_disputed(entry.reversed_at, now):
+        return next_run_at
+    return min(next_run_at, now + SIGN_OF_LIFE)

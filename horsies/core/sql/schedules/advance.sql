@@ -1,0 +1,8 @@
+-- Schedules go on to their next run, after their slots were sent (S-33) or because they begin anew (S-37). The caller holds
+-- their locks and has read them under these. Without slots there is no last run to note.
+UPDATE horsies_schedule_state s
+SET next_run_at = w.next_run_at, config_hash = w.config_hash, last_run_at = COALESCE(w.last_run_at, s.last_run_at),
+    last_task_id = COALESCE(w.last_task_id, s.last_task_id), run_count = s.run_count + w.runs, updated_at = now()
+FROM json_to_recordset(%(rows)s::json) AS w(name text, next_run_at timestamptz, config_hash text,
+    last_run_at timestamptz, last_task_id text, runs int)
+WHERE s.schedule_name = w.name

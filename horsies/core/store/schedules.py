@@ -1,0 +1,165 @@
+"""A typed function for each statement about schedules: their states (D-35), those put in place at run time (D-36)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pydantic_core import to_json
+
+from horsies.core.scheduler.plan import ScheduleState
+from horsies.core.schema.locks import lock_key, schedule_purpose
+from horsies.core.sql import load
+from horsies.core.store.arrays import numbers, texts
+from horsies.core.store.tasks import Connection
+
+# What the statements say for 'infinity' and other instants that Python has none for: it will not come.
+FAR_OFF = datetime(9999, 12, 1, tzinfo=UTC)
+
+
+class Look(NamedTuple):
+    """The database's time, and a number that every change of a run-time schedule raises."""
+
+    now: datetime
+    version: int
+
+
+class Held(NamedTuple):
+    """The schedules whose locks this transaction has, and its time."""
+
+    names: list[str]
+    now: datetime | None
+
+
+class Mark(NamedTuple):
+    """When a run-time schedule was last changed, and whether it is paused."""
+
+    changed_at: datetime
+    paused: bool
+
+
+class Stored(NamedTuple):
+    """A run-time schedule as it is stored. `problem`: why its definition cannot be read."""
+
+    name: str
+    definition: Any
+    paused: bool
+    changed_at: datetime
+    problem: str | None = None
+
+
+class Advance(NamedTuple):
+    """The new state of a schedule: where it goes on, and what was sent for it."""
+
+    name: str
+    next_run_at: datetime | None
+    config_hash: str
+    last_run_at: datetime | None = None
+    last_task_id: str | None = None
+    runs: int = 0
+
+
+async def look(conn: Connection) -> Look:
+    [row] = await (await conn.execute(load("schedules/look"))).fetchall()
+    return Look(*row)
+
+
+async def states(conn: Connection, names: Sequence[str]) -> dict[str, ScheduleState]:
+    """How these schedules stand; those without a row are left out."""
+    cursor = await conn.execute(load("schedules/states"), {"names": texts(names)})
+    return {row[0]: ScheduleState(*row) for row in await cursor.fetchall()}
+
+
+async def try_lock(conn: Connection, names: Sequence[str]) -> Held:
+    """Take the locks of these schedules for the rest of the transaction, but for those that somebody else holds."""
+    keys = [lock_key(schedule_purpose(name)) for name in names]
+    cursor = await conn.execute(load("schedules/try_lock"), {"names": texts(names), "keys": numbers(keys)})
+    rows = await cursor.fetchall()
+    return Held([name for name, _ in rows], rows[0][1] if rows else None)
+
+
+async def lock(conn: Connection, name: str) -> None:
+    """Take the lock of one schedule for the rest of the transaction, when whoever holds it has finished."""
+    await conn.execute(load("schedules/lock"), {"key": lock_key(schedule_purpose(name))})
+
+
+async def lock_states(conn: Connection, names: Sequence[str]) -> dict[str, ScheduleState]:
+    """Lock the rows of these schedules and read them; those without a row, or locked by somebody else, are left out."""
+    cursor = await conn.execute(load("schedules/lock_states"), {"names": texts(names)})
+    return {row[0]: ScheduleState(*row) for row in await cursor.fetchall()}
+
+
+async def begin(conn: Connection, rows: Iterable[Advance]) -> set[str]:
+    """Write the first states; the names of those that had none."""
+    cursor = await conn.execute(load("schedules/begin"), {"rows": _json(rows)})
+    return {name for (name,) in await cursor.fetchall()}
+
+
+async def advance(conn: Connection, rows: Iterable[Advance]) -> None:
+    """Write new states. The caller holds the locks of these rows."""
+    await conn.execute(load("schedules/advance"), {"rows": _json(rows)})
+
+
+async def marks(conn: Connection, after: str, most: int) -> dict[str, Mark]:
+    """A page of the run-time schedules: those whose names follow `after`."""
+    cursor = await conn.execute(load("schedules/marks"), {"after": after, "most": most})
+    return {row[0]: Mark(*row[1:]) for row in await cursor.fetchall()}
+
+
+async def marks_of(conn: Connection, names: Sequence[str]) -> dict[str, Mark]:
+    """The same for these names; a schedule that was removed is left out."""
+    cursor = await conn.execute(load("schedules/marks_of"), {"names": texts(names)})
+    return {row[0]: Mark(*row[1:]) for row in await cursor.fetchall()}
+
+
+async def definitions(conn: Connection, names: Sequence[str]) -> list[Stored]:
+    """These run-time schedules, in the order of their names."""
+    cursor = await conn.execute(load("schedules/definitions"), {"names": texts(names)})
+    return [_stored(*row) for row in await cursor.fetchall()]
+
+
+async def put(conn: Connection, name: str, definition: str) -> bool:
+    """Write a run-time schedule; True if there was none of this name."""
+    cursor = await conn.execute(load("schedules/put"), {"name": name, "definition": definition})
+    [(is_new,)] = await cursor.fetchall()
+    return bool(is_new)
+
+
+async def pause(conn: Connection, name: str, paused: bool) -> bool:
+    """Pause a run-time schedule or let it go on; False if there is none of this name."""
+    cursor = await conn.execute(load("schedules/pause"), {"name": name, "paused": paused})
+    return bool(await cursor.fetchall())
+
+
+async def remove(conn: Connection, name: str) -> bool:
+    """Delete a run-time schedule; False if there is none of this name."""
+    return bool(await (await conn.execute(load("schedules/remove"), {"name": name})).fetchall())
+
+
+async def restart(conn: Connection, name: str) -> None:
+    """Let a schedule begin anew, if it has a state."""
+    await conn.execute(load("schedules/restart"), {"name": name})
+
+
+async def bump(conn: Connection) -> None:
+    """Tell every scheduler that run-time schedules have changed."""
+    await conn.execute(load("schedules/bump"))
+
+
+async def triggered(conn: Connection, name: str, task_id: str) -> None:
+    """Note a task that was sent by hand, if the schedule has a state."""
+    await conn.execute(load("schedules/triggered"), {"name": name, "task_id": task_id})
+
+
+def _stored(name: str, definition: str, paused: bool, changed_at: datetime) -> Stored:
+    """PostgreSQL takes numbers and depths that Python's parser refuses."""
+    try:
+        return Stored(name, json.loads(definition), paused, changed_at)
+    except (ValueError, RecursionError) as problem:
+        return Stored(name, None, paused, changed_at, f"its definition cannot be read: {problem}")
+
+
+def _json(rows: Iterable[Advance]) -> str:
+    return to_json([row._asdict() for row in rows]).decode()

@@ -1,0 +1,58 @@
+"""Schedulers that are started and killed at random, all the time.
+
+`python -m tests.e2e.scheduler_crowd SECONDS COUNT SEED` imports everything once and forks each scheduler from there: a
+process of its own, with its own connections, that does what `horsies scheduler` does. The last ones end by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+
+from horsies.core import logs
+from horsies.core.checks import require_sound
+from horsies.core.scheduler.process import SchedulerProcess
+from tests.apps.scheduled import app
+
+
+def start() -> int:
+    """One more scheduler; its pid."""
+    if pid := os.fork():
+        return pid
+    try:
+        code = asyncio.run(SchedulerProcess(app).run(install_signals=True))
+    except BaseException as problem:
+        print(f"a scheduler failed: {problem!r}", file=sys.stderr)
+        code = 99
+    os._exit(code)
+
+
+def main(seconds: float, count: int, seed: int) -> int:
+    logs.configure("WARNING")
+    require_sound(app)
+    chance = random.Random(seed)
+    running = [start() for _ in range(count)]
+    killed = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(chance.uniform(0.02, 0.4))
+        for pid in chance.sample(running, chance.randint(1, max(1, count // 3))):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            running.remove(pid)
+            running.append(start())
+            killed += 1
+    time.sleep(1.2)  # those that are left catch up
+    for pid in running:
+        os.kill(pid, signal.SIGTERM)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in running]
+    print(f"{killed} killed, the last {count} ended with {sorted(set(codes))}")
+    return 0 if set(codes) == {0} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

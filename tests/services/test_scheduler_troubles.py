@@ -1,0 +1,287 @@
+"""Schedulers in bad company: other configurations, code of the app that hangs, a week of missed runs, others' locks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from datetime import time, timedelta
+from threading import Event
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+from pydantic import BaseModel, model_serializer
+
+from horsies import Horsies, IntervalSchedule, MonthlySchedule, TaskError, TaskResult, TaskSchedule
+from horsies.core.brokers.connections import make_pool
+from horsies.core.scheduler import firing
+from horsies.core.scheduler.board import Entry
+from horsies.core.scheduler.plan import config_hash, slot_task_id
+from horsies.core.scheduler.preparation import Limits
+from horsies.core.scheduler.service import Scheduler
+from horsies.core.schema.locks import lock_key
+from tests.scheduler_support import Schedules, check_once, make_app, schedule, scheduler_of
+from tests.support import eventually
+
+MONTHLY = MonthlySchedule(day=1, time=time(0))
+RELEASED = Event()
+
+
+class Slow(BaseModel):
+    """Takes as long to write as the test wants."""
+
+    n: int = 0
+
+    @model_serializer
+    def hang(self) -> dict[str, int]:
+        RELEASED.wait(30)
+        return {"n": self.n}
+
+
+@pytest.fixture
+async def rows(database_url: str) -> Schedules:
+    rows = Schedules(database_url)
+    await rows.away_from_the_hour()
+    return rows
+
+
+@pytest.fixture
+def hanging() -> Iterator[Event]:
+    RELEASED.clear()
+    yield RELEASED
+    RELEASED.set()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.name == "horsies.scheduler" and r.levelno >= logging.WARNING]
+
+
+def slow_app(url: str, *schedules: TaskSchedule) -> Horsies:
+    app = make_app(url, *schedules)
+
+    @app.task("slow")
+    def slow(what: Slow) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=what.n)
+
+    return app
+
+
+async def seconds_pass(rows: Schedules, seconds: int, scheduler: Scheduler) -> None:
+    """The last change of the schedule is so much older, and what the scheduler waited for meanwhile has come."""
+    query = "UPDATE horsies_schedule_state SET updated_at = updated_at - %s RETURNING 1"
+    assert await rows.all(query, timedelta(seconds=seconds))
+    entry = scheduler._board.entries["s"]
+    assert entry.at is not None
+    if entry.at - timedelta(seconds=seconds) <= await rows.now():
+        scheduler._board.arm(entry, await rows.now())
+
+
+async def test_s37_a_canary_that_was_rolled_back_does_not_silence_the_schedule(
+    database_url: str, rows: Schedules
+) -> None:
+    """Its next run is weeks away, and nobody will fire it: who stood back for it goes on after a minute."""
+    mine = schedule()
+    async with scheduler_of(make_app(database_url, mine)) as stays:
+        await stays.check()
+        async with scheduler_of(make_app(database_url, schedule(pattern=MONTHLY))) as canary:
+            for _ in range(3):
+                await canary.check()
+                await stays.check()
+            assert stays._board.entries["s"].is_standing_back
+        await seconds_pass(rows, 65, stays)
+        await stays.check()
+        assert (await rows.state())["config_hash"] == config_hash(mine)
+        slot = await rows.move(await rows.hour())
+        await stays.check()
+    assert [task["id"] for task in await rows.sent()] == [slot_task_id("s", slot)]
+
+
+async def test_s37_the_new_one_that_stood_back_for_two_old_ones_goes_on_when_they_are_gone(
+    database_url: str, rows: Schedules
+) -> None:
+    new = schedule()
+    async with scheduler_of(make_app(database_url, new)) as newer:
+        async with AsyncExitStack() as stack:
+            old = make_app(database_url, schedule(pattern=MONTHLY))
+            olds = [await stack.enter_async_context(scheduler_of(old)) for _ in range(2)]
+            for one in olds:
+                await one.check()
+            for one in (newer, olds[0], newer, olds[1], newer):
+                await one.check()
+            assert newer._board.entries["s"].is_standing_back
+        await seconds_pass(rows, 65, newer)
+        await newer.check()
+        slot = await rows.move(await rows.hour())
+        await newer.check()
+    assert [task["id"] for task in await rows.sent()] == [slot_task_id("s", slot)]
+
+
+async def test_s37_who_stands_back_does_so_while_the_other_lives_however_rarely_it_fires(
+    database_url: str, rows: Schedules
+) -> None:
+    new = schedule(pattern=MONTHLY)
+    async with (
+        scheduler_of(make_app(database_url, schedule())) as older,
+        scheduler_of(make_app(database_url, new)) as newer,
+    ):
+        await older.check()
+        for _ in range(3):
+            await newer.check()
+            await older.check()
+        before = await rows.state()
+        for _ in range(3):
+            await seconds_pass(rows, 25, newer)
+            await newer.check()
+            await seconds_pass(rows, 0, older)
+            older._board.arm(older._board.entries["s"], await rows.now())
+            await older.check()
+        after = await rows.state()
+    assert after["updated_at"] > before["updated_at"], "a sign of life"
+    assert {**after, "updated_at": None} == {**before, "updated_at": None}
+    assert after["config_hash"] == config_hash(new)
+
+
+async def test_s32_a_schedule_that_nobody_disputes_is_not_written_before_its_run(
+    database_url: str, rows: Schedules
+) -> None:
+    await check_once(make_app(database_url, schedule(pattern=MONTHLY)))
+    async with scheduler_of(make_app(database_url, schedule())) as scheduler:
+        await scheduler.check()  # another pattern than before: no dispute yet
+        await seconds_pass(rows, 600, scheduler)
+        before = await rows.state()
+        scheduler._board.arm(scheduler._board.entries["s"], await rows.now())
+        await scheduler.check()
+        assert await rows.state() == before
+
+
+async def test_s39_arguments_that_take_for_ever_hold_up_nobody_else_and_their_slot_is_not_lost(
+    database_url: str, rows: Schedules, caplog: pytest.LogCaptureFixture, hanging: Event
+) -> None:
+    bad = schedule("bad", task_name="slow", kwargs={"what": Slow()})
+    app = slow_app(database_url, bad, schedule("early", pattern=IntervalSchedule(hours=1)), schedule("good"))
+    async with scheduler_of(app, slice_s=0.1, limits=Limits(0.3, 0.6)) as scheduler:
+
+        async def has_run(name: str) -> bool:
+            await scheduler.check()
+            return bool((await rows.state(name))["run_count"])
+
+        await scheduler.check()
+        slot = await rows.hour()
+        await rows.move(slot - timedelta(hours=1), "early")
+        await eventually(lambda: has_run("early"), 10)
+        for name in ("bad", "good", "early"):
+            await rows.move(slot - timedelta(minutes=1), name)  # the payloads of two are asked for together
+        await scheduler.check()
+        assert (await rows.state("early"))["run_count"] == 2, "it has its payload"
+        assert (await rows.state("bad"))["run_count"] == 0
+        await eventually(lambda: has_run("good"), 10)
+        await eventually(lambda: warnings(caplog), 10)
+        assert "'bad'" in warnings(caplog)[0] and "still being encoded" in warnings(caplog)[0]
+        state = await rows.state("bad")
+        assert (state["run_count"], state["next_run_at"]) == (0, slot - timedelta(minutes=1))
+        hanging.set()
+        await eventually(lambda: has_run("bad"), 20)
+    assert slot_task_id("bad", slot) in {task["id"] for task in await rows.sent()}
+
+
+async def test_s36_catching_up_does_not_hold_up_what_comes_due_meanwhile(database_url: str, rows: Schedules) -> None:
+    every = IntervalSchedule(seconds=1)
+    late = [schedule(f"c{n}", pattern=every, catch_up_missed=True, max_catch_up_runs=10_000) for n in range(3)]
+    async with scheduler_of(make_app(database_url, *late, schedule("plain"), interval=60), slice_s=0.05) as scheduler:
+        await scheduler.check()
+        for one in late:
+            await rows.move(await rows.now(days=-7), one.name)
+        await scheduler.check()
+        before = len(await rows.sent())
+        assert 0 < before < 15_000, "it comes back, so that it can be told to stop"
+        slot = await rows.move(await rows.hour(), "plain")
+        scheduler._board.arm(scheduler._board.entries["plain"], slot)
+        await scheduler.step()
+        await scheduler.step()  # its payload may be made in the first one
+        sent = await rows.sent()
+        assert before + 1 < len(sent) < 25_000 and slot_task_id("plain", slot) in {task["id"] for task in sent}
+
+
+async def test_s32_a_scheduler_that_is_frozen_in_the_middle_loses_its_locks(database_url: str) -> None:
+    app = make_app(database_url, schedule())
+    pool = make_pool(app.config.broker, name="horsies scheduler")
+    asked = "SELECT current_setting('idle_in_transaction_session_timeout')"
+    try:
+        async with pool.connection() as conn:
+            async with conn.transaction():
+                await firing.fire(conn, [Entry(schedule())], lambda entry: 1)
+                assert await (await conn.execute(asked)).fetchone() == ("10s",)
+            assert await (await conn.execute(asked)).fetchone() == ("0",), "the session is for others as well"
+    finally:
+        await pool.close()
+
+
+async def test_s32_a_lost_session_leaves_everything_to_the_next_check(
+    db: AsyncConnection[Any], database_url: str, rows: Schedules
+) -> None:
+    async with scheduler_of(make_app(database_url, schedule()), lock_ms=20_000) as scheduler:
+        await scheduler.check()
+        slot = await rows.move(await rows.hour())
+        async with db.transaction():
+            await db.execute("LOCK horsies_tasks IN SHARE MODE")
+            check = asyncio.create_task(scheduler.check())
+            waiting = (
+                "SELECT pg_terminate_backend(pid) AS ended FROM pg_stat_activity"
+                " WHERE wait_event = 'relation' AND datname = current_database()"
+            )
+            await eventually(lambda: rows.all(waiting), 20)
+            with pytest.raises(psycopg.Error):
+                await check
+        await scheduler.check()
+    assert [task["id"] for task in await rows.sent()] == [slot_task_id("s", slot)]
+
+
+async def test_s32_what_somebody_else_holds_for_long_is_told(
+    db: AsyncConnection[Any], database_url: str, rows: Schedules, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scheduler_of(make_app(database_url, schedule())) as scheduler:
+        await scheduler.check()
+        await rows.move(await rows.hour())
+        async with db.transaction():
+            await db.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key("horsies:schedule:s")])
+            for _ in range(15):
+                await scheduler.check()
+            assert warnings(caplog) == []
+            for _ in range(5):
+                await scheduler.check()
+            assert len(warnings(caplog)) == 1 and "last 16 checks" in warnings(caplog)[0]
+        await scheduler.check()
+        assert (await rows.state())["run_count"] == 1 and scheduler._board.entries["s"].misses == 0
+
+
+async def test_s31_s39_a_state_that_somebody_is_deleting_holds_up_nobody(
+    db: AsyncConnection[Any], database_url: str, rows: Schedules
+) -> None:
+    async with scheduler_of(make_app(database_url, schedule("gone"), schedule("good")), lock_ms=5_000) as scheduler:
+        await scheduler.check()
+        for name in ("gone", "good"):
+            await rows.move(await rows.hour(), name)
+        async with db.transaction(force_rollback=True):
+            await db.execute("DELETE FROM horsies_schedule_state WHERE schedule_name = 'gone'")
+            async with asyncio.timeout(4):
+                await scheduler.check()
+            assert (await rows.state("good"))["run_count"] == 1
+        await scheduler.check()
+        assert (await rows.state("gone"))["run_count"] == 1
+
+
+async def test_s31_s39_a_state_that_somebody_is_inserting_is_alone_with_its_problem(
+    db: AsyncConnection[Any], database_url: str, rows: Schedules, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(database_url, *(schedule(f"s{n}") for n in range(4)))
+    async with scheduler_of(app, lock_ms=100) as scheduler:
+        async with db.transaction(force_rollback=True):
+            await db.execute("INSERT INTO horsies_schedule_state (schedule_name, updated_at) VALUES ('s2', now())")
+            await scheduler.check()
+            assert sorted(await rows.states()) == ["s0", "s1", "s3"]
+            assert len(warnings(caplog)) == 1 and "'s2'" in warnings(caplog)[0]
+        await scheduler.check()
+    assert sorted(await rows.states()) == ["s0", "s1", "s2", "s3"]

@@ -1,0 +1,216 @@
+"""What is due of a schedule, and what becomes of its state: plain values, and the time is given."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import json
+import uuid
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import pytest
+
+from horsies import (
+    BothDays,
+    CronEnumValues,
+    CronSchedule,
+    CronValues,
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    Month,
+    TaskSchedule,
+    Weekday,
+)
+from horsies.core.scheduler.plan import (
+    DISPUTE,
+    SIGN_OF_LIFE,
+    STAND_BACK,
+    Begin,
+    Fire,
+    Restart,
+    ScheduleState,
+    Wait,
+    config_hash,
+    decide,
+    due,
+    is_disputed,
+    is_silent,
+    left_to_another,
+    slot_task_id,
+)
+
+NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def schedule(**fields: Any) -> TaskSchedule:
+    return TaskSchedule(**{"name": "s", "task_name": "tick", "pattern": HourlySchedule(minute=0), **fields})
+
+
+def state(of: TaskSchedule, next_run_at: datetime | None, **fields: Any) -> ScheduleState:
+    known = {"last_run_at": None, "last_task_id": None, "run_count": 0, "config_hash": config_hash(of)}
+    return ScheduleState(name=of.name, next_run_at=next_run_at, **{**known, **fields})
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    return datetime(2026, 3, 10, hour, minute, tzinfo=UTC)
+
+
+def test_s31_first_sight_fires_nothing() -> None:
+    assert decide(schedule(), None, NOW) == Begin(at(13))
+    assert decide(schedule(pattern=IntervalSchedule(minutes=10)), None, NOW) == Begin(at(12, 40))
+
+
+def test_s31_a_schedule_that_is_put_in_place_again_begins_like_a_new_one() -> None:
+    one = schedule()
+    assert decide(one, state(one, None, config_hash=None, run_count=7), NOW) == Begin(at(13))
+
+
+def test_s32_only_what_is_due_fires() -> None:
+    one = schedule()
+    assert decide(one, state(one, at(12)), NOW) == Fire((at(12),), at(13))
+    assert decide(one, state(one, NOW), NOW) == Fire((NOW,), at(13)), "due at this very instant"
+    assert decide(one, state(one, at(13)), NOW) == Wait(at(13))
+
+
+def test_s35_of_several_missed_slots_the_latest_fires() -> None:
+    one = schedule()
+    assert decide(one, state(one, at(12) - 5 * HOUR), NOW) == Fire((at(12),), at(13))
+
+
+def test_s35_a_year_of_missed_seconds_costs_one_step() -> None:
+    one = schedule(pattern=IntervalSchedule(seconds=1))
+    step = decide(one, state(one, NOW - timedelta(days=365, microseconds=1)), NOW)
+    assert step == Fire((NOW - timedelta(microseconds=1),), NOW + timedelta(seconds=1, microseconds=-1))
+
+
+def test_s36_every_missed_slot_in_order_up_to_the_limit() -> None:
+    one = schedule(catch_up_missed=True, max_catch_up_runs=3)
+    assert decide(one, state(one, at(10)), NOW) == Fire((at(10), at(11), at(12)), at(13)), "down for three hours"
+    assert decide(one, state(one, at(8)), NOW) == Fire((at(8), at(9), at(10)), at(11)), "the rest in later checks"
+    assert decide(one, state(one, at(8)), NOW, most=2) == Fire((at(8), at(9)), at(10))
+    assert decide(one, state(one, at(8)), NOW, most=9) == Fire((at(8), at(9), at(10)), at(11))
+
+
+def test_s21_s33_an_interval_is_counted_from_slot_to_slot_and_does_not_drift() -> None:
+    one = schedule(pattern=IntervalSchedule(minutes=7))
+    slot = at(12, 1) + timedelta(microseconds=5)
+    late = decide(one, state(one, slot), NOW)
+    assert late == Fire((slot + timedelta(minutes=28),), slot + timedelta(minutes=35))
+    every = schedule(pattern=IntervalSchedule(minutes=7), catch_up_missed=True)
+    steps = decide(every, state(every, slot), NOW)
+    assert isinstance(steps, Fire) and steps.slots == tuple(slot + n * timedelta(minutes=7) for n in range(5))
+
+
+def test_s37_another_pattern_or_zone_starts_anew_and_drops_what_was_missed() -> None:
+    before = schedule(catch_up_missed=True)
+    known = state(before, at(3))
+    other = schedule(catch_up_missed=True, pattern=HourlySchedule(minute=45))
+    assert decide(other, known, NOW) == Restart(at(12, 45))
+    moved = schedule(pattern=DailySchedule(time=time(14)), timezone="Europe/Berlin")
+    assert decide(moved, known, NOW) == Restart(at(13)), "14:00 in Berlin"
+
+
+def test_s37_arguments_queue_and_catch_up_do_not_move_the_next_run() -> None:
+    plain = schedule()
+    for change in (
+        {"args": (1,)},
+        {"kwargs": {"number": 1}},
+        {"queue_name": "other"},
+        {"catch_up_missed": True, "max_catch_up_runs": 7},
+        {"task_name": "tock"},
+    ):
+        assert config_hash(schedule(**change)) == config_hash(plain), change
+    assert config_hash(schedule(timezone="Europe/Berlin")) != config_hash(plain)
+    assert config_hash(schedule(pattern=HourlySchedule(minute=1))) != config_hash(plain)
+    by_cron = CronSchedule.parse("0 * * * *")
+    assert config_hash(schedule(pattern=by_cron)) != config_hash(plain), "another type of pattern"
+
+
+def test_s37_the_hash_is_the_sha256_of_key_sorted_json() -> None:
+    described = {
+        "fields": {"minute": 0, "second": 0, "type": "hourly"},
+        "pattern": "HourlySchedule",
+        "timezone": "UTC",
+    }
+    text = json.dumps(described, sort_keys=True, separators=(",", ":"))
+    assert config_hash(schedule()) == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_s37_who_was_changed_back_again_stands_back_while_the_other_gives_signs_of_life() -> None:
+    one = schedule()
+    own = config_hash(one)
+    foreign = state(one, NOW + timedelta(days=30), config_hash="another", updated_at=NOW)
+    assert left_to_another(foreign, own, 0, NOW) is None, "the first change is ours to make"
+    assert left_to_another(foreign, own, 1, NOW) == NOW + STAND_BACK
+    assert left_to_another(foreign, own, 1, NOW + STAND_BACK) is None, "nobody serves the other one"
+    assert left_to_another(state(one, at(12, 30), updated_at=NOW), own, 1, NOW) is None, "it is ours again"
+
+
+def test_s37_signs_of_life_are_given_in_a_dispute_and_often_enough() -> None:
+    held = state(schedule(), at(13), updated_at=NOW)
+    assert not is_silent(held, NOW) and is_silent(held, NOW + SIGN_OF_LIFE)
+    assert 2 * SIGN_OF_LIFE < STAND_BACK
+    assert not is_disputed(None, NOW) and is_disputed(NOW, NOW) and not is_disputed(NOW, NOW + DISPUTE)
+
+
+def test_s38_disabled_schedules_do_not_fire_and_missed_slots_count_when_they_are_enabled_again() -> None:
+    off, on = schedule(name="off", enabled=False), schedule(name="on")
+    states = {one.name: state(one, at(9)) for one in (off, on)}
+    assert due([off, on], states, NOW) == {"on": Fire((at(12),), at(13))}
+    again = schedule(name="off")
+    assert due([again], states, NOW) == {"off": Fire((at(12),), at(13))}
+
+
+def test_s34_the_id_of_a_slot_is_a_uuid_of_version_5_and_always_the_same() -> None:
+    slot = at(12)
+    task_id = slot_task_id("nightly", slot)
+    assert uuid.UUID(task_id).version == 5
+    assert slot_task_id("nightly", slot.astimezone(tz=None)) == task_id, "whatever zone the instant is written in"
+    others = {slot_task_id("nightly", slot + timedelta(microseconds=1)), slot_task_id("nightlz", slot)}
+    assert task_id not in others and len(others) == 2
+
+
+def test_s24_a_schedule_without_a_next_run_has_none() -> None:
+    days = BothDays(day_of_month=[CronValues(values=[29])], day_of_week=[CronEnumValues(values=[Weekday.MONDAY])])
+    leap = CronSchedule(
+        minute=[CronValues(values=[0])],
+        hour=[CronValues(values=[0])],
+        month=[CronEnumValues(values=[Month.FEBRUARY])],
+        day=days,
+    )
+    assert decide(schedule(pattern=leap), None, NOW) == Begin(None), "29 February is a Monday in 2044"
+
+
+ON_THE_WAY = ("plan", "calendar", "board", "firing", "roster", "service", "payloads", "line", "preparation")
+CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "clock_gettime", "localtime", "gmtime"}
+
+
+@pytest.mark.parametrize("name", [*(f"scheduler.{name}" for name in ON_THE_WAY), "store.schedules"])
+def test_s43_nothing_on_the_way_to_a_run_reads_the_clock_of_the_host(name: str) -> None:
+    tree = ast.parse(inspect.getsource(importlib.import_module(f"horsies.core.{name}")))
+    called = {
+        getattr(node.func, "attr", getattr(node.func, "id", None))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    }
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "time"
+        for alias in node.names
+    }
+    assert not called & CLOCKS and imported <= {"monotonic", "perf_counter"}
+
+
+@pytest.mark.parametrize("missed", [1, 59, 60, 1439, 1440, 100_000])
+def test_s35_the_latest_slot_is_the_one_that_walking_finds(missed: int) -> None:
+    one = schedule(pattern=CronSchedule.parse("*/7 * * * *"))
+    first = NOW - timedelta(minutes=missed)
+    found = decide(one, state(one, first), NOW)
+    walked = [t for n in range(missed + 1) if (t := first + timedelta(minutes=n)).minute % 7 == 0 and t <= NOW]
+    assert isinstance(found, Fire) and found.slots == ((walked or [first])[-1],)
