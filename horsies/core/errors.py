@@ -5,6 +5,7 @@
     ├── TaskDefinitionError           (also TypeError)    HRS-1xx
     ├── RegistryError                                     HRS-3xx
     ├── WorkflowValidationError       (also ValueError)   HRS-0xx
+    ├── CheckWarning                                      what `horsies check` tells and nothing refuses to start for
     └── MultipleValidationErrors      (also ValueError)   several of the above, in a ValidationReport
         └── MultipleWorkflowErrors    (also WorkflowValidationError)
 
@@ -21,72 +22,109 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import FrameType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 _URL_PASSWORD = re.compile(r"""(://[^\s:/@'"]*:)[^\s'"]*@""")
 
 
 class ErrorCode(StrEnum):
-    """HRS codes: 001-099 workflows, 100-199 task definitions, 200-299 configuration, 300-399 the registry."""
+    """HRS codes: 001-099 workflows, 100-199 task definitions, 200-299 configuration, 300-399 the registry. Each with
+    what it says, in the words of docs/checks.md, whose table is made of these."""
 
-    WORKFLOW_NO_NAME = "HRS-001"
-    WORKFLOW_NO_NODES = "HRS-002"
-    WORKFLOW_INVALID_NODE_ID = "HRS-003"
-    WORKFLOW_DUPLICATE_NODE_ID = "HRS-004"
-    WORKFLOW_NO_ROOT_TASKS = "HRS-005"
-    WORKFLOW_INVALID_DEPENDENCY = "HRS-006"
-    WORKFLOW_CYCLE_DETECTED = "HRS-007"
-    WORKFLOW_INVALID_ARGS_FROM = "HRS-008"
-    WORKFLOW_INVALID_CTX_FROM = "HRS-009"
-    WORKFLOW_CTX_PARAM_MISSING = "HRS-010"
-    WORKFLOW_INVALID_OUTPUT = "HRS-011"
-    WORKFLOW_INVALID_SUCCESS_POLICY = "HRS-012"
-    WORKFLOW_INVALID_JOIN = "HRS-013"
-    WORKFLOW_UNRESOLVED_QUEUE = "HRS-014"
-    WORKFLOW_UNRESOLVED_PRIORITY = "HRS-015"
-    WORKFLOW_NO_DEFINITION_KEY = "HRS-016"
-    WORKFLOW_DUPLICATE_DEFINITION_KEY = "HRS-017"
-    WORKFLOW_SUBWORKFLOW_APP_MISSING = "HRS-018"
-    WORKFLOW_INVALID_KWARG_KEY = "HRS-019"
-    WORKFLOW_MISSING_REQUIRED_PARAMS = "HRS-020"
-    WORKFLOW_KWARGS_ARGS_FROM_OVERLAP = "HRS-021"
-    WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH = "HRS-022"
-    WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING = "HRS-023"
-    WORKFLOW_ARGS_FROM_TYPE_MISMATCH = "HRS-024"
-    WORKFLOW_OUTPUT_TYPE_MISMATCH = "HRS-025"
-    WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED = "HRS-026"
-    WORKFLOW_CHECK_CASES_REQUIRED = "HRS-027"
-    WORKFLOW_CHECK_CASE_INVALID = "HRS-028"
-    WORKFLOW_CHECK_BUILDER_EXCEPTION = "HRS-029"
-    WORKFLOW_CHECK_UNDECORATED_BUILDER = "HRS-030"
-    WORKFLOW_KWARGS_NOT_SERIALIZABLE = "HRS-031"
-    WORKFLOW_INVALID_ID = "HRS-032"
+    _value_: str
+    meaning: str
 
-    TASK_NO_RETURN_TYPE = "HRS-100"
-    TASK_INVALID_RETURN_TYPE = "HRS-101"
-    TASK_INVALID_OPTIONS = "HRS-102"
-    TASK_INVALID_QUEUE = "HRS-103"
-    TASK_PREDECORATED_NOT_SUPPORTED = "HRS-104"
-    TASK_UNSUPPORTED_RESULT_TYPE = "HRS-105"
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        code = str.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
 
-    CONFIG_INVALID_QUEUE_MODE = "HRS-200"
-    CONFIG_INVALID_CLUSTER_CAP = "HRS-201"
-    CONFIG_INVALID_PREFETCH = "HRS-202"
-    BROKER_INVALID_URL = "HRS-203"
-    CONFIG_INVALID_RECOVERY = "HRS-204"
-    CONFIG_INVALID_SCHEDULE = "HRS-205"
-    CLI_INVALID_ARGS = "HRS-206"
-    WORKER_INVALID_LOCATOR = "HRS-207"
-    CONFIG_INVALID_RESILIENCE = "HRS-208"
-    CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209"
-    MODULE_EXEC_ERROR = "HRS-210"
-    BROKER_INIT_FAILED = "HRS-211"
-    CHECK_RESERVED_CODE_COLLISION = "HRS-212"
-    CHILD_HOOK_INVALID = "HRS-214"
-    CONFIG_INVALID = "HRS-215"  # ours: a field no other code speaks for (payload policy, unknown names)
+    WORKFLOW_NO_NAME = "HRS-001", "a workflow without a name"
+    WORKFLOW_NO_NODES = "HRS-002", "a workflow without nodes"
+    WORKFLOW_INVALID_NODE_ID = "HRS-003", "a node id with characters that it cannot have, or too long"
+    WORKFLOW_DUPLICATE_NODE_ID = "HRS-004", "two nodes with the same id, or the same node twice"
+    WORKFLOW_NO_ROOT_TASKS = "HRS-005", "every node waits for another, so none can begin"
+    WORKFLOW_INVALID_DEPENDENCY = "HRS-006", "a node waits for one that is not among the nodes of the workflow"
+    WORKFLOW_CYCLE_DETECTED = "HRS-007", "nodes wait for each other in a circle"
+    WORKFLOW_INVALID_ARGS_FROM = (
+        "HRS-008",
+        "`args_from` or `from_node` names something that the node does not wait for, or no node",
+    )
+    WORKFLOW_INVALID_CTX_FROM = "HRS-009", "`workflow_ctx_from` names something that the node does not wait for"
+    WORKFLOW_CTX_PARAM_MISSING = "HRS-010", "`workflow_ctx_from` for a task without a parameter `workflow_ctx`"
+    WORKFLOW_INVALID_OUTPUT = "HRS-011", "the output is not one of the nodes"
+    WORKFLOW_INVALID_SUCCESS_POLICY = (
+        "HRS-012",
+        "a success policy without cases, with an empty case, or with nodes of another workflow",
+    )
+    WORKFLOW_INVALID_JOIN = (
+        "HRS-013",
+        "a join that is none, a `min_success` that does not fit it, or a parameter without default that may stay empty",
+    )
+    WORKFLOW_UNRESOLVED_QUEUE = "HRS-014", "a node in a queue that there is not"
+    WORKFLOW_UNRESOLVED_PRIORITY = "HRS-015", "a priority outside of 1 to 100"
+    WORKFLOW_NO_DEFINITION_KEY = "HRS-016", "a workflow without a `definition_key`"
+    WORKFLOW_DUPLICATE_DEFINITION_KEY = "HRS-017", "two definitions with the same `definition_key`"
+    WORKFLOW_SUBWORKFLOW_APP_MISSING = "HRS-018", "a workflow with sub-workflows, and no app that could build them"
+    WORKFLOW_INVALID_KWARG_KEY = "HRS-019", "an argument of a node that its task does not take"
+    WORKFLOW_MISSING_REQUIRED_PARAMS = "HRS-020", "a parameter that nothing fills"
+    WORKFLOW_KWARGS_ARGS_FROM_OVERLAP = "HRS-021", "an argument that is given twice, as a value and as a result"
+    WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH = "HRS-022", "parameters for a child workflow that takes none"
+    WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING = (
+        "HRS-023",
+        "parameters that `build_with` of a child workflow does not take, or a `build_with` that is none",
+    )
+    WORKFLOW_ARGS_FROM_TYPE_MISMATCH = (
+        "HRS-024",
+        "a parameter whose type is not that of the result it gets, or a map over what is no list",
+    )
+    WORKFLOW_OUTPUT_TYPE_MISMATCH = "HRS-025", "an output of another type than the definition declares"
+    WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED = "HRS-026", "positional arguments for a node"
+    WORKFLOW_CHECK_CASES_REQUIRED = "HRS-027", "a workflow builder with parameters and without `cases`"
+    WORKFLOW_CHECK_CASE_INVALID = "HRS-028", "a case that does not fit the parameters of its builder"
+    WORKFLOW_CHECK_BUILDER_EXCEPTION = "HRS-029", "a workflow builder that raises, or returns no sound workflow"
+    WORKFLOW_CHECK_UNDECORATED_BUILDER = (
+        "HRS-030",
+        "a function that returns a `WorkflowSpec` and is not noted as a builder",
+    )
+    WORKFLOW_KWARGS_NOT_SERIALIZABLE = "HRS-031", "an argument of a node that cannot be written as JSON"
+    WORKFLOW_INVALID_ID = "HRS-032", "an id of a workflow that is no UUID"
 
-    TASK_NOT_REGISTERED = "HRS-300"
-    TASK_DUPLICATE_NAME = "HRS-301"
+    TASK_NO_RETURN_TYPE = "HRS-100", "a task function without a return type"
+    TASK_INVALID_RETURN_TYPE = "HRS-101", "a return type that is not `TaskResult[T, TaskError]`"
+    TASK_INVALID_OPTIONS = "HRS-102", "an option of a task that does not exist, or a value it cannot have"
+    TASK_INVALID_QUEUE = "HRS-103", "a queue that there is not, or none where one is needed"
+    TASK_PREDECORATED_NOT_SUPPORTED = (
+        "HRS-104",
+        "a function that is a task already, is wrapped by another decorator, or is no plain function",
+    )
+    TASK_UNSUPPORTED_RESULT_TYPE = "HRS-105", "a type that cannot travel as JSON, or does not exist at run time"
+
+    CONFIG_INVALID_QUEUE_MODE = "HRS-200", "queues that do not fit the queue mode"
+    CONFIG_INVALID_CLUSTER_CAP = "HRS-201", "a cluster cap that is not positive, or beside prefetching"
+    CONFIG_INVALID_PREFETCH = "HRS-202", "prefetching and claim leases that do not fit together"
+    BROKER_INVALID_URL = "HRS-203", "a database URL that cannot be used"
+    CONFIG_INVALID_RECOVERY = "HRS-204", "recovery settings that do not fit together"
+    CONFIG_INVALID_SCHEDULE = "HRS-205", "a schedule that cannot work, or a scheduler without any"
+    CLI_INVALID_ARGS = "HRS-206", "a command line that cannot be understood, or a module without exactly one app"
+    WORKER_INVALID_LOCATOR = "HRS-207", "a locator that names no app"
+    CONFIG_INVALID_RESILIENCE = "HRS-208", "resilience settings that do not fit together"
+    CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209", "an exception mapper, or a default error code, that is none"
+    MODULE_EXEC_ERROR = "HRS-210", "a module that fails on import"
+    BROKER_INIT_FAILED = "HRS-211", "the database does not answer"
+    CHECK_RESERVED_CODE_COLLISION = "HRS-212", "a mapper or a default that uses a built-in error code"
+    CHILD_HOOK_INVALID = "HRS-214", "a child start hook that cannot be called"
+    CONFIG_INVALID = "HRS-215", "a setting that no other code speaks for"
+    CHECK_RETRY_MISSES_DEADLINE = "HRS-216", "retries that cannot happen before the deadline of their node"
+    CHECK_RETRY_CODE_NEVER_SEEN = (
+        "HRS-217",
+        "a code in `auto_retry_for` that the task cannot end with, or that is never retried",
+    )
+    CHECK_WAITING_UNREADABLE = "HRS-218", "waiting tasks whose arguments the present code cannot read"
+
+    TASK_NOT_REGISTERED = "HRS-300", "a task that is not registered"
+    TASK_DUPLICATE_NAME = "HRS-301", "two tasks with the same name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +178,8 @@ def _is_machinery(frame: FrameType) -> bool:
 class HorsiesError(Exception):
     """A mistake that is found before anything runs, with the place where it was made."""
 
+    severity: ClassVar[str] = "error"
+
     def __init__(
         self,
         message: str,
@@ -170,8 +210,7 @@ class HorsiesError(Exception):
 
     def format_rust_style(self) -> str:
         """Headline, place with its source line, notes and help; parts without data are left out."""
-        head = f"error[{self.code}]: {self.message}" if self.code else f"error: {self.message}"
-        lines = [head]
+        lines = [f"{self.severity}[{self.code}]: {self.message}" if self.code else f"{self.severity}: {self.message}"]
         if self.location is not None:
             lines += _source_lines(self.location)
         lines += [f"  = note: {_indent(note, 10)}" for note in self.notes]
@@ -226,6 +265,12 @@ class WorkflowValidationError(HorsiesError, ValueError):
     """A workflow's graph cannot work."""
 
 
+class CheckWarning(HorsiesError):
+    """Something that works, but hardly as it was meant. `horsies check` tells it; nothing refuses to start for it."""
+
+    severity = "warning"
+
+
 class WorkflowContextMissingIdError(RuntimeError):
     """A workflow context was asked for a node that has no id."""
 
@@ -247,6 +292,11 @@ class ValidationReport:
     def has_errors(self) -> bool:
         return bool(self.errors)
 
+    @property
+    def severity(self) -> str:
+        """That of the worst."""
+        return "warning" if self.errors and all(isinstance(error, CheckWarning) for error in self.errors) else "error"
+
     def raise_if_any(self) -> None:
         """Raise the one error as it is, several as `MultipleValidationErrors`, none not at all."""
         if len(self.errors) == 1:
@@ -257,7 +307,7 @@ class ValidationReport:
     def format_rust_style(self) -> str:
         blocks = [error.format_rust_style() for error in self.errors]
         if len(blocks) > 1:
-            blocks.append(f"error: {len(blocks)} problems in {self.phase}")
+            blocks.append(f"{self.severity}: {len(blocks)} problems in {self.phase}")
         return "\n\n".join(blocks)
 
     def __iter__(self) -> Iterator[HorsiesError]:

@@ -1,5 +1,5 @@
-"""The phases of `app.check()` about workflows: definitions and builders are built, sends suppressed, and functions that
-look like builders but are not noted are named (F-91, F-92).
+"""Phase 3: definitions and builders are built, sends suppressed; functions that look like builders but are not noted as
+such are named (F-91, F-92).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horsies.core import discovery
 from horsies.core.app_workflows import BUILDER_MARK, WorkflowBuilder
+from horsies.core.checks.subject import Subject
 from horsies.core.errors import (
+    CheckWarning,
     ErrorCode,
     HorsiesError,
     MultipleValidationErrors,
@@ -34,36 +35,46 @@ def definitions_of(app: Horsies) -> list[Definition]:
     return [definition for definition in _concrete(WorkflowDefinition) if _belongs(app, definition, set())]
 
 
-def definitions(app: Horsies) -> Iterator[HorsiesError]:
+def definitions(subject: Subject) -> Iterator[HorsiesError]:
     """Phase 3.1: every definition has a key, and one that has nodes is a sound workflow. (Of two with the same key the
     second is refused when it is defined.)"""
-    for definition in definitions_of(app):
+    for definition in definitions_of(subject.app):
         if not definition.definition_key or not definition.takes_parameters():
-            yield from _errors_of(definition, app)
+            yield from _errors_of(definition, subject)
 
 
-def builders(app: Horsies) -> Iterator[HorsiesError]:
+def builders(subject: Subject) -> Iterator[HorsiesError]:
     """Phase 3.2: every builder gives a sound workflow."""
-    with type(app).loading():
-        for builder in app.get_workflow_builders():
-            yield from _check_builder(builder)
+    with type(subject.app).loading():
+        for builder in subject.app.get_workflow_builders():
+            yield from _check_builder(builder, subject)
 
 
-def undecorated(app: Horsies) -> Iterator[HorsiesError]:
+def undecorated(subject: Subject) -> Iterator[HorsiesError]:
     """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders."""
-    for entry in app.get_discovered_task_modules():
-        module = discovery.import_entry(entry)
-        for fn in list(vars(module).values()):
-            if _looks_like_a_builder(module, fn) and not hasattr(fn, BUILDER_MARK):
-                yield WorkflowValidationError(
-                    f"{fn.__qualname__} returns a WorkflowSpec, but no check ever builds it",
-                    code=ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
-                    location=SourceLocation.from_function(fn),
-                    help_text="decorate it with @app.workflow_builder()",
-                )
+    for module in subject.discovered:
+        for fn in _forgotten(module):
+            yield WorkflowValidationError(**_forgotten_fields(fn))
 
 
-PHASES = (builders, undecorated)
+def undecorated_in_own_module(subject: Subject) -> Iterator[CheckWarning]:
+    """The same in the module that made the app, which F-92 does not speak of: a hint, not an error."""
+    if subject.own_module is not None:
+        for fn in _forgotten(subject.own_module):
+            yield CheckWarning(**_forgotten_fields(fn))
+
+
+def _forgotten(module: ModuleType) -> list[FunctionType]:
+    return [fn for fn in vars(module).values() if _looks_like_a_builder(module, fn) and not hasattr(fn, BUILDER_MARK)]
+
+
+def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
+    return {
+        "message": f"{fn.__qualname__} returns a WorkflowSpec, but no check ever builds it",
+        "code": ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
+        "location": SourceLocation.from_function(fn),
+        "help_text": "decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments",
+    }
 
 
 def _concrete(kind: Definition) -> Iterator[Definition]:
@@ -88,16 +99,16 @@ def _belongs(app: Horsies, definition: Definition, seen: set[Definition]) -> boo
     )
 
 
-def _errors_of(definition: Definition, app: Horsies) -> Iterator[HorsiesError]:
+def _errors_of(definition: Definition, subject: Subject) -> Iterator[HorsiesError]:
     try:
-        definition.build(app)
+        subject.specs.append(definition.build(subject.app))
     except MultipleValidationErrors as errors:
         yield from errors.report
     except HorsiesError as error:
         yield error
 
 
-def _check_builder(builder: WorkflowBuilder) -> Iterator[HorsiesError]:
+def _check_builder(builder: WorkflowBuilder, subject: Subject) -> Iterator[HorsiesError]:
     signature = inspect.signature(builder.fn)
     if builder.cases is None:
         if problem := _binding_problem(signature, {}):
@@ -108,15 +119,15 @@ def _check_builder(builder: WorkflowBuilder) -> Iterator[HorsiesError]:
                 "@app.workflow_builder(cases=[{...}])",
             )
         else:
-            yield from _build(builder, {}, "")
+            yield from _build(builder, subject, {}, "")
         return
     for number, case in enumerate(builder.cases):
         problem = _case_problem(case) or _binding_problem(signature, case)
         if problem:
-            text = f"cases[{number}] does not fit its parameters: {problem}"
+            text = f"has cases[{number}], which does not fit its parameters: {problem}"
             yield _finding(builder, ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
         else:
-            yield from _build(builder, case, f" with cases[{number}]")
+            yield from _build(builder, subject, case, f" with cases[{number}]")
 
 
 def _case_problem(case: Any) -> str | None:
@@ -133,7 +144,7 @@ def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str 
     return None
 
 
-def _build(builder: WorkflowBuilder, case: dict[str, Any], which: str) -> Iterator[HorsiesError]:
+def _build(builder: WorkflowBuilder, subject: Subject, case: dict[str, Any], which: str) -> Iterator[HorsiesError]:
     code = ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
     try:
         spec = builder.fn(**case)
@@ -147,6 +158,8 @@ def _build(builder: WorkflowBuilder, case: dict[str, Any], which: str) -> Iterat
             spec.close()  # nobody will await it
         if not isinstance(spec, WorkflowSpec):
             yield _finding(builder, code, f"returned {type(spec).__name__}{which}, not a WorkflowSpec")
+        else:
+            subject.specs.append(spec)
 
 
 def _finding(

@@ -1,0 +1,202 @@
+"""`app.check(live=True)`: whether what waits in the database can be run by the present code (M-20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+from pydantic import BaseModel, field_validator
+
+from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError, TaskResult, WorkflowContext
+from horsies.core.checks import live, stored_schedules
+from horsies.core.checks.live import Known, whole
+from horsies.core.errors import HorsiesError
+from horsies.core.store import waiting
+from horsies.core.store.waiting import Waiting
+from horsies.core.types.status import TaskStatus
+from tests.factories import given_task
+from tests.unit.checks.examples import PAGE
+
+
+class Order(BaseModel):
+    id: int
+
+    @field_validator("id")
+    @classmethod
+    def _is_no_secret(cls, value: int) -> int:
+        if value == 13:
+            raise RuntimeError("not thirteen")
+        return value
+
+
+def app_on(url: str, **settings: Any) -> Horsies:
+    app = Horsies(AppConfig.for_database_url(url, **settings))
+    queue = "fast" if "custom_queues" in settings else None
+
+    @app.task("shop.price", queue_name=queue)
+    def price(order: Order, amount: int = 1) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=amount)
+
+    @app.task("shop.told", queue_name=queue)
+    def told(workflow_ctx: WorkflowContext | None, name: str) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=1)
+
+    return app
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Horsies]:
+    app = app_on(database_url)
+    yield app
+    app.get_broker().close()
+
+
+SOUND = '{"order": {"id": 1}}'
+OLD = '{"order": 1}'
+
+
+async def test_m20_what_can_be_run_is_not_told(db: AsyncConnection, app: Horsies) -> None:
+    await given_task(db, task_name="shop.price", kwargs=SOUND)
+    await given_task(db, task_name="shop.price", args='[{"id": 1}, 2]')
+    await given_task(db, task_name="shop.told", kwargs='{"name": "x", "workflow_ctx": null}')
+    # Not waiting any more, or none of ours.
+    await given_task(db, task_name="gone", status=TaskStatus.COMPLETED)
+    await given_task(db, task_name="gone", status=TaskStatus.RUNNING)
+    await given_task(db, task_name="gone", queue_name="another app's")
+    await given_task(db, task_name="shop.price", kwargs=OLD, queue_name="another app's")
+    assert app.check(live=True) == []
+
+
+async def test_m20_arguments_that_the_code_cannot_read(db: AsyncConnection, app: Horsies) -> None:
+    await given_task(db, task_name="shop.price", kwargs=SOUND, enqueued_at="2026-01-01")
+    first = await given_task(db, task_name="shop.price", kwargs=OLD, enqueued_at="2026-01-02")
+    await given_task(db, task_name="shop.price", kwargs="{}", enqueued_at="2026-01-03")
+    await given_task(db, task_name="shop.price", kwargs="no JSON", enqueued_at="2026-01-04")
+    await given_task(db, task_name="shop.price", kwargs='{"order": {"id": 13}}', enqueued_at="2026-01-05")
+    await given_task(db, task_name="shop.price", kwargs=OLD, status=TaskStatus.CLAIMED)
+    [error] = app.check(live=True)
+    assert error.code == "HRS-218"
+    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the 5 that wait"
+    assert error.notes[0].startswith(f"for example {first}: order: ")
+    assert len(error.notes) == 2, "it was no sample"
+    assert error.location == app.tasks["shop.price"].location
+    assert '@app.task("shop.price"' in str(error)
+
+
+async def test_m20_tasks_whose_name_no_module_knows(db: AsyncConnection, app: Horsies) -> None:
+    first = "4be9ffe6-a10d-4d92-b2f6-47c0d1a6d7f4"
+    await given_task(db, id=first, task_name="shop.prise", enqueued_at="2026-01-01")
+    for _ in range(2):
+        await given_task(db, task_name="shop.prise", enqueued_at="2026-01-02")
+    other = await given_task(db, task_name="zzz")
+    errors = app.check(live=True)
+    assert [error.code for error in errors] == ["HRS-300", "HRS-300"]
+    assert errors[0].message == "no module knows the task 'shop.prise': 3 of that name wait in queue 'default'"
+    assert errors[0].notes[0] == f"for example {first}" and "renamed to shop.price?" in str(errors[0].help_text)
+    assert "'zzz': 1 of" in errors[1].message and errors[1].notes[0] == f"for example {other}"
+    assert "renamed" not in str(errors[1].help_text)
+    assert f"\n```text\n{errors[0]}\n```\n" in PAGE.read_text(), "the page shows it as it is"
+
+
+async def test_m20_a_sample_is_told_to_be_one(
+    db: AsyncConnection, app: Horsies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST", 6)
+    monkeypatch.setattr(live, "SAMPLE", 4)
+    monkeypatch.setattr(live, "STEP", 3)
+    for day in range(1, 10):
+        await given_task(db, task_name="shop.price", kwargs=OLD, enqueued_at=f"2026-01-0{day}")
+    [error] = app.check(live=True)
+    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the first 4 that wait"
+    assert error.notes[-1] == "at least 6 wait in queue 'default'; the others were not looked at"
+
+
+async def test_m20_each_queue_of_the_app_is_looked_at(db: AsyncConnection, database_url: str) -> None:
+    queues = [CustomQueueConfig(name="fast"), CustomQueueConfig(name="slow")]
+    app = app_on(database_url, queue_mode=QueueMode.CUSTOM, custom_queues=queues)
+    for queue in ("fast", "slow", "slow", "default"):
+        await given_task(db, task_name="gone", queue_name=queue)
+    try:
+        [error] = app.check(live=True)
+    finally:
+        app.get_broker().close()
+    assert error.message == "no module knows the task 'gone': 3 of that name wait in queues 'fast', 'slow'"
+
+
+def test_a_queue_that_was_not_looked_at_to_its_end_leaves_every_count_open() -> None:
+    found = [Waiting("a", "t", 3, ["1"]), Waiting("a", "u", 2, ["2"]), Waiting("b", "t", 1, ["3"])]
+    assert whole(found, 6) == [Known("t", ("a", "b"), 4, ("1", "3"), True), Known("u", ("a",), 2, ("2",), True)]
+    assert [each.amount for each in whole(found, 5)] == ["at least 4", "at least 2"]
+
+
+async def test_m20_a_task_that_was_taken_meanwhile_is_nobodys_business(
+    db: AsyncConnection, app: Horsies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the reading of its arguments."""
+    task_id = await given_task(db, task_name="shop.price", kwargs=OLD)
+
+    look = waiting.waiting
+
+    async def taken(conn: AsyncConnection, *args: Any, **limits: Any) -> list[Waiting]:
+        found = await look(conn, *args, **limits)
+        await conn.execute("UPDATE horsies_tasks SET status = 'RUNNING', claimed = TRUE WHERE id = %s", [task_id])
+        return found
+
+    monkeypatch.setattr(waiting, "waiting", taken)
+    assert app.check(live=True) == []
+
+
+async def test_m20_a_look_changes_nothing(empty_database_url: str) -> None:
+    app = app_on(empty_database_url)
+    try:
+        assert app.check(live=True) == []
+    finally:
+        app.get_broker().close()
+    async with await AsyncConnection.connect(empty_database_url) as conn:
+        tables = await (await conn.execute("SELECT relname FROM pg_class WHERE relname ~ 'horsies'")).fetchall()
+    assert tables == []
+
+
+async def test_m20_tables_of_an_older_version_are_not_looked_at(db: AsyncConnection, app: Horsies) -> None:
+    await db.execute("ALTER TABLE horsies_tasks DROP COLUMN is_waiting")
+    [warning] = app.check(live=True)
+    assert (warning.code, warning.severity) == ("HRS-211", "warning")
+
+
+async def test_m20_errors_before_leave_the_database_alone(db: AsyncConnection, app: Horsies) -> None:
+    await given_task(db, task_name="gone")
+    app.discover_tasks(["no_such_module_live"])
+    found: list[HorsiesError] = app.check(live=True)
+    assert [error.code for error in found] == ["HRS-210"]
+
+
+DAILY = {"type": "daily", "time": "03:00:00"}
+
+
+async def given_schedule(db: AsyncConnection, name: str, **definition: Any) -> None:
+    definition = {
+        "name": name,
+        "task_name": "shop.price",
+        "pattern": DAILY,
+        "kwargs": {"order": {"id": 1}},
+    } | definition
+    await db.execute("INSERT INTO horsies_schedules (name, definition) VALUES (%s, %s)", [name, Jsonb(definition)])
+
+
+async def test_m20_s04_schedules_that_were_put_in_place_at_run_time(
+    db: AsyncConnection, app: Horsies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_schedules, "PAGE", 2)
+    await given_schedule(db, "a sound one")
+    await given_schedule(db, "b", task_name="gone")
+    await given_schedule(db, "c", kwargs={"order": {"id": "one"}})
+    await given_schedule(db, "d", timezone="Mars/Olympus", max_catch_up_runs=0)
+    await given_schedule(db, "e", pattern={"type": "yearly"})
+    errors = app.check(live=True)
+    assert [str(error.code) for error in errors] == ["HRS-300", *["HRS-205"] * 4]
+    assert "no task 'gone'" in errors[0].message and "order.id: " in errors[1].message
+    assert [error.message.partition(":")[0] for error in errors[2:]] == ["schedule 'd'", "schedule 'd'", "schedule 'e'"]
+    assert all(error.location is None and "app.schedules.remove" in error.notes[-1] for error in errors)
