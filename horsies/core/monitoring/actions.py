@@ -1,5 +1,5 @@
-"""What an operator can do to a task: cancel it (M-48). One guarded statement; if it matched nothing, a second one only
-looks for the reason.
+"""What an operator can do to a task: cancel it (M-48); sending it again is in `reruns.py`. One guarded statement; if it
+matched nothing, a second one only looks for the reason.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 
 from horsies.core.brokers.results import describe, is_transient, reason
 from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.sql import load
 from horsies.core.types.result import Err, Ok
@@ -24,6 +25,8 @@ class TaskActionErrorCode(StrEnum):
     TASK_NOT_FOUND = "TASK_NOT_FOUND"
     TASK_NOT_CANCELLABLE = "TASK_NOT_CANCELLABLE"
     TASK_IS_WORKFLOW_TASK = "TASK_IS_WORKFLOW_TASK"
+    TASK_HAS_COMPLETED = "TASK_HAS_COMPLETED"
+    TASK_HAS_NOT_ENDED = "TASK_HAS_NOT_ENDED"
     DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
 
 
@@ -59,14 +62,12 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
             return Ok(TaskCancelled(task_id, TaskStatus(moved[1])))
         found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
         if not _is_cancellable(found, include_running=include_running):
-            return Err(_why_not(task_id, found))
+            return Err(why_not_cancelled(task_id, found))
 
 
-def action_failed(task_id: str, problem: BaseException) -> Err[TaskActionError]:
-    code = TaskActionErrorCode.DB_OPERATION_FAILED
-    return Err(
-        TaskActionError(code, describe(problem), task_id, retryable=is_transient(problem), exception=reason(problem))
-    )
+def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
+    code, message = TaskActionErrorCode.DB_OPERATION_FAILED, config.redact(describe(problem))
+    return Err(TaskActionError(code, message, task_id, retryable=is_transient(problem), exception=reason(problem)))
 
 
 def _is_cancellable(found: Any, *, include_running: bool) -> bool:
@@ -76,7 +77,8 @@ def _is_cancellable(found: Any, *, include_running: bool) -> bool:
     return found[0] in ("PENDING", "CLAIMED") or (found[0] == "RUNNING" and include_running)
 
 
-def _why_not(task_id: str, found: Any) -> TaskActionError:
+def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
+    """Why a task is not cancelled; `found` is its state and its workflow."""
     if found is None:
         return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
     status, workflow_id = TaskStatus(found[0]), found[1]

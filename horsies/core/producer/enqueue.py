@@ -15,6 +15,7 @@ from typing import TypeAlias
 from psycopg.errors import SerializationFailure
 
 from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.models.trace import without_trace
 from horsies.core.producer.steps import Steps
 from horsies.core.store import sends as store
 from horsies.core.store.sends import Send, Stored
@@ -140,7 +141,7 @@ def differences(payload: TaskSendPayload, stored: Stored) -> list[str]:
             (_canonical(payload.args_json, "[]"), _canonical(payload.kwargs_json, "{}")),
             (_canonical(stored.args, "[]"), _canonical(stored.kwargs, "{}")),
         ),
-        "options": (_canonical(payload.task_options, "{}"), _canonical(stored.task_options, "{}")),
+        "options": (_canonical(payload.task_options, "{}"), _canonical(without_trace(stored.task_options), "{}")),
         "flags": (_canonical(payload.flags_json, "{}"), _canonical(stored.flags, "{}")),
     }
     return [name for name, (ours, theirs) in pairs.items() if ours != theirs]

@@ -38,7 +38,7 @@ def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendEr
         code.is_retryable,
         exception=cause,
         position=position,
-        batch=tuple(sends) if code.is_retryable else (),
+        batch=tuple((send.task_id, send.payload) for send in sends) if code.is_retryable else (),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from horsies.core import tracing
 from horsies.core.models.tasks import TaskError, TaskInfo, TaskResult
 
 if TYPE_CHECKING:
@@ -29,11 +30,17 @@ class TaskHandle(Generic[T]):
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
-        return self._final or self._keep(self._broker.wait(self.task_id, timeout_ms))
+        if self._final is not None:
+            return self._final
+        with tracing.getting("task", self.task_id):
+            return self._keep(self._broker.wait(self.task_id, timeout_ms))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
-        return self._final or self._keep(await self._broker.wait_async(self.task_id, timeout_ms))
+        if self._final is not None:
+            return self._final
+        with tracing.getting("task", self.task_id):
+            return self._keep(await self._broker.wait_async(self.task_id, timeout_ms))
 
     def info(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False

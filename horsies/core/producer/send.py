@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from horsies.core import tracing
 from horsies.core.definition import TaskDefinition
 from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
 from horsies.core.producer import caller
@@ -18,6 +19,7 @@ from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.ids import new_task_id
 from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
 from horsies.core.store.sends import Send
+from horsies.core.tracing import Spanning
 from horsies.core.types.result import Err, Ok, Result
 
 if TYPE_CHECKING:
@@ -52,11 +54,13 @@ class Sender:
         connection: CallerConnection | None = None,
     ) -> TaskSendResult[TaskHandle[T]]:
         """Write the row, under a new id or, when a send is replayed, under its own."""
-        send = Send(task_id or new_task_id(), payload)
-        explain = partial(failure, send)
-        if connection is not None:
-            return self._handle(task, _inside(connection, [send], explain))
-        return self._handle(task, tried(partial(self._write, send), explain, self._pauses))
+        task_id = task_id or new_task_id()
+        with tracing.sending(payload, task_id) as span:
+            send = Send(task_id, payload, span.trace)
+            explain = partial(failure, send)
+            if connection is not None:
+                return self._handle(task, _inside(connection, [send], explain), span)
+            return self._handle(task, tried(partial(self._write, send), explain, self._pauses), span)
 
     async def send_async(
         self,
@@ -67,36 +71,42 @@ class Sender:
         connection: CallerConnection | None = None,
     ) -> TaskSendResult[TaskHandle[T]]:
         """Write the row, under a new id or, when a send is replayed, under its own."""
-        send = Send(task_id or new_task_id(), payload)
-        explain = partial(failure, send)
-        if connection is not None:
-            return self._handle(task, await _inside_async(connection, [send], explain))
-        return self._handle(task, await tried_async(partial(self._write_async, send), explain, self._pauses))
+        task_id = task_id or new_task_id()
+        with tracing.sending(payload, task_id) as span:
+            send = Send(task_id, payload, span.trace)
+            explain = partial(failure, send)
+            if connection is not None:
+                return self._handle(task, await _inside_async(connection, [send], explain), span)
+            return self._handle(task, await tried_async(partial(self._write_async, send), explain, self._pauses), span)
 
     def send_many(
         self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
     ) -> TaskSendResult[list[TaskHandle[T]]]:
         """Write all rows, or none."""
-        explain = partial(failure_of_many, sends)
         if not sends:
             return Ok([])
-        if connection is not None:
-            return self._handles(task, _inside(connection, sends, explain))
-        writing = partial(self._broker.write_all, sends)
-        return self._handles(task, tried(partial(self._broker.bridge.run, writing), explain, self._pauses))
+        with tracing.sending_many(sends[0].payload, len(sends)) as span:
+            sends = _traced(sends, span.trace)
+            explain = partial(failure_of_many, sends)
+            if connection is not None:
+                return self._handles(task, _inside(connection, sends, explain), span)
+            writing = partial(self._broker.write_all, sends)
+            return self._handles(task, tried(partial(self._broker.bridge.run, writing), explain, self._pauses), span)
 
     async def send_many_async(
         self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
     ) -> TaskSendResult[list[TaskHandle[T]]]:
         """Write all rows, or none."""
-        explain = partial(failure_of_many, sends)
         if not sends:
             return Ok([])
-        if connection is not None:
-            return self._handles(task, await _inside_async(connection, sends, explain))
-        writing = partial(self._broker.write_all, sends)
-        attempt = partial(self._broker.bridge.call, writing)
-        return self._handles(task, await tried_async(attempt, explain, self._pauses))
+        with tracing.sending_many(sends[0].payload, len(sends)) as span:
+            sends = _traced(sends, span.trace)
+            explain = partial(failure_of_many, sends)
+            if connection is not None:
+                return self._handles(task, await _inside_async(connection, sends, explain), span)
+            writing = partial(self._broker.write_all, sends)
+            attempt = partial(self._broker.bridge.call, writing)
+            return self._handles(task, await tried_async(attempt, explain, self._pauses), span)
 
     def _write(self, send: Send) -> Ids:
         hub = self._broker.bridge.peek()
@@ -110,15 +120,23 @@ class Sender:
             return _accepted(written)
         return _accepted(await self._broker.bridge.ask_async(_submit(send)))
 
-    def _handle(self, task: TaskDefinition[Any, T], written: Written) -> TaskSendResult[TaskHandle[T]]:
+    def _handle(self, task: TaskDefinition[Any, T], written: Written, span: Spanning) -> TaskSendResult[TaskHandle[T]]:
         if isinstance(written, Err):
+            span.failed(written.error.code)
             return written
         return Ok(TaskHandle(written.value[0], self._broker, task.codec.result))
 
-    def _handles(self, task: TaskDefinition[Any, T], written: Written) -> TaskSendResult[list[TaskHandle[T]]]:
+    def _handles(
+        self, task: TaskDefinition[Any, T], written: Written, span: Spanning
+    ) -> TaskSendResult[list[TaskHandle[T]]]:
         if isinstance(written, Err):
+            span.failed(written.error.code)
             return written
         return Ok([TaskHandle(task_id, self._broker, task.codec.result) for task_id in written.value])
+
+
+def _traced(sends: Sequence[Send], trace: str | None) -> Sequence[Send]:
+    return sends if trace is None else [send._replace(trace=trace) for send in sends]
 
 
 def _submit(send: Send) -> Callable[[Hub, Answer[Verdict]], None]:

@@ -27,6 +27,23 @@ class Place(NamedTuple):
 START = Place("-infinity", "")
 
 
+class Choice(NamedTuple):
+    """Which of the ended tasks go; an empty part does not choose."""
+
+    statuses: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    task_names: tuple[str, ...] = ()
+    with_workflows: bool = True  # also those of workflows that are at their end
+
+    @property
+    def params(self) -> dict[str, Any]:
+        lists = {"statuses": self.statuses, "queues": self.queues, "task_names": self.task_names}
+        return {name: list(values) for name, values in lists.items()} | {"with_workflows": self.with_workflows}
+
+
+ALL = Choice()
+
+
 class Pruned(NamedTuple):
     """How many rows of tasks or workflows, and of nodes, are gone, and where to go on; None at the end of the pass."""
 
@@ -58,9 +75,11 @@ async def prune_workers(conn: Connection, age: timedelta = SILENT_WORKERS, most:
     return (await conn.execute(load("workers/prune"), {"age": age, "most": most}, prepare=False)).rowcount
 
 
-async def prune_tasks(conn: Connection, age: timedelta, after: Place = START, most: int = BATCH) -> Pruned:
+async def prune_tasks(
+    conn: Connection, age: timedelta, after: Place = START, most: int = BATCH, choice: Choice = ALL
+) -> Pruned:
     """Delete tasks that ended before, with their attempts."""
-    return await _step(conn, "tasks/prune", {"age": age, "most": most}, after)
+    return await _step(conn, "tasks/prune", {"age": age, "most": most, **choice.params}, after)
 
 
 async def prune_workflows(conn: Connection, age: timedelta, after: Place = START, most: int = BATCH) -> Pruned:

@@ -13,14 +13,16 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic_core import to_json
 
 from horsies.core.models.tasks import TaskOptions, TaskSendPayload
+from horsies.core.models.trace import with_trace
 from horsies.core.sql import load
 
 
 class Send(NamedTuple):
-    """A payload and the id its row shall have."""
+    """A payload and the id its row shall have, and the trace it belongs to, which is no part of the request."""
 
     task_id: str
     payload: TaskSendPayload
+    trace: str | None = None
 
 
 class Stored(NamedTuple):
@@ -58,7 +60,7 @@ def find(sends: Iterable[Send]) -> Statement:
     """The rows (`Stored`) that have the id or the idempotency key of these sends."""
     wanted = [
         {"place": place, "id": task_id, "task_name": payload.task_name, "idempotency_key": payload.idempotency_key}
-        for place, (task_id, payload) in enumerate(sends)
+        for place, (task_id, payload, _) in enumerate(sends)
     ]
     return Statement(load("tasks/find_sent"), {"rows": to_json(wanted).decode()})
 
@@ -76,7 +78,7 @@ def _row(send: Send, now: datetime) -> dict[str, Any]:
         "wait": _wait(payload, now),
         "good_until": payload.good_until and payload.good_until.isoformat(),
         "max_retries": TaskOptions.from_json(payload.task_options).max_retries,
-        "task_options": payload.task_options,
+        "task_options": with_trace(payload.task_options, send.trace),
         "enqueue_sha": payload.enqueue_sha,
         "flags": payload.flags_json,
         "idempotency_key": payload.idempotency_key,

@@ -12,7 +12,8 @@ from horsies.core.store.tasks import Connection
 
 async def register(conn: Connection, row: Mapping[str, Any]) -> None:
     """Insert the worker's row, or refresh its heartbeat."""
-    await conn.execute(load("workers/register"), {**row, "recovery": Jsonb(row["recovery"])})
+    json_columns = ("recovery", "metadata")
+    await conn.execute(load("workers/register"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
 
 
 async def unregister(conn: Connection, worker_id: str) -> None:

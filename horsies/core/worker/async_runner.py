@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from horsies.core import execution
 from horsies.core.execution import AnyTask, Report
 from horsies.core.worker import wire
-from horsies.core.worker.inbox import Inbox, Item
+from horsies.core.worker.inbox import PLAIN_PARTS, Inbox, Item
 from horsies.core.worker.reporter import Reporter, unexpected, unknown
 from horsies.core.worker.uplink import Uplink, leave
 from horsies.core.worker.wire import Kind
@@ -145,7 +145,11 @@ class AsyncRunner:
         assert self._loop is not None
         began = perf_counter_ns()
         self._note(item.entry)
-        running = self._loop.create_task(execution.run_async(task, item.args, item.kwargs))
+        if len(item.parts) == PLAIN_PARTS:
+            code = execution.run_async(task, item.args, item.kwargs)
+        else:
+            code = execution.run_traced_async(task, item.args, item.kwargs, item.about)
+        running = self._loop.create_task(code)
         self._running[item.token] = running
         running.add_done_callback(partial(self._ended, item.token, task, began))
         if item.token in self._reporter.wanted_stopped:  # said before the task was there to be cancelled

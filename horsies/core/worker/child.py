@@ -23,11 +23,13 @@ import types
 from functools import partial
 from typing import NoReturn
 
-from horsies.core import logs
+from horsies.core import logs, tracing
 from horsies.core.app import Horsies
+from horsies.core.checks import require_sound
 from horsies.core.discovery import import_entry
-from horsies.core.errors import HorsiesError, SourceLocation, ValidationReport
+from horsies.core.errors import HorsiesError, SourceLocation
 from horsies.core.hooks import EVENTS
+from horsies.core.scheduler.payloads import each_prepared
 from horsies.core.worker import wire
 from horsies.core.worker.child_io import ChildIO
 from horsies.core.worker.helper import HookServer
@@ -93,10 +95,7 @@ def _load(spec: ChildSpec) -> Horsies:
         for entry in spec.imports:
             import_entry(entry)
         # The check imports every discovered module. It is the worker's own (W-03): the supervisor imports no tasks.
-        report = ValidationReport(phase="check")
-        for error in app.check(live=False):
-            report.add(error)
-        report.raise_if_any()
+        require_sound(app)
     finally:
         app.suppress_sends(False)
     return app
@@ -122,7 +121,8 @@ def _runner(
     app: Horsies, spec: ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook
 ) -> Runner | HookServer:
     if spec.is_helper:
-        return HookServer(app.hooks, partial(build_plan, app), inbox, uplink, spec.recovery_hook_timeout_ms / 1000)
+        limit_s = spec.recovery_hook_timeout_ms / 1000
+        return HookServer(app.hooks, partial(build_plan, app), partial(each_prepared, app), inbox, uplink, limit_s)
     return Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late)
 
 
@@ -135,6 +135,7 @@ def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:
         "tasks": tasks,
         "async": [task for task in tasks if app.tasks[task].is_async],
         "journal": notebook.is_open,
+        "traced": tracing.is_on(),
         "hooks": [event.__name__ for event in EVENTS if app.hooks.has(event)],
     }
     return json.dumps(info).encode()

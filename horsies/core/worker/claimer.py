@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 
+from horsies.core import events
 from horsies.core.brokers.pool import Pool
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import tasks, workers
@@ -61,6 +62,7 @@ class Claimer:
         self._full_since: float | None = None
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
         self.is_looking = False
+        self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
         self.notify = "always"
         self.is_stopped = False
 
@@ -90,6 +92,8 @@ class Claimer:
         is_off = self.is_stopped or self._dispatcher.is_shut
         wanted = [] if is_off else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
         if not wanted:
+            if not is_off:
+                self.looked_at = monotonic()
             await self._wait(BUSY_S if self._is_dozing else self._poll_s)
             await self._rise_when_busy()
             return
@@ -117,9 +121,13 @@ class Claimer:
 
     async def _look(self, order: ClaimOrder) -> list[Claimed]:
         self._seen = (order.room, order.sync_budget)
+        began = monotonic()
         try:
             async with self._pool.connection() as conn:
                 rows = await tasks.claim(conn, self._who, order)
+                self.looked_at = monotonic()
+                if events.listeners:
+                    events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
                 self._take(rows)
                 if len(rows) < order.budget and monotonic() >= self._lapsed_at:
                     self._lapsed_at = monotonic() + LAPSED_EVERY_S

@@ -52,6 +52,11 @@ class WorkerConfig(ConfigModel):
     shutdown_grace_ms: int | None = Field(
         default=None, ge=0, description="cut off tasks that run this long after the stop; `None`: wait"
     )
+    metrics_port: int | None = Field(
+        default=None, ge=0, le=65_535, description="serve /metrics, /healthz and /readyz here; `None`: do not"
+    )
+    metrics_host: str = Field(default="127.0.0.1", description="the address to serve them on")
+    with_scheduler: bool = Field(default=False, description="also send the app's scheduled tasks; any number may")
     loglevel: str = Field(default="INFO", description="of the children")
     log_format: str = Field(default="text", description="of the children: `text` or `json`")
 

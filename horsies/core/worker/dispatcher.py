@@ -8,6 +8,7 @@ has exactly one honest end, which goes to the finalizer as a move.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 from collections.abc import Callable
@@ -137,6 +138,7 @@ class Dispatcher:
             self._fence.tell(child, child.line[0].sign)
         most = feed_limit(child.pace_ms, self._limits.concurrency)
         frames: list[bytes] = []
+        is_traced = child.is_traced
         while child.line and len(child.fed) < most:
             held = child.line.popleft()
             held.phase = Phase.FED
@@ -144,16 +146,11 @@ class Dispatcher:
                 self._watch_time(held)
             child.fed[held.token] = held
             row = held.row
-            frames.append(
-                pack(
-                    Kind.RUN,
-                    held.token,
-                    row.task_name.encode(),
-                    (row.args or "").encode(),
-                    (row.kwargs or "").encode(),
-                    self._entry_of(held),
-                )
-            )
+            name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
+            if is_traced:
+                frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held), _about(held)))
+            else:
+                frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held)))
         if frames:
             child.write(b"".join(frames))
 
@@ -334,6 +331,13 @@ def _next_to_start(fed: list[Held]) -> Held | None:
     if not fed or any(held.phase is Phase.STARTED for held in fed):
         return None
     return fed[0] if fed[0].stop is None else None
+
+
+def _about(held: Held) -> bytes:
+    """What the span of a run says of its task, and what it belongs to."""
+    row = held.row
+    about = json.dumps((row.id, row.queue_name, row.retry_count + 1))
+    return f"{about[:-1]},{held.options.trace or 'null'}]".encode()
 
 
 def log_fields(held: Held) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import psycopg
 
+from horsies.core import events
 from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.lifecycle.moves import Expire, Fail, Move, Requeue, Retry
@@ -91,6 +92,7 @@ class Finalizer:
         """Write this batch, however long the database is away. When the database refuses its content, or somebody keeps
         a row of it locked, halve it."""
         while True:
+            began = monotonic()
             try:
                 async with self._lanes.connection() as conn:
                     moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
@@ -111,6 +113,8 @@ class Finalizer:
                 await asyncio.sleep(self._patience.failed(problem))
                 continue
             self._patience.succeeded()
+            if events.listeners:
+                events.emit("tasks.finalized", endings=batch, moved=moved, seconds=monotonic() - began)
             self._settle(batch, moved)
             return
 

@@ -22,6 +22,7 @@ from horsies.core.worker.dispatcher import Dispatcher, log_fields
 from horsies.core.worker.fence import Fence
 from horsies.core.worker.guard import Guard
 from horsies.core.worker.hand import Hand, Held, Phase, StopReason
+from horsies.core.worker.identity import publishable
 from horsies.core.worker.loop import AWAY
 from horsies.core.worker.vital_signs import VitalSigns
 
@@ -94,7 +95,8 @@ class Heart:
     async def register(self) -> None:
         """Insert or refresh the worker's row (R-40)."""
         started, self._has_said_hello = monotonic(), True
-        row = {**self._registration, "age": started - self._born}
+        known = {**self._registration["metadata"], "task_names": publishable(self._dispatcher.pool.task_names)}
+        row = {**self._registration, "age": started - self._born, "metadata": known}
         _, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
         self._refreshed = started
         self._guard.check()

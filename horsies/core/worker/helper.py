@@ -1,5 +1,5 @@
-"""The main thread of a helper child (W-01): answers the worker's questions with the app's recovery hooks, and builds
-child workflows with the `build_with` of their definitions (F-60).
+"""The main thread of a helper child (W-01): answers the worker's questions with the app's recovery hooks, builds child
+workflows with the `build_with` of their definitions (F-60), and encodes the arguments of schedules.
 
 It says which handler it is about to call before it calls it, so that the worker knows what it was in when it hangs or
 dies. Handlers are called one after the other: async ones on an event loop that lives as long as the child, plain ones
@@ -11,14 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from horsies.core.hooks import HookRegistry, JobRecovery
+from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.recovery.asking import Handlers
-from horsies.core.worker import wire
+from horsies.core.scheduler.payloads import Wanted
+from horsies.core.types.result import Err, Result
+from horsies.core.worker import schedule_wire, wire
 from horsies.core.worker.build_wire import BUILD, pack_failure, pack_plan, request_of
 from horsies.core.worker.hook_wire import event_of, pack_decision
 from horsies.core.worker.inbox import Inbox, Item
+from horsies.core.worker.schedule_wire import PREPARE, pack_payloads
 from horsies.core.worker.uplink import Uplink
 from horsies.core.worker.wire import Kind
 from horsies.core.workflows.building import BuildFailed, BuildRequest
@@ -34,11 +38,13 @@ class HookServer:
         self,
         registry: HookRegistry,
         build: Callable[[BuildRequest], WorkflowPlan],
+        prepare: Callable[[Sequence[Wanted]], Iterator[Result[TaskSendPayload, str]]],
         inbox: Inbox,
         uplink: Uplink,
         limit_s: float,
     ) -> None:
         self._build = build
+        self._prepare = prepare
         self._inbox = inbox
         self._uplink = uplink
         self._handlers = Handlers(registry, limit_s=limit_s, before=self._say_before)
@@ -90,7 +96,12 @@ class HookServer:
     async def _answer(self, item: Item) -> None:
         self._token = item.token
         name, content = item.parts[0], item.parts[1]
-        answer = self._built(content) if name == BUILD else await self._said(name, content)
+        if name == BUILD:
+            answer = self._built(content)
+        elif name == PREPARE:
+            answer = self._prepared(content)
+        else:
+            answer = await self._said(name, content)
         self._inbox.held.discard(item.token)
         self._uplink.send(wire.pack(Kind.ANSWER, item.token, answer))
 
@@ -111,6 +122,19 @@ class HookServer:
         except BaseException as problem:  # SystemExit too: user code does not end the helper
             log.exception("build_with of the workflow %r failed", request.definition_key)
             return pack_failure(BuildFailed(f"{type(problem).__name__}: {problem}"))
+
+    def _prepared(self, content: bytes) -> bytes:
+        wanted = schedule_wire.request_of(content).wanted
+        answers = self._prepare(wanted)
+        made: list[Result[TaskSendPayload, str]] = []
+        try:
+            for one in wanted:
+                self._say_before(schedule_wire.handler_of(one))
+                made.append(next(answers))
+            return pack_payloads(made)
+        except BaseException as problem:  # SystemExit too: user code does not end the helper
+            log.exception("the arguments of schedules could not be encoded")
+            return pack_payloads([Err(f"{type(problem).__name__}: {problem}") for _ in wanted])
 
     def _say_before(self, handler: str) -> None:
         self._uplink.send(wire.pack(Kind.STARTED, self._token, handler.encode("utf-8", "replace")))

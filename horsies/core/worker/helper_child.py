@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 
 from horsies.core.hooks import Event
 from horsies.core.recovery.asking import GRACE_S
-from horsies.core.worker.build_wire import pack_request
+from horsies.core.worker import build_wire, schedule_wire
 from horsies.core.worker.hook_wire import pack_event
 from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
 from horsies.core.worker.link import Link
 from horsies.core.worker.outcome import describe_exit
+from horsies.core.worker.schedule_wire import PrepareRequest
 from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.wire import Frame, Kind, WireError, pack
 from horsies.core.workflows.building import BuildRequest
@@ -44,6 +45,7 @@ class Question:
 
     token: int
     answer: asyncio.Future[bytes]
+    limit_s: float
     handler: str | None = None
     timer: asyncio.TimerHandle | None = None
 
@@ -89,16 +91,19 @@ class HelperChild:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    async def ask(self, event: Event | BuildRequest, patience_s: float) -> bytes:
+    async def ask(
+        self, event: Event | BuildRequest | PrepareRequest, patience_s: float, limit_s: float | None = None
+    ) -> bytes:
         """The answer to this event. HelperFailed if there is none; `patience_s` is for its turn and for the start of a
-        helper that is not there, which goes on when nobody waits for it any more."""
+        helper that is not there, which goes on when nobody waits for it any more; `limit_s` for each of its handlers,
+        if not as usual."""
         try:
             async with asyncio.timeout(patience_s) as patience:
                 await self._turn.acquire()
                 try:
                     running = await self._ready()
                     patience.reschedule(None)
-                    return await self._answer(running, event)
+                    return await self._answer(running, event, self._limit_s if limit_s is None else limit_s + GRACE_S)
                 finally:
                     self._turn.release()
         except TimeoutError:
@@ -176,14 +181,13 @@ class HelperChild:
 
     # One question
 
-    async def _answer(self, running: Running, event: Event | BuildRequest) -> bytes:
+    async def _answer(self, running: Running, event: Event | BuildRequest | PrepareRequest, limit_s: float) -> bytes:
         assert running.link is not None
         self._tokens += 1
-        question = self._question = Question(self._tokens, asyncio.get_running_loop().create_future())
+        question = self._question = Question(self._tokens, asyncio.get_running_loop().create_future(), limit_s)
         self._watch_time(running, question)
         try:
-            parts = pack_request(event) if isinstance(event, BuildRequest) else pack_event(event)
-            running.link.write(pack(Kind.RUN, question.token, *parts))
+            running.link.write(pack(Kind.RUN, question.token, *_packed(event)))
             return await question.answer
         except WireError as problem:
             raise HelperFailed(f"it cannot be asked: {problem}", "none") from None
@@ -209,13 +213,19 @@ class HelperChild:
     def _watch_time(self, running: Running, question: Question) -> None:
         if question.timer is not None:
             question.timer.cancel()
-        question.timer = asyncio.get_running_loop().call_later(self._limit_s, self._late, running, question)
+        question.timer = asyncio.get_running_loop().call_later(question.limit_s, self._late, running, question)
 
     def _late(self, running: Running, question: Question) -> None:
         if not question.answer.done():
             log.warning("helper process hangs and is killed", extra={"horsies": {"pid": running.process.pid}})
-            question.fail(f"it took longer than {self._limit_s - GRACE_S:g} s")
+            question.fail(f"it took longer than {question.limit_s - GRACE_S:g} s")
             self._give_up(running)
+
+
+def _packed(event: Event | BuildRequest | PrepareRequest) -> tuple[bytes, bytes]:
+    if isinstance(event, BuildRequest):
+        return build_wire.pack_request(event)
+    return schedule_wire.pack_request(event) if isinstance(event, PrepareRequest) else pack_event(event)
 
 
 def _kill_soon(process: ChildProcess) -> None:

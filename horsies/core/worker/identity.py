@@ -6,11 +6,14 @@ import os
 import re
 import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from horsies.core.recovery.processes import process_start
 from horsies.core.schema.locks import lock_key
+
+MOST_NAMES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,12 @@ def identify() -> Identity:
         pid_namespace=_pid_namespace(),
         process_start=process_start(pid),
     )
+
+
+def publishable(task_names: Sequence[str]) -> list[str] | None:
+    """The tasks a worker can run, for its row: others ask why one is not. None if they are too many for that."""
+    is_small = len(task_names) <= MOST_NAMES and sum(map(len, task_names)) <= MOST_NAMES * 32
+    return list(task_names) if is_small else None
 
 
 def _pid_namespace() -> str | None:

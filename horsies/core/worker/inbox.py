@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import NamedTuple
 
+PLAIN_PARTS = 4  # of a task that is not traced
+
 
 class Item(NamedTuple):
     """One task to run, as it came over the wire."""
 
     token: int
-    parts: list[bytes]  # task name, args, kwargs, what to note in the start journal
+    parts: list[bytes]  # task name, args, kwargs, what to note in the start journal, and what its span says
 
     @property
     def task_name(self) -> str:
@@ -33,6 +35,11 @@ class Item(NamedTuple):
     @property
     def entry(self) -> bytes:
         return self.parts[3]
+
+    @property
+    def about(self) -> bytes:
+        """What its span says: only there if there are more than `PLAIN_PARTS`."""
+        return self.parts[PLAIN_PARTS]
 
 
 class Inbox:

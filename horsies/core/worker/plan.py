@@ -12,6 +12,7 @@ from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerRecoveryConfig
+from horsies.core.scheduler.checks import require_schedule
 from horsies.core.worker.capacity import MAX_AHEAD, Limits
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.identity import Identity
@@ -33,6 +34,8 @@ class Plan:
 
     @classmethod
     def of(cls, app: Horsies, config: WorkerConfig) -> Plan:
+        if config.with_scheduler:
+            require_schedule(app.config)
         postgres = app.config.broker
         if config.dsn is not None:
             postgres = postgres.elsewhere(config.dsn)
@@ -123,6 +126,7 @@ class Plan:
             "sweeping": self.recovery.enabled,
             "queues": self.queues,
             "recovery": self.recovery_settings(),
+            "metadata": {"prefetch_buffer": self.limits.prefetch},
         }
 
     def snapshot_settings(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
+from horsies.core import events
 from horsies.core.worker.capacity import pace
 from horsies.core.worker.hand import Held, Phase
 from horsies.core.worker.journal import Journal
@@ -56,6 +57,7 @@ class Child:
     first_rss_mb: float = 0.0
     last_heard: float = field(default_factory=monotonic)
     is_ready: bool = False
+    is_traced: bool = False  # it has OpenTelemetry loaded, and wants to know what its tasks belong to
     is_retiring: bool = False
     is_dead: bool = False
     broken_link: str | None = None
@@ -124,6 +126,7 @@ class Pool:
         self._closing = False
         self.is_replacing = True
         self.children: list[Child] = []
+        self.task_names: list[str] = []
         self.async_names: list[str] = []
         self.hook_events: list[str] = []  # those that the app has handlers for
 
@@ -224,10 +227,11 @@ class Pool:
             self._on_frames(child, frames)
 
     def _is_ready(self, child: Child, info: dict[str, object]) -> None:
-        child.is_ready = True
+        child.is_ready, child.is_traced = True, bool(info.get("traced"))
         if not info.get("journal"):
             self._journal.give_up(f"{child.name} cannot write into it")
         child.rss_mb = child.first_rss_mb = float(str(info.get("rss_mb", 0)))
+        self.task_names = _names(info, "tasks")
         self.async_names, self.hook_events = _names(info, "async"), _names(info, "hooks")
         self._deaths_in_a_row = 0
         ready = self._ready.get(child)
@@ -262,6 +266,7 @@ class Pool:
         how = describe_exit(returncode)
         self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
         expected = returncode == 0 and (self._closing or child.is_retiring)
+        events.emit("child.ended", expected=expected)
         if not expected:
             level = logging.DEBUG if self._closing else logging.WARNING
             log.log(level, "child process %s %s", child.name, how, extra={"horsies": {"pid": child.pid}})

@@ -17,7 +17,7 @@ from horsies.core import execution
 from horsies.core.execution import AnyTask, Report, StopTask
 from horsies.core.worker import wire
 from horsies.core.worker.async_runner import AsyncRunner
-from horsies.core.worker.inbox import Inbox, Item
+from horsies.core.worker.inbox import PLAIN_PARTS, Inbox, Item
 from horsies.core.worker.reporter import Reporter, unexpected, unknown
 from horsies.core.worker.uplink import Uplink
 from horsies.core.worker.wire import Kind
@@ -108,7 +108,11 @@ class Runner:
             self._inside = item.token
             if item.token in self._wanted:  # said after the task was polled, when there was nothing to interrupt yet
                 self._raise_stop()
-            return unknown(item) if task is None else execution.run(task, item.args, item.kwargs)
+            if task is None:
+                return unknown(item)
+            if len(item.parts) == PLAIN_PARTS:
+                return execution.run(task, item.args, item.kwargs)
+            return execution.run_traced(task, item.args, item.kwargs, item.about)
         finally:
             self._inside = None
 

@@ -37,6 +37,7 @@ from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.cut_off import CutOff
 from horsies.core.worker.diary import Diary
 from horsies.core.worker.dispatcher import Dispatcher
+from horsies.core.worker.exposure import Exposure
 from horsies.core.worker.fence import Fence
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.guard import Guard
@@ -52,15 +53,13 @@ from horsies.core.worker.loop import AWAY, DatabaseGone, Service, every
 from horsies.core.worker.plan import Plan
 from horsies.core.worker.pool import Child, ChildBroken, Pool
 from horsies.core.worker.pools import Pools
-from horsies.core.worker.shutdown import Shutdown
+from horsies.core.worker.scheduling import schedule_steps
+from horsies.core.worker.shutdown import Shutdown, say_last_words
 from horsies.core.worker.starter import Starter
 from horsies.core.worker.startup import Persistence, install_schema
 from horsies.core.worker.tally import PERIOD_S, Tally
 
 log = logging.getLogger("horsies.worker")
-
-TICK_S = 0.25
-LAST_WORD_S = 5.0
 
 
 class Worker:
@@ -106,7 +105,9 @@ class Worker:
                 loop.add_signal_handler(sig, self.request_stop)
         self._build()
         try:
+            await self._exposure.open()
             if await self._has_started():
+                self._exposure.serves()
                 await self._serve(until)
         except (ChildBroken, DatabaseGone, HorsiesError) as problem:
             self._failure = self._failure or problem
@@ -155,6 +156,7 @@ class Worker:
         helper = HelperChild(self._children.launcher, plan.child_spec)
         self._hooks = HelperAsker(helper, lambda: self._children.hook_events)
         builder = HelperBuilder(helper)
+        self._schedules = schedule_steps(plan, self._pools.care, helper, lambda: self._is_winding_down)
         self._advancer = Advancer(self._pools.flows, builder, resilience, lambda: self._claimer.ring())
         self._cut = CutOff(self._database, self._hand, self._hooks)
         who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
@@ -177,6 +179,10 @@ class Worker:
             on_ended=self._advancer.put_all, build_later=self._advancer.build_later,
         )  # fmt: skip
         self._listener = self._build_listener()
+        self._exposure = Exposure(
+            plan, me, self._claimer, self._children, self._listener, self._fence.pulse, self._hand, self._tally,
+            is_stopping=self._stop.is_set,
+        )  # fmt: skip
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
         return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
@@ -241,7 +247,7 @@ class Worker:
         # A worker that cannot say that it lives must not wait long before it tries again.
         self._serve_step("heartbeats", every(self._heart.tick_s, self._heart.step), self._fence.terms.shortest_s / 8)
         self._serve_step("alarm", self._alarm.step)
-        for name, step in self._caretaker.steps():
+        for name, step in (*self._caretaker.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
             "snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True)
@@ -277,27 +283,13 @@ class Worker:
         await self._hooks.close()
         await self._children.close()
         await cancel_all((*self._services, *self._jobs))
-        await self._say_last_words()
+        await say_last_words(self._claimer, self._heart, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heart.close()
         await self._pools.close()
+        await self._exposure.close()  # last: who asks is told that the worker stops
         # What is still in hand will be recovered by others, who want to know how far it had come.
         self._journal.close() if self._hand else self._journal.remove()
-
-    async def _say_last_words(self) -> None:
-        """More than once if need be: connections that were lost unnoticed are found to be so by using them."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD_S):
-                while True:
-                    try:
-                        await self._claimer.hand_back_strays()
-                        await self._claimer.rise()
-                        await self._heart.unregister()
-                        return
-                    except AWAY:
-                        if isinstance(self._failure, DatabaseGone):
-                            return
-                        await asyncio.sleep(TICK_S)
 
     def _serve_step(self, name: str, step: Callable[[], Awaitable[None]], longest_pause_s: float = math.inf) -> None:
         self._spawn(Service(name, self.plan.app.config.resilience, step, longest_pause_s).run())

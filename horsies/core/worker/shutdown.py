@@ -6,6 +6,7 @@ Workflows are advanced to the last end that was written, as far as the grace all
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -15,6 +16,8 @@ from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.dispatcher import Dispatcher
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Phase
+from horsies.core.worker.heartbeats import Heart
+from horsies.core.worker.loop import AWAY
 from horsies.core.worker.pool import Pool
 from horsies.core.worker.starter import Starter
 
@@ -23,7 +26,26 @@ log = logging.getLogger("horsies.worker")
 LOOK_S = 0.02
 LAST_LOOK_S = 2.0  # so long for the answer to a claim that was under way when the stop came
 LAST_STEPS_S = 2.0  # after the grace: so long for workflows whose tasks have ended
+LAST_WORD_S = 5.0
+AGAIN_S = 0.25
 LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks that were cut off
+
+
+async def say_last_words(claimer: Claimer, heart: Heart, *, may_retry: bool) -> None:
+    """What is left in the database of a worker that goes: nothing (W-53). More than once if need be: connections that
+    were lost unnoticed are found to be so by using them."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORD_S):
+            while True:
+                try:
+                    await claimer.hand_back_strays()
+                    await claimer.rise()
+                    await heart.unregister()
+                    return
+                except AWAY:
+                    if not may_retry:
+                        return
+                    await asyncio.sleep(AGAIN_S)
 
 
 class Shutdown:

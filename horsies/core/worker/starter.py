@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from horsies.core import logs
+from horsies.core import events, logs
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import node_starts, tasks, workflows
 from horsies.core.store.node_starts import NodeCheck
@@ -154,7 +154,10 @@ class Starter:
         return await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
 
     def _accept(self, batch: list[Held], started: set[str], sent: float) -> None:
-        self._dispatcher.accept([held for held in batch if held.id in started], sent)
+        begun = [held for held in batch if held.id in started]
+        if events.listeners:
+            events.emit("tasks.started", batch=begun, seconds=clock() - sent)
+        self._dispatcher.accept(begun, sent)
         for held in batch:
             if held.id not in started:
                 self._not_started(held)

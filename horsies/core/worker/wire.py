@@ -18,7 +18,7 @@ class Kind(IntEnum):
 
     # supervisor → child
     # To a helper an event and its JSON instead of name and arguments (empty: NULL); last what to note of the start.
-    RUN = 1  # number: token; task name, args, kwargs, entry of the start journal
+    RUN = 1  # number: token; task name, args, kwargs, entry of the start journal, for one that traces what it is about
     TAKE_BACK = 2  # tokens the supervisor would like to have back
     STOP = 3  # number: token; reason
     BYE = 4  # finish what you hold, then exit 0

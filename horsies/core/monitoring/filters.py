@@ -1,0 +1,179 @@
+"""Which tasks a question is about (M-46): OR within a list, AND between lists, an empty list filters nothing. Pure: the
+lists become the parameters of the statements, and what is wrong with them is said here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from horsies.core.models.codes import (
+    BUILTIN_CODE_REGISTRY,
+    ContractCode,
+    OperationalErrorCode,
+    OutcomeCode,
+    RetrievalCode,
+)
+from horsies.core.monitoring.models import ErrorCategory
+from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
+from horsies.core.types.texts import can_be_stored
+
+DEFAULT_LIMIT = 50
+MOST = 500
+DEEPEST_OFFSET = 2**31 - 1
+
+_IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
+_WAITING = frozenset({TaskStatus.PENDING})
+_FAMILIES: dict[ErrorCategory, type[StrEnum]] = {
+    ErrorCategory.OPERATIONAL: OperationalErrorCode,
+    ErrorCategory.CONTRACT: ContractCode,
+    ErrorCategory.RETRIEVAL: RetrievalCode,
+    ErrorCategory.OUTCOME: OutcomeCode,
+}
+_CATEGORY_OF: dict[str, ErrorCategory] = {
+    member.value: category for category, family in _FAMILIES.items() for member in family
+}
+# What each order of a list needs: only there is the set small, or an index that has this order. (No index has that of
+# `sent_at`: it reads every row that the filter leaves, as the total does, and keeps a page of them.)
+_SORTABLE: dict[str, frozenset[TaskStatus] | None] = {
+    "id": None,
+    "sent_at": None,
+    "claim_order": _WAITING,
+    "started_at": _IN_FLIGHT,
+    "ended_at": TASK_TERMINAL_STATES,
+}
+
+# States that one of the facts below says by itself.
+_SAID_BY_A_FACT = (None, _WAITING, _IN_FLIGHT, TASK_TERMINAL_STATES)
+
+E = TypeVar("E", bound=StrEnum)
+
+
+class BadQuestion(ValueError):
+    """The question itself is wrong; its text says how."""
+
+
+def category_of(code: str | None) -> ErrorCategory | None:
+    """The family of a stored error code."""
+    return None if code is None else _CATEGORY_OF.get(code, ErrorCategory.DOMAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """The lists of M-46. Values may be given as members or as their names; a text alone is no list."""
+
+    task_names: Sequence[str] = ()
+    queues: Sequence[str] = ()
+    workers: Sequence[str] = ()
+    statuses: Sequence[TaskStatus | str] = ()
+    error_codes: Sequence[str] = ()
+    error_categories: Sequence[ErrorCategory | str] = ()
+    retried_only: bool = False
+
+    def params(self) -> dict[str, Any]:
+        """What the statements of `sql/monitoring` call a filter. A NULL filters nothing; the three facts that follow
+        from the states let a partial index be used."""
+        statuses = members(TaskStatus, "statuses", self.statuses)
+        codes, other_than = _codes(
+            names("error_codes", self.error_codes), members(ErrorCategory, "error_categories", self.error_categories)
+        )
+        return {
+            "task_names": names("task_names", self.task_names),
+            "queues": names("queues", self.queues),
+            "workers": names("workers", self.workers),
+            # Not said twice: the planner would take it for two conditions, each of which leaves few rows.
+            "statuses": None if statuses in _SAID_BY_A_FACT else sorted(status.value for status in statuses or ()),
+            "codes": codes,
+            "codes_other_than": other_than,
+            "retried_only": bool(self.retried_only),
+            "only_waiting": _is_within(statuses, _WAITING),
+            "only_in_flight": _is_within(statuses, _IN_FLIGHT),
+            "only_ended": _is_within(statuses, TASK_TERMINAL_STATES),
+        }
+
+
+def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> dict[str, Any]:
+    """The parameters of an order that some index has for these states."""
+    if not isinstance(sort_by, str) or sort_by not in _SORTABLE:
+        raise BadQuestion(f"sort_by is one of {', '.join(_SORTABLE)}, not {sort_by!r}")
+    if sort_dir not in ("asc", "desc"):
+        raise BadQuestion(f"sort_dir is asc or desc, not {sort_dir!r}")
+    needed = _SORTABLE[sort_by]
+    if needed is not None and not _is_within(members(TaskStatus, "statuses", statuses), needed):
+        allowed = ", ".join(sorted(status.value for status in needed))
+        raise BadQuestion(
+            f"sort_by={sort_by!r} needs statuses out of {allowed}: no index has that order for the others"
+        )
+    return {"sort_by": sort_by, "descending": sort_dir == "desc"}
+
+
+def page(offset: int, limit: int) -> dict[str, int]:
+    """The parameters of a page."""
+    if not _is_int(offset) or not 0 <= offset <= DEEPEST_OFFSET:
+        raise BadQuestion(f"offset is a whole number from 0 on, not {offset!r}")
+    return {"offset": offset, "limit": checked_limit(limit)}
+
+
+def checked_limit(limit: int) -> int:
+    if not _is_int(limit) or not 1 <= limit <= MOST:
+        raise BadQuestion(f"limit is a whole number from 1 to {MOST}, not {limit!r}")
+    return limit
+
+
+def names(what: str, values: Sequence[str]) -> list[str] | None:
+    """The list, or None for an empty one."""
+    _refuse_text(what, values)
+    for value in values:
+        checked_text(f"a value of {what}", value)
+    return [str(value) for value in values] or None
+
+
+def checked_text(what: str, value: str) -> str:
+    if not can_be_stored(value):
+        raise BadQuestion(f"{what} is a text, not {value!r}")
+    return value
+
+
+def checked_seconds(what: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise BadQuestion(f"{what} is a number of seconds from 0 on, not {value!r}")
+    return value
+
+
+def members(kind: type[E], what: str, values: Sequence[E | str]) -> frozenset[E] | None:
+    """The members that are named, or None for an empty list."""
+    _refuse_text(what, values)
+    try:
+        return frozenset(kind(value) for value in values) or None
+    except ValueError:
+        allowed = ", ".join(kind)
+        raise BadQuestion(f"{what} holds {allowed}, not {[str(value) for value in values]}") from None
+
+
+def _refuse_text(what: str, values: object) -> None:
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise BadQuestion(f"{what} is a list, not {values!r}")
+
+
+def _codes(
+    codes: list[str] | None, categories: frozenset[ErrorCategory] | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """The codes that are meant, or, where DOMAIN is among the families, the ones that are not."""
+    if categories is None:
+        return codes, None
+    if codes is not None:
+        return [code for code in codes if category_of(code) in categories], None
+    if ErrorCategory.DOMAIN in categories:
+        return None, sorted(code for code in BUILTIN_CODE_REGISTRY if category_of(code) not in categories)
+    return sorted(code for code in BUILTIN_CODE_REGISTRY if category_of(code) in categories), None
+
+
+def _is_within(statuses: frozenset[TaskStatus] | None, states: frozenset[TaskStatus]) -> bool:
+    return statuses is not None and statuses <= states
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,52 @@
+"""Encodes metric families the way Prometheus reads them. Needs the extra `metrics`: see `endpoints.encoder`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import exposition as client
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from horsies.core.monitoring.counts import Buckets
+from horsies.core.monitoring.exposition import Family
+
+
+def encode(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
+    """The text for whoever accepts these types, and its content type."""
+    encoder, content_type = client.choose_encoder(accept)
+    return encoder(_Collected(families)), content_type
+
+
+class _Collected:
+    """What prometheus_client calls a registry: something to collect from."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return map(_converted, self._families)
+
+
+def _converted(family: Family) -> Metric:
+    metric, samples = family
+    if metric.kind == "histogram":
+        return _histogram(family)
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    found: CounterMetricFamily | GaugeMetricFamily = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in samples:
+        assert not isinstance(value, Buckets)
+        found.add_metric(labels, value)
+    return found
+
+
+def _histogram(family: Family) -> Metric:
+    found = HistogramMetricFamily(family.metric.name, family.metric.help, labels=family.metric.labels)
+    for labels, value in family.samples:
+        assert isinstance(value, Buckets)
+        buckets = [(_bound(bound), float(count)) for bound, count in value.counts]
+        found.add_metric(labels, buckets, value.sum)
+    return found
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else repr(float(bound))

@@ -1,0 +1,12 @@
+-- How many tasks a filter leaves, exactly (M-46). Where no index knows, all rows are read: the one part of a list that is not
+-- bounded by its page.
+SELECT count(*) FROM horsies_tasks
+WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[]))
+  AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s::text[]))
+  AND (%(workers)s::text[] IS NULL OR claimed_by_worker_id = ANY(%(workers)s::text[]))
+  AND (%(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s::text[]))
+  AND (%(codes)s::text[] IS NULL OR error_code = ANY(%(codes)s::text[]))
+  AND (%(codes_other_than)s::text[] IS NULL OR (error_code IS NOT NULL AND error_code <> ALL(%(codes_other_than)s::text[])))
+  AND (NOT %(retried_only)s OR retry_count > 0)
+  AND (NOT %(only_waiting)s OR is_waiting) AND (NOT %(only_in_flight)s OR claimed)
+  AND (NOT %(only_ended)s OR ended_at IS NOT NULL)

@@ -1,0 +1,14 @@
+-- What is known of the server and its sessions. What others' sessions are is visible to monitoring roles only: if some are
+-- hidden, who listens is not known.
+SELECT now() AS taken_at, current_setting('server_version') AS server_version,
+       (SELECT value::int FROM horsies_meta WHERE key = 'schema_version') AS schema_version,
+       (SELECT value FROM horsies_meta WHERE key = 'notify') AS notify,
+       pg_notification_queue_usage() AS notification_queue_usage, a.sessions,
+       CASE WHEN a.hidden = 0 THEN a.listeners END AS listeners, a.oldest_transaction_seconds
+FROM (
+    SELECT count(*) AS sessions, count(*) FILTER (WHERE query = '<insufficient privilege>') AS hidden,
+           count(*) FILTER (WHERE application_name LIKE 'horsies%%listener') AS listeners,
+           extract(epoch FROM now() - min(xact_start) FILTER (WHERE pid <> pg_backend_pid()))::float8
+               AS oldest_transaction_seconds
+    FROM pg_stat_activity WHERE datname = current_database() AND COALESCE(backend_type, 'client backend') = 'client backend'
+) a

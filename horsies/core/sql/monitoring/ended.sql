@@ -1,0 +1,12 @@
+-- What has ended of late, by queue, name and state: of the newest `most`, and not more than `window` ago. With each comes how
+-- many of them ended in the last minute, and how far back this look reaches in all, in seconds.
+WITH newest AS (
+    SELECT status, queue_name, task_name, ended_at FROM horsies_tasks
+    WHERE ended_at IS NOT NULL AND ended_at > now() - %(window)s::interval ORDER BY ended_at DESC LIMIT %(most)s
+), reach AS (
+    SELECT CASE WHEN count(*) < %(most)s THEN extract(epoch FROM %(window)s::interval)
+                ELSE GREATEST(0.001, extract(epoch FROM now() - min(ended_at))) END::float8 AS seconds FROM newest
+)
+SELECT n.status, n.queue_name, n.task_name, count(*), count(*) FILTER (WHERE n.ended_at > now() - interval '1 minute'),
+       (SELECT seconds FROM reach)
+FROM newest n GROUP BY n.status, n.queue_name, n.task_name

@@ -1,0 +1,7 @@
+-- Workflows: those that have not ended, the newest first, then the last ended first, which is an order that an index has.
+SELECT id AS workflow_id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth,
+       good_until, sent_at, started_at, paused_at, completed_at
+FROM horsies_workflows
+WHERE (%(workflow_name)s::text IS NULL OR name = %(workflow_name)s::text)
+  AND (%(status)s::text IS NULL OR status = %(status)s::text)
+ORDER BY completed_at DESC NULLS FIRST, sent_at DESC, id LIMIT %(limit)s

@@ -1,0 +1,12 @@
+-- A task that ended without success is sent again as a new one (M-49), which says whose repetition it is. The old row stays as
+-- it is. Its idempotency key stays with it, or the two would be the same send; its trace has ended with it; and a deadline that
+-- has passed does not come along.
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, args, kwargs, sent_at, enqueued_at, good_until, max_retries,
+    task_options, flags)
+SELECT %(new_id)s::text, t.task_name, t.queue_name, t.priority, t.args, t.kwargs, statement_timestamp(), statement_timestamp(),
+    CASE WHEN t.good_until > statement_timestamp() THEN t.good_until END, t.max_retries,
+    (COALESCE(NULLIF(t.task_options::jsonb, 'null'), '{}') - 'trace' || jsonb_build_object('rerun_of', t.id))::text, t.flags
+FROM horsies_tasks t
+WHERE t.id = %(task_id)s AND t.status IN ('FAILED', 'CANCELLED', 'EXPIRED') AND t.workflow_id IS NULL
+ON CONFLICT (id) DO NOTHING
+RETURNING id

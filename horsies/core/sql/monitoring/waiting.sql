@@ -1,0 +1,10 @@
+-- What waits, by queue and name: how many in all, how many of them may be claimed now, and since when the oldest of those. As
+-- much work as tasks wait, however many have ended.
+SELECT queue_name, task_name, count(*), count(*) FILTER (WHERE is_due),
+       extract(epoch FROM now() - min(enqueued_at) FILTER (WHERE is_due))::float8
+FROM (
+    SELECT queue_name, task_name, enqueued_at,
+           enqueued_at <= now() AND (next_retry_at IS NULL OR next_retry_at <= now()) AS is_due
+    FROM horsies_tasks WHERE is_waiting
+) t
+GROUP BY queue_name, task_name
