@@ -4,7 +4,7 @@ VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-JOBS ?= 3
+JOBS ?= 4
 
 .PHONY: demo test lint fmt docs bench bench-peers soak proof chaos heavy clean
 
@@ -20,14 +20,16 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The configuration reference, from the settings themselves.
+# The pages that come from the code (settings, commands), then the site: build/site/index.html. A warning is an error.
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
 bench: $(STAMP)
@@ -67,10 +69,13 @@ proof: $(STAMP)
 chaos: $(STAMP)
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-# What takes minutes: recovery of 100,000 stale tasks, retention of a million old ones, a cut at every statement.
+# What takes minutes: recovery of 100,000 stale tasks, retention of a million old ones, a cut at every statement, ten
+# schedulers that are killed again and again.
 heavy: $(STAMP)
 	HORSIES_HEAVY=1 $(BIN)/python -m pytest -n 0 -q -s tests/e2e/test_many_stale.py tests/e2e/test_retention_under_load.py \
-		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py tests/e2e/test_sweepers_at_once.py
+		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py tests/e2e/test_sweepers_at_once.py \
+		tests/unit/test_calendar_search.py tests/e2e/test_schedulers_killed.py tests/e2e/test_scheduler_process.py \
+		tests/store/test_monitoring_plans.py tests/e2e/test_getting_started.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) .horsies .pytest_cache .mypy_cache .ruff_cache

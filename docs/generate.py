@@ -1,4 +1,5 @@
-"""Writes docs/configuration.md from the settings themselves, so that names, defaults, limits and meanings cannot drift.
+"""Writes docs/configuration.md from the settings themselves and docs/cli.md from the commands, so that names, defaults,
+limits and meanings cannot drift.
 
 Run `make docs` after a change of a setting or an option; with `--check` it only says whether that is due. What a
 setting means is the `description` of its field; a setting without one is an error.
@@ -6,41 +7,60 @@ setting means is the `description` of its field; a setting without one is an err
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
-import typer
+import checks_page
+import cli_page
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from horsies import (
     AppConfig,
+    BothDays,
+    ByMonthDay,
+    ByWeekday,
+    CronEnumRange,
+    CronEnumStep,
+    CronEnumValues,
+    CronEvery,
+    CronRange,
+    CronSchedule,
+    CronStep,
+    CronValues,
     CustomQueueConfig,
+    DailySchedule,
+    EitherDay,
+    EveryDay,
+    HourlySchedule,
+    IntervalSchedule,
+    MonthlySchedule,
     PayloadPolicy,
     PostgresConfig,
     RecoveryConfig,
     RetryPolicy,
+    ScheduleConfig,
     SweepStaleWorkersOptions,
+    TaskSchedule,
+    WeeklySchedule,
     WorkerRecoveryConfig,
     WorkerResilienceConfig,
 )
-from horsies.cli.main import app as command_line
 from horsies.core.worker.config import WorkerConfig
 
-TARGET = Path(__file__).with_name("configuration.md")
+HERE = Path(__file__).parent
 
 INTRODUCTION = """\
 # Configuration
 
-Every setting with its type, default and limits, and every option of the command line. This page is written by
-`make docs` from the code; a test keeps it up to date. A value outside of its limits, or a name that does not exist, is
-refused when the object is built, all mistakes at once. Settings are immutable. Names that end in `_ms` are
-milliseconds, in `_hours` hours; where a `timedelta` is wanted, a number means seconds.
+Every setting with its type, default and limits; the options of the commands are on [their own page](cli.md). This page
+is written by `make docs` from the code; a test keeps it up to date. A value outside of its limits, or a name that does
+not exist, is refused when the object is built, all mistakes at once. Settings are immutable. Names that end in `_ms`
+are milliseconds, in `_hours` hours; where a `timedelta` is wanted, a number means seconds.
 
 """
 
@@ -58,6 +78,26 @@ MODELS: dict[type[BaseModel], str] = {
     RetryPolicy: "[Tasks](tasks.md#retries) tells which codes can be listed.",
     WorkerConfig: "[Workers](workers.md) tells the rest.",
     SweepStaleWorkersOptions: "[Recovery](recovery.md#by-hand) shows how.",
+    ScheduleConfig: "[Scheduling](scheduling.md) tells the rest.",
+    TaskSchedule: "",
+    IntervalSchedule: "[Patterns](scheduling.md#patterns) shows each of those that follow.",
+    HourlySchedule: "",
+    DailySchedule: "",
+    WeeklySchedule: "",
+    MonthlySchedule: "",
+    CronSchedule: "[Cron](scheduling.md#cron) tells what the terms match.",
+    EveryDay: "",
+    ByMonthDay: "",
+    ByWeekday: "",
+    EitherDay: "",
+    BothDays: "",
+    CronEvery: "",
+    CronStep: "",
+    CronValues: "",
+    CronRange: "",
+    CronEnumStep: "",
+    CronEnumValues: "",
+    CronEnumRange: "",
 }
 
 
@@ -67,59 +107,23 @@ def page() -> str:
     for model, more in MODELS.items():
         words = f"{' '.join((model.__doc__ or '').split())} {more}".rstrip()
         parts.append(f"## {model.__name__}\n\n{words}\n\n")
-        parts.append(table(("field", "type", "default", "limits", "meaning"), fields(model)))
-    parts.append(
-        "# Command line\n\nDurations `D`: seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`). "
-        "Exit code 0: success or a clean end; 1: an error.\n\n"
-    )
-    group: Any = typer.main.get_command(command_line)
-    for name, command in commands(group):
-        parts.append(f"## `horsies {name}`\n\n{first_sentence(command.callback)}\n\n")
-        parts.append(table(("option", "default", "meaning"), options(command)))
+        if rows := list(fields(model)):
+            parts.append(cli_page.table(("field", "type", "default", "limits", "meaning"), rows))
     return "".join(parts).rstrip() + "\n"
-
-
-def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each with its whole name; what only groups others has no section of its own."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", command
 
 
 def fields(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     for name, field in model.model_fields.items():
+        if name == "type":
+            continue  # how a stored pattern tells what it is; in code its class does
         if not field.description:
             raise SystemExit(f"docs/generate.py: {model.__name__}.{name} has no description")
         yield f"`{name}`", code(type_name(field.annotation)), default(field), limits(field), field.description
 
 
-def options(command: Any) -> Iterator[tuple[str, ...]]:
-    for option in command.params:
-        if option.param_type_name == "argument":
-            yield (
-                code(option.metavar or option.name.upper()),
-                "required" if option.required else "none",
-                option.help or "",
-            )
-        elif option.name != "help":
-            names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-            unset = option.show_default if isinstance(option.show_default, str) else "none"
-            default = unset if option.default is None else "off" if option.default is False else code(option.default)
-            yield names, default, option.help or ""
-
-
-def first_sentence(function: Any) -> str:
-    return (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
-
-
-def table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    lines = [heads, ("---",) * len(heads), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
-
-
 def type_name(annotation: Any) -> str:
+    if isinstance(annotation, TypeVar):
+        return " | ".join(type_name(part) for part in annotation.__constraints__)
     if isinstance(annotation, type) and not get_args(annotation):
         return {"SecretStr": "str", "NoneType": "None"}.get(annotation.__name__, annotation.__name__)
     parts = [type_name(part) for part in get_args(annotation) if part is not Ellipsis]
@@ -150,7 +154,8 @@ def default(field: FieldInfo) -> str:
 
 
 def limits(field: FieldInfo) -> str:
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "entries >=", "max_length": "entries <="}
+    things = "characters" if field.annotation is str else "entries"
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": f"{things} >=", "max_length": f"{things} <="}
     found = [
         f"{sign} {limit(getattr(rule, name))}"
         for rule in rules(field.annotation, *field.metadata)
@@ -181,14 +186,24 @@ def code(text: str) -> str:
     return f"`{text}`"
 
 
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": page,
+    "cli.md": cli_page.page,
+    "checks.md": checks_page.page,
+}
+
+
 def main() -> int:
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(page(), encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == page():
-        return 0
-    print("docs/configuration.md is out of date: run make docs", file=sys.stderr)
-    return 1
+    is_check, old = "--check" in sys.argv[1:], []
+    for name, write in PAGES.items():
+        target, text = HERE / name, write()
+        if not is_check:
+            target.write_text(text, encoding="utf-8")
+        elif not target.exists() or target.read_text(encoding="utf-8") != text:
+            old.append(f"docs/{name}")
+    if old:
+        print(f"{' and '.join(old)} out of date: run make docs", file=sys.stderr)
+    return 1 if old else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, sql
 
+from horsies.core import logs
 from tests.leaks import Watch
 
 SERVER_VARIABLE = "HORSIES_TEST_SERVER"
@@ -52,6 +54,19 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[SERVER_VARIABLE] = directory
     os.environ["HORSIES_RUNTIME_DIR"] = str(Path(directory) / "runtime")  # for the start journals of workers
     config.add_cleanup(lambda: _remove_server(Path(directory)))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that is run in this process configures logging, for a stream that ends with its test."""
+    root = logging.getLogger()
+    level = root.level
+    yield
+    for ours in [handler for handler in root.handlers if isinstance(handler, logs.Handler)]:
+        root.removeHandler(ours)
+    root.setLevel(level)
+    for name in ("asyncio", "psycopg"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def _clear_away_killed_runs() -> None:

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,17 +77,29 @@ def use(app: Horsies, chosen: Database) -> None:
 
 def at(url: str) -> PostgresConfig:
     """The default configuration for a URL, with or without the driver's name."""
-    return PostgresConfig(database_url=SecretStr(driver_url(url)))
+    with _without_place():
+        return PostgresConfig(database_url=SecretStr(driver_url(url)))
 
 
 def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
     """The same settings for another database. A session URL and a pooler belong to the old one and are left out."""
     fields = {**dict(config), "session_database_url": None, "pgbouncer_transaction_mode": False}
-    return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
+    with _without_place():
+        return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
+
+
+@contextmanager
+def _without_place() -> Iterator[None]:
+    """What is wrong with a URL that was typed stands in no line of anybody's code."""
+    try:
+        yield
+    except HorsiesError as problem:
+        problem.location = None
+        raise
 
 
 def _same(own: PostgresConfig, url: str) -> bool:
     try:
-        return at(url).display_url() == own.display_url()
+        return at(url).display_url() == at(own.database_url.get_secret_value()).display_url()
     except HorsiesError:
         return False

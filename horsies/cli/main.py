@@ -4,43 +4,73 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
 
 from horsies.cli import output
+from horsies.cli.acting import cancel, rerun
 from horsies.cli.check import check
 from horsies.cli.demo import demo
+from horsies.cli.examples import epilog
+from horsies.cli.explain import explain
 from horsies.cli.force_unlock import force_unlock
 from horsies.cli.init_db import init_db
+from horsies.cli.metrics import metrics
+from horsies.cli.purge import purge
+from horsies.cli.queues import queues
 from horsies.cli.recover_workflows import recover_workflows
+from horsies.cli.scheduler import scheduler
+from horsies.cli.schedules import schedules
 from horsies.cli.send import send
 from horsies.cli.stale_tasks import stale_tasks
 from horsies.cli.sweep import sweep_stale_workers
+from horsies.cli.task import task
+from horsies.cli.tasks import tasks
 from horsies.cli.worker import worker
 from horsies.cli.workers import workers
 from horsies.cli.workflow import workflow
+from horsies.core import tracing
 from horsies.core.errors import HorsiesError
+
+FLUSH_S = 2.0  # for spans that have not been exported yet: nothing else waits for them
+
+INTERRUPTED = 130  # by which Typer means Ctrl-C
 
 app = typer.Typer(
     name="horsies",
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,  # its boxes cut off the names of long options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(worker)
-app.command()(check)
-app.command("init-db")(init_db)
-app.command()(send)
-app.command("stale-tasks")(stale_tasks)
-app.command("recover-workflows")(recover_workflows)
-app.command()(demo)
-app.command("workers")(workers)
-app.command("sweep-stale-workers")(sweep_stale_workers)
-app.command("force-unlock")(force_unlock)
-app.add_typer(workflow, name="workflow")
+# In the order of the help, each with what is said of it there.
+COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
+    "worker": (worker, "Run a worker."),
+    "scheduler": (scheduler, "Run the schedules of an app."),
+    "schedules": (schedules, "List what is sent by the clock, and when."),
+    "check": (check, "Find what is wrong with an app before anything runs."),
+    "init-db": (init_db, "Create the tables, or bring them up to this version."),
+    "send": (send, "Send a task, and wait for its result if you like."),
+    "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
+    "task": (task, "Show one task: arguments, result, attempts."),
+    "explain": (explain, "Tell why a task is not running."),
+    "cancel": (cancel, "Cancel tasks."),
+    "rerun": (rerun, "Send ended tasks again."),
+    "queues": (queues, "Show how much waits where, and how fast it goes."),
+    "metrics": (metrics, "Expose the numbers of a database to Prometheus."),
+    "purge": (purge, "Delete old tasks, or cancel all that wait in a queue."),
+    "workers": (workers, "List the workers, and who has fallen silent."),
+    "stale-tasks": (stale_tasks, "List running tasks that have fallen silent."),
+    "sweep-stale-workers": (sweep_stale_workers, "Return the tasks of dead workers to the queue."),
+    "force-unlock": (force_unlock, "Take everything from workers by name."),
+    "recover-workflows": (recover_workflows, "Move on workflows that are stuck."),
+    "demo": (demo, "Show what horsies does, in less than a minute."),
+}
+for _name, (_command, _short) in COMMANDS.items():
+    app.command(_name, short_help=_short, epilog=epilog(_name))(_command)
+app.add_typer(workflow, name="workflow", short_help="Look at a workflow, and steer it.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -61,6 +91,7 @@ def horsies(
 def main() -> NoReturn:
     """The console script."""
     code = run(sys.argv[1:])
+    tracing.flush(FLUSH_S)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -77,12 +108,18 @@ def run(args: list[str]) -> int:
     except HorsiesError as problem:
         output.show_error(problem)
         return 1
+    except typer.Abort:
+        code = INTERRUPTED
+    except SystemExit as end:  # of the shell's completion, and of Typer and rich when nobody reads on
+        code = end.code
     except Exception as problem:
         # Typer's own errors: click's, from the package or from the copy inside of Typer.
         if (message := getattr(problem, "format_message", None)) is None:
             raise
         output.show_error(output.usage_error(message(), _help_for(problem)))
         return 1
+    if code == INTERRUPTED:
+        output.say("interrupted")
     return 0 if not code else 1
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich import box
+from rich.console import RenderableType
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -23,13 +24,25 @@ from horsies.core.errors import HorsiesError
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
 from horsies.core.models.workflow.results import HandleResult
-from horsies.core.types.result import Err
+from horsies.core.monitoring.models import MonitoringErrorCode, MonitoringResult
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import TaskStatus
 from horsies.core.worker.locate import load_app
 
 T = TypeVar("T")
 
 _NAMES = 10
-_WIDEST = 10_000  # characters; the width of a table is measured within this
+WIDEST = 10_000  # characters; the width of a table is measured within this
+
+STYLES = {
+    TaskStatus.COMPLETED: "green",
+    TaskStatus.FAILED: "bold red",
+    TaskStatus.EXPIRED: "red",
+    TaskStatus.CANCELLED: "dim",
+    TaskStatus.RUNNING: "yellow",
+    TaskStatus.CLAIMED: "cyan",
+    TaskStatus.PENDING: "default",
+}
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
@@ -54,6 +67,26 @@ def opened(module: str | None, database_url: str | None, *, with_hooks: bool = F
         app.get_broker().close()
 
 
+@contextmanager
+def looking(module: str | None, database_url: str | None, *, needs_tables: bool = True) -> Iterator[Horsies]:
+    """The same for a command that only looks: it creates and migrates nothing, and without tables there is nothing to
+    look at."""
+    with opened(module, database_url) as app:
+        app.get_broker().only_look()
+        if needs_tables:
+            _refuse_without_tables(app)
+        yield app
+
+
+def _refuse_without_tables(app: Horsies) -> None:
+    found = app.get_broker().ensure_schema_initialized_sync()
+    if isinstance(found, Err):
+        problem = found.err_value
+        if isinstance(problem.exception, HorsiesError):
+            raise problem.exception
+        raise _no_answer(problem.message, app)
+
+
 def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:
     """What came of it; a failure ends the command."""
     if isinstance(result, Err):
@@ -64,20 +97,60 @@ def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:
     return result.ok_value
 
 
+def answer_of(result: MonitoringResult[T], app: Horsies) -> T:
+    """What was asked; a question that makes no sense, or that nobody answers, ends the command."""
+    if isinstance(result, Ok):
+        return result.ok_value
+    problem = result.err_value
+    if problem.code is MonitoringErrorCode.INVALID_ARGUMENT:
+        raise output.usage_error(problem.message)
+    raise _no_answer(problem.message, app)
+
+
+def _no_answer(message: str, app: Horsies) -> HorsiesError:
+    notes = [app.config.broker.redact(message)]
+    return HorsiesError("the database did not answer", notes=notes, help_text=hint_for(message))
+
+
 def print_json(value: Any) -> None:
-    output.out().print(json.dumps(value, default=datetime.isoformat, indent=2), markup=False)
+    """One document, ASCII only."""
+    output.write(json.dumps(value, default=datetime.isoformat, indent=2))
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table that may be wider than the screen: what is in it shall be copied, and is never cut or broken."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in titles:
+    print_whole(table_of(titles, rows))
+
+
+def table_of(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """Numbers stand to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    columns = [_column(title, [row[place] for row in rows]) for place, title in enumerate(titles)]
+    for title, *_ in columns:
         table.add_column(title, no_wrap=True, overflow="ignore")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(_text(cell)) for cell in row))
+    for cells in zip(*(cells for _, *cells in columns), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def _column(title: str, values: list[Any]) -> list[Text]:
+    """With its title."""
+    cells = [value if isinstance(value, Text) else Text(text_of(value)) for value in values]
+    if any(isinstance(value, int) for value in values) and all(
+        isinstance(value, int | None | Text) for value in values
+    ):
+        width = max(cell.cell_len for cell in (Text(title), *cells))
+        for cell in (head := Text(title), *cells):
+            cell.pad_left(width - cell.cell_len)
+        return [head, *cells]
+    return [Text(title), *cells]
+
+
+def print_whole(shown: RenderableType) -> None:
+    """However wide it is."""
     console = output.out()
-    console.width = max(console.width, Measurement.get(console, console.options.update(width=_WIDEST), table).maximum)
-    console.print(table, crop=False)
+    console.width = max(console.width, Measurement.get(console, console.options.update(width=WIDEST), shown).maximum)
+    console.print(shown, crop=False)
 
 
 def count(number: int, noun: str) -> str:
@@ -94,13 +167,25 @@ def duration(seconds: float) -> str:
     return f"{left} s"
 
 
+def seconds(value: float) -> str:
+    """How long something took: `3 ms`, `1.2 s`, `5 min 3 s`."""
+    if value < 1:
+        return f"{max(0.0, value) * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 60 else duration(value)
+
+
 def some(names: Sequence[str]) -> str:
     """A few of many names."""
     shown = ", ".join(names[:_NAMES])
     return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES} more"
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """As a cell of a table. What others have written may hold what a terminal would obey: that is not shown."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from horsies.cli.completing import modules
+
+E = TypeVar("E", bound=StrEnum)
+
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh]?)")
+_DAYS = re.compile(r"([0-9]+(?:\.[0-9]+)?)d")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LONGEST = timedelta(days=365)
+_OLDEST = timedelta(days=36_500)
 
 
 class LogLevel(StrEnum):
@@ -46,12 +53,32 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def parse_names(texts: list[str] | None) -> tuple[str, ...] | None:
+def parse_age(text: str) -> timedelta:
+    """A duration, which may also be in days: how old something is has no limit of a year."""
+    if (match := _DAYS.fullmatch(text.strip())) is None:
+        return parse_duration(text)
+    if (days := float(match[1])) > _OLDEST.days:
+        raise typer.BadParameter(f"{text!r} is longer than a century")
+    return timedelta(days=days)
+
+
+def parse_names(texts: list[str] | None, option: str = "--queues") -> tuple[str, ...] | None:
     """`--queues a,b --queues c` are three names; nothing given is None."""
     names = tuple(name.strip() for text in texts or () for name in text.split(",") if name.strip())
     if texts and not names:
-        raise typer.BadParameter("no name is given", param_hint="'--queues'")
+        raise typer.BadParameter("no name is given", param_hint=f"'{option}'")
     return names or None
+
+
+def parse_members(
+    kind: type[E], texts: list[str] | None, option: str, among: Iterable[E] | None = None
+) -> tuple[E, ...]:
+    """The same for the members of an enumeration, or some of them, in whatever case they are written."""
+    known = {str(member.value).upper(): member for member in (kind if among is None else among)}
+    names = parse_names(texts, option) or ()
+    if wrong := [name for name in names if name.upper() not in known]:
+        raise typer.BadParameter(f"{wrong[0]!r} is not one of {', '.join(known)}", param_hint=f"'{option}'")
+    return tuple(known[name.upper()] for name in names)
 
 
 def parse_json(text: str | None, kind: type, option: str) -> str | None:
@@ -69,10 +96,18 @@ def parse_json(text: str | None, kind: type, option: str) -> str | None:
 
 
 Module: TypeAlias = Annotated[
-    str, typer.Argument(metavar="MODULE", help="The app: pkg.mod:app, pkg.mod, path/file.py:app or path/file.py.")
+    str,
+    typer.Argument(
+        metavar="MODULE",
+        help="The app: pkg.mod:app, pkg.mod, path/file.py:app or path/file.py.",
+        autocompletion=modules,
+    ),
 ]
 OptionalModule: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="[MODULE]", help="The app; without it --database-url or DATABASE_URL counts.")
+    str | None,
+    typer.Argument(
+        metavar="MODULE", help="The app; without it --database-url or DATABASE_URL counts.", autocompletion=modules
+    ),
 ]
 DatabaseUrl: TypeAlias = Annotated[
     str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TextIO
 
@@ -18,6 +19,20 @@ def out() -> Console:
 
 def err() -> Console:
     return _console(sys.stderr)
+
+
+def screen() -> Console | None:
+    """A terminal that can be written over; None if there is none."""
+    if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        return None
+    return Console(
+        file=sys.stdout, force_terminal=True, no_color=not wants_color(sys.stdout), highlight=False, emoji=False
+    )
+
+
+def write(text: str) -> None:
+    """A line of the answer as it is, for other programs."""
+    sys.stdout.write(f"{text}\n")
 
 
 def say(text: str) -> None:
@@ -43,6 +58,7 @@ def usage_error(message: str, hint: str | None = None) -> HorsiesError:
 def _show(text: str) -> None:
     styled = Text(text)
     styled.highlight_regex(r"(?m)^error(\[HRS-\d+\])?:", "bold red")
+    styled.highlight_regex(r"(?m)^warning(\[HRS-\d+\])?:", "bold yellow")
     styled.highlight_regex(r"(?m)^ *-->.*$", "cyan")
     styled.highlight_regex(r"(?m)^ *= (note|help):", "bold")
     err().print(styled)
@@ -56,6 +72,7 @@ def _console(stream: TextIO) -> Console:
         force_terminal=color,
         no_color=not color,
         highlight=False,
+        emoji=False,  # ":b:" in the name of a worker is no picture
         soft_wrap=True,
         width=None if stream.isatty() else 120,
     )

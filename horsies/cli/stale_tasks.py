@@ -27,7 +27,7 @@ def stale_tasks(
     database_url: DatabaseUrl = None,
 ) -> int:
     """List running tasks that have fallen silent: those that recovery would take for dead at that threshold."""
-    with manual.opened(module, database_url) as app:
+    with manual.looking(module, database_url) as app:
         asked = app.get_broker().get_stale_tasks_sync(stale_threshold_minutes=minutes)
         found = manual.value_of(asked, app)
     if as_json:

@@ -17,6 +17,7 @@ from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.errors import HorsiesError
 from horsies.core.models.recovery import WorkerRecoveryConfig
+from horsies.core.monitoring import endpoints
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.locate import load_app
 from horsies.core.worker.service import Worker
@@ -62,6 +63,15 @@ def worker(
     sweep_interval: Annotated[timedelta | None, _recovery("Time between sweeps.")] = None,
     sweep_threshold: Annotated[timedelta | None, _recovery("Silence after which a worker counts as gone.")] = None,
     recovery_delay: Annotated[timedelta | None, _recovery("Pause before a recovered task may run again.")] = None,
+    with_scheduler: Annotated[
+        bool,
+        typer.Option("--with-scheduler", help="Also send the app's scheduled tasks; safe on every worker at once."),
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address for them.")] = "127.0.0.1",
     shutdown_grace: Annotated[
         timedelta | None,
         typer.Option(
@@ -87,6 +97,8 @@ def worker(
     logs.configure(loglevel, log_format)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker handles it: nothing runs yet
     try:
+        if metrics_port is not None:
+            endpoints.encoder()  # before anything is loaded: whether there is one
         app = load_app(module)
         chosen = database.choose(database_url, app.config.broker)
         config = WorkerConfig(
@@ -100,6 +112,9 @@ def worker(
             run_ahead_ms=run_ahead_ms,
             max_tasks_per_child=max_tasks_per_child,
             max_memory_per_child_mb=max_memory_per_child_mb,
+            metrics_port=metrics_port,
+            metrics_host=metrics_host,
+            with_scheduler=with_scheduler,
             shutdown_grace_ms=None if shutdown_grace is None else int(shutdown_grace.total_seconds() * 1000),
             loglevel=loglevel.value,
             log_format=log_format.value,
@@ -114,7 +129,7 @@ def worker(
         )
         return serve(app, config, chosen)
     except HorsiesError as problem:
-        _complain(problem, log_format)
+        complain(problem, log_format)
         return 1
     except KeyboardInterrupt:
         log.info("stopped before the worker was ready")
@@ -126,11 +141,11 @@ def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
     log.info(chosen.sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
-    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
         return runner.run(Worker(app, config).run(install_signals=True))
 
 
-def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop for the supervisor, where it is installed; children keep the loop that their tasks were written for."""
     try:
         import uvloop
@@ -150,7 +165,7 @@ def recovery_settings(
     return {"worker_recovery": WorkerRecoveryConfig(**{**dict(of_app), **durations, "enabled": is_wanted})}
 
 
-def _complain(problem: HorsiesError, log_format: LogFormat) -> None:
+def complain(problem: HorsiesError, log_format: LogFormat) -> None:
     """A program that reads JSON lines gets one; a person gets the rendered error."""
     if log_format is LogFormat.JSON:
         code = None if problem.code is None else str(problem.code)

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from horsies.cli import output
-from horsies.cli.manual import AsJson, duration, opened, print_json, print_table, value_of
+from horsies.cli.manual import AsJson, duration, looking, print_json, print_table, value_of
 from horsies.cli.options import DatabaseUrl, OptionalModule, parse_duration
 from horsies.core.models.sweeping import ActiveWorker
 
@@ -25,7 +25,7 @@ def workers(
     database_url: DatabaseUrl = None,
 ) -> int:
     """List the registered workers, and tell which of them have not been heard of for longer than the threshold."""
-    with opened(module, database_url) as app:
+    with looking(module, database_url) as app:
         found = value_of(app.worker_utils().list_active_workers_sync(threshold), app)
         silences = {one.worker_id: one.silence_s for one in value_of(app.worker_utils().list_silences_sync(), app)}
     if as_json:

@@ -1,7 +1,8 @@
-"""`horsies workflow show|pause|resume|cancel|retry`: look at one workflow, and steer it."""
+"""`horsies workflow list|show|pause|resume|cancel|retry`: find a workflow, look at it, and steer it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,20 @@ from typing import Annotated, TypeAlias, TypeVar
 import typer
 
 from horsies.cli import output
-from horsies.cli.manual import AsJson, opened, print_json, value_of
-from horsies.cli.options import DatabaseUrl
+from horsies.cli.examples import epilog
+from horsies.cli.manual import AsJson, answer_of, looking, opened, print_json, print_table, value_of
+from horsies.cli.options import DatabaseUrl, OptionalModule
 from horsies.cli.workflow_tree import as_json_tree, as_lines
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
+from horsies.core.monitoring.models import to_jsonable
 from horsies.core.types.result import Err
-from horsies.core.types.status import WorkflowTaskStatus
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import operations
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.operations import Family
+from horsies.monitoring import list_workflow_runs
 
 T = TypeVar("T")
 
@@ -31,7 +35,7 @@ What: TypeAlias = Annotated[
 ]
 
 workflow = typer.Typer(
-    help="Look at a workflow, and pause, resume, cancel or retry it.",
+    help="Find a workflow, look at it, and pause, resume, cancel or retry it.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -70,10 +74,37 @@ class _Found:
             )
 
 
-@workflow.command()
+@workflow.command("list", epilog=epilog("workflow list"))
+def list_them(
+    module: OptionalModule = None,
+    name: Annotated[str | None, typer.Option(help="Only workflows of this name.")] = None,
+    status: Annotated[
+        WorkflowStatus | None, typer.Option("--status", "-s", case_sensitive=False, help="Only in this state.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """List workflows: those that have not ended, the newest first, then the last ended first. Times are UTC."""
+    with looking(module, database_url) as app:
+        asked = list_workflow_runs(app.get_broker(), name=name, status=status, limit=limit)
+        found = answer_of(asyncio.run(asked), app)
+    if as_json:
+        print_json({"workflows": to_jsonable(found)})
+        return 0
+    titles = ["workflow", "name", "status", "open nodes", "started", "ended", "error"]
+    rows = [
+        [run.workflow_id, run.name, run.status.value, run.open_nodes, run.started_at, run.completed_at, run.error_code]
+        for run in found
+    ]
+    print_table(titles, rows)
+    return 0
+
+
+@workflow.command(epilog=epilog("workflow show"))
 def show(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
     """Print the nodes of a workflow with their states, durations and errors, and those of its child workflows."""
-    with _found(what, database_url) as found:
+    with _found(what, database_url, looks=True) as found:
         family = found.family()
     if as_json:
         print_json(as_json_tree(family))
@@ -83,14 +114,14 @@ def show(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) 
     return 0
 
 
-@workflow.command()
+@workflow.command(epilog=epilog("workflow pause"))
 def pause(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
     """Start nothing more of a workflow, and of its child workflows, until it is resumed. What runs may finish."""
     with _found(what, database_url) as found:
         return _say(found, found.value(found.handle.pause()), "paused", as_json)
 
 
-@workflow.command()
+@workflow.command(epilog=epilog("workflow resume"))
 def resume(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
     """Let a paused workflow go on."""
     with _found(what, database_url, with_code=True) as found:
@@ -98,7 +129,7 @@ def resume(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None
         return _say(found, found.value(found.handle.resume()), "resumed", as_json)
 
 
-@workflow.command()
+@workflow.command(epilog=epilog("workflow cancel"))
 def cancel(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
     """End a workflow and its child workflows: what has not started never will, what runs may finish."""
     with _found(what, database_url, with_code=True) as found:
@@ -107,7 +138,7 @@ def cancel(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None
         return _say(found, not was.is_terminal, "cancelled", as_json)
 
 
-@workflow.command()
+@workflow.command(epilog=epilog("workflow retry"))
 def retry(
     what: What,
     node: Annotated[
@@ -136,13 +167,17 @@ def _say(found: _Found, changed: bool, done: str, as_json: bool) -> int:
 
 
 @contextmanager
-def _found(what: list[str], database_url: str | None, *, with_code: bool = False) -> Iterator[_Found]:
-    """The workflow; with the modules of the app imported if child workflows may have to be built."""
+def _found(
+    what: list[str], database_url: str | None, *, with_code: bool = False, looks: bool = False
+) -> Iterator[_Found]:
+    """The workflow, only to look at it or else to steer it; with the modules of the app imported if child workflows may
+    have to be built."""
     if len(what) > 2:
         raise output.usage_error(f"one workflow at a time: {' '.join(what)}", "horsies workflow show [MODULE] ID")
     module = what[0] if len(what) == 2 else None
     try:
-        with opened(module, database_url, with_hooks=with_code) as app:
+        opening = looking(module, database_url) if looks else opened(module, database_url, with_hooks=with_code)
+        with opening as app:
             yield _Found(app, what[-1], module is not None)
     except ConfigurationError as problem:
         if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:

@@ -32,6 +32,7 @@ from horsies.core.producer.options import Flags
 from horsies.core.producer.send import Sender
 from horsies.core.producer.size import SizeGuard
 from horsies.core.recovery.worker_utils import WorkerUtils
+from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskDecorator, TaskFunction
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
@@ -67,6 +68,7 @@ class Horsies(MakesWorkflows):
                 location=SourceLocation.of_caller(),
             )
         super().__init__()
+        self.location = SourceLocation.of_caller()
         self.config = config
         self.hooks = HookRegistry() if hooks is None else hooks
         self.sizes = SizeGuard(config.payload)
@@ -210,7 +212,8 @@ class Horsies(MakesWorkflows):
             Horsies._loading -= 1
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
-        """What is wrong with this app; an empty list if nothing is. `live` also asks the database."""
+        """What is wrong with this app, or doubtful (`CheckWarning`); an empty list if nothing is. `live` also asks the
+        database, and whether this code can run what waits there."""
         return checks.check(self, live=live)
 
     def on_child_process_start(self, fn: H) -> H:
@@ -244,6 +247,11 @@ class Horsies(MakesWorkflows):
     def worker_utils(self) -> WorkerUtils:
         """What an operator can do about workers, with the settings and the hooks of this app."""
         return WorkerUtils(self.get_broker())
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of this app: put some in place at run time, pause, trigger and list them."""
+        return Schedules(self, self.get_broker)
 
     @property
     def sender(self) -> Sender:

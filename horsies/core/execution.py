@@ -11,6 +11,7 @@ from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from horsies.core import tracing
 from horsies.core.codec.serde import CodecError, MismatchError, sanitize_text, serialize_error_payload
 from horsies.core.definition import TaskDefinition
 from horsies.core.errors import TaskDefinitionError, WorkflowContextMissingIdError
@@ -72,6 +73,24 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
     except BaseException as exc:
         return report_of(error_of_exception(task, exc))
     return _report(task, outcome)
+
+
+def run_traced(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
+    """As `run`, inside a span; `about` is what that says of the task."""
+    with tracing.running(task.task_name, about) as span:
+        report = run(task, args_json, kwargs_json)
+        if not report.ok:
+            span.failed(report.error_code)
+        return report
+
+
+async def run_traced_async(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
+    """As `run_async`, inside a span; `about` is what that says of the task."""
+    with tracing.running(task.task_name, about) as span:
+        report = await run_async(task, args_json, kwargs_json)
+        if not report.ok:
+            span.failed(report.error_code)
+        return report
 
 
 def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:

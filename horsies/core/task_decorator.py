@@ -237,7 +237,8 @@ class TaskDecorator:
         report = ValidationReport(phase="the definition of a task")
         for message, code in self._problems(fn):
             kind = ConfigurationError if code is ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER else TaskDefinitionError
-            report.add(kind(message, code=code, location=SourceLocation.from_function(fn)))
+            location = SourceLocation.from_function(fn) or SourceLocation.of_caller()
+            report.add(kind(message, code=code, location=location))
         names = _names_around()
         codec = None
         if inspect.isfunction(fn):

@@ -7,7 +7,7 @@ from tests.architecture.source import imported_modules, modules
 # The longest prefix decides. The worker stands above the application because it runs one; the application does not know
 # of it.
 LAYERS = (
-    ("values", ("core.types", "core.models", "core.errors", "core.exception_mapper")),
+    ("values", ("core.types", "core.models", "core.errors", "core.exception_mapper", "core.monitoring.models")),
     (
         "decisions",
         (
@@ -19,9 +19,14 @@ LAYERS = (
             "core.models.workflow.definition",
             "core.models.workflow.nodes",
             "core.models.workflow.spec",
+            "core.monitoring.filters",
             "core.producer.envelope",
             "core.producer.options",
             "core.producer.size",
+            "core.scheduler.board",
+            "core.scheduler.calendar",
+            "core.scheduler.plan",
+            "core.scheduler.words",
             "core.workflows.building",
             "core.workflows.checks",
             "core.workflows.completion",
@@ -44,8 +49,12 @@ LAYERS = (
             "core.brokers",
             "core.producer",
             "core.recovery",
+            "core.scheduler",
             "core.sync",
+            "core.events",
             "core.logs",
+            "core.otel",
+            "core.tracing",
             "core.embedded",
             "core.monitoring",
             "core.workflows",
@@ -61,11 +70,10 @@ LAYERS = (
             "core.execution",
             "core.node_factory",
             "core.task_decorator",
-            "core.workflow_checks",
             "monitoring",
         ),
     ),
-    ("worker", ("core.worker",)),
+    ("worker", ("core.worker", "core.scheduler.exposure", "core.scheduler.process")),
     ("edges", ("cli", "__main__")),
 )
 NAMESPACES = ("horsies", "horsies.core")
@@ -74,9 +82,19 @@ NAMESPACES = ("horsies", "horsies.core")
 PURE = (
     "core.codec",
     "core.lifecycle",
+    "core.monitoring.filters",
+    "core.models.trace",
+    "core.monitoring.catalogue",
+    "core.monitoring.counts",
+    "core.monitoring.exposition",
+    "core.monitoring.reasons",
     "core.producer.envelope",
     "core.recovery.judging",
     "core.recovery.verdicts",
+    "core.scheduler.board",
+    "core.scheduler.calendar",
+    "core.scheduler.plan",
+    "core.scheduler.words",
     "core.worker.capacity",
     "core.worker.outcome",
     "core.worker.silence",
@@ -114,6 +132,8 @@ INSIDE = {
     ("core.codec.signature", "annotationlib"): "exists from Python 3.14 on only",
     ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",
     ("core.schema.install", "horsies.core.schema.create"): "SQLAlchemy is slow to import and needed once per database",
+    ("core.monitoring.endpoints", "horsies.core.monitoring.prometheus"): "its library is an extra, for who is scraped",
+    ("core.tracing", "horsies.core.otel"): "OpenTelemetry is an extra, of use only where the program has imported it",
     ("core.worker.forkserver", "horsies"): "a program: it loads what its children will need before it forks",
     ("core.worker.forkserver", "horsies.core.worker.child"): "the same; a child that is not forked does not need it",
 }

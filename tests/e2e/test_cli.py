@@ -97,7 +97,7 @@ def test_m22_a_sound_app_is_told_in_one_line(project: Path) -> None:
     assert run("check", "shop", cwd=project).stdout == "ok: 2 tasks, 0 workflows, 0 builders, 0 schedules\n"
 
 
-def test_m20_every_mistake_is_told_and_counted_m30(project: Path) -> None:
+def test_m20_m30_every_mistake_is_told_and_counted(project: Path) -> None:
     (project / "bad.py").write_text(APP + '\napp.discover_tasks(["broken1.py", "broken2"])\n')
     (project / "broken1.py").write_text("\nraise RuntimeError('first')\n")
     (project / "broken2.py").write_text("import no_such_library\n")

@@ -68,7 +68,7 @@ def test_w07_it_says_how_it_is_set_up_when_it_is_ready_and_stops_clean_w50(proje
     assert one(database_url, "SELECT count(*) FROM horsies_workers") == 0
 
 
-def test_w80_every_option_of_the_command_reaches_the_worker_m02(project: Path, database_url: str) -> None:
+def test_w80_m02_every_option_of_the_command_reaches_the_worker(project: Path, database_url: str) -> None:
     options = [
         *("--processes", "1", "--concurrency", "3", "--max-claim-batch", "4", "--max-claim-per-worker", "5"),
         *("--run-ahead-ms", "0", "--max-tasks-per-child", "100", "--max-memory-per-child-mb", "2000"),

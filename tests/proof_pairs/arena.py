@@ -12,11 +12,12 @@ from typing import Any, Self
 import psycopg
 from psycopg import AsyncConnection
 
+from horsies.core.schema.locks import lock_key, schedule_purpose
 from horsies.core.sql import load
 from horsies.core.store.retention import RETENTION_LOCK
 from horsies.core.store.sweeping import SWEEP_LOCK
 from tests.architecture.source import statements
-from tests.proof_pairs.kinds import PRUNER, SWEEPER, Operation
+from tests.proof_pairs.kinds import PRUNER, SCHEDULERS, SWEEPER, Operation
 from tests.proof_pairs.plays import PERSONAS, Ending, Example, Failure, Pause, Play, Role, Run, Way
 from tests.proof_pairs.stage import SESSION, Stage, at
 
@@ -36,6 +37,11 @@ _LOCKS = (
     "SELECT FROM horsies_workflow_tasks WHERE 'node ' || node_id = ANY(%s) FOR UPDATE",
     f"SELECT pg_advisory_xact_lock({RETENTION_LOCK}) WHERE '{PRUNER}' = ANY(%s)",
     f"SELECT pg_advisory_xact_lock({SWEEP_LOCK}) WHERE '{SWEEPER}' = ANY(%s)",
+    "SELECT FROM horsies_schedule_state WHERE 'schedule ' || schedule_name = ANY(%s) FOR UPDATE",
+    *(
+        f"SELECT pg_advisory_xact_lock({lock_key(schedule_purpose(name))}) WHERE '{lock}' = ANY(%s)"
+        for name, lock in SCHEDULERS.items()
+    ),
 )
 
 

@@ -18,6 +18,7 @@ Names: TypeAlias = Callable[[Start, Arguments], set[str]]
 
 PRUNER = "lock of the only pruner"
 SWEEPER = "lock of the only sweeper"
+SCHEDULERS = {name: f"lock of the schedule {name}" for name in ("nightly", "hourly")}
 LEFT_TO_ANOTHER = "somebody else does it"
 
 

@@ -10,6 +10,7 @@ from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Kind, Operation
 from tests.proof_pairs.other_kinds import PRUNE_KINDS, SEND_KINDS, WORD_KINDS, WORKER_KINDS
 from tests.proof_pairs.rows import OF_WORKFLOWS, Start
+from tests.proof_pairs.schedule_kinds import SCHEDULE_KINDS
 from tests.proof_pairs.sweep_kinds import SWEEP_KINDS
 from tests.proof_pairs.task_kinds import TASK_KINDS
 from tests.proof_pairs.workflow_kinds import WORKFLOW_KINDS
@@ -24,6 +25,7 @@ KINDS: dict[str, Kind] = {
         *PRUNE_KINDS,
         *SWEEP_KINDS,
         *WORKFLOW_KINDS,
+        *SCHEDULE_KINDS,
     )
 }
 WORDS = [kind.name for kind in WORD_KINDS]
@@ -33,7 +35,7 @@ _ENDING = ["complete", "fail", "retry", "requeue", "finalize", "hand back"]
 _BEATING = ["heartbeat", "renew", "mark_finalizing"]
 # Who is likely to meet whom: the states most rows are in, and the kinds that are about them.
 THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
-    "waiting": (("PENDING",), [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "send"]),
+    "waiting": (("PENDING",), [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "cancel many", "send"]),
     "claimed": (
         ("CLAIMED",),
         ["start", "start", "requeue", "expire", "hand back", "recover", "sweep", *_TAKING, *_BEATING, "cancel"],
@@ -43,7 +45,10 @@ THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
         [*_ENDING, *_ENDING, "cancel", "cancel", "recover", "sweep", "sweep", "mark_finalizing", "counting claim"],
     ),
     "sent": ((), ["send", "send", "send_many", "send_many", "cancel", "claim", "prune_tasks"]),
-    "ended": (("COMPLETED", "CANCELLED"), ["prune_tasks", "prune_tasks", "send", "send_many", "prune_workflows"]),
+    "ended": (
+        ("COMPLETED", "CANCELLED"),
+        ["prune_tasks", "prune_tasks", "send", "send_many", "rerun", "prune_workflows"],
+    ),
     "words": ((), WORDS),
     "workers": ((), [kind.name for kind in (*WORKER_KINDS, *PRUNE_KINDS, *SWEEP_KINDS)]),
     "workflows": (
@@ -54,6 +59,7 @@ THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
             *("hand back", "expire_waiting", "prune_tasks"),
         ],
     ),
+    "schedules": ((), ["fire schedule", *(kind.name for kind in SCHEDULE_KINDS)]),
     "all": ((), list(KINDS)),
 }
 

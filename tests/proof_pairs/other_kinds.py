@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer.enqueue import MismatchError, Verdict, enqueue, enqueue_all
 from horsies.core.producer.steps import in_savepoint, in_transaction, run_async
-from horsies.core.store import evidence, results, retention, sends, tasks, workers
+from horsies.core.store import evidence, reruns, results, retention, sends, tasks, workers
 from horsies.core.store.sends import Rows, Send, Statement
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in
@@ -38,6 +38,11 @@ def _letters(pick: Choices, start: Start) -> Arguments:
     letters = {**_LETTERS, **{row.id: (row.name, row.key) for row in start.tasks}}
     ids = pick.shuffled(pick.of((list(_LETTERS), list(_LETTERS), list(letters))))[: pick.of((2, 1, 3, 4))]
     return {"sends": [_send(pick, task_id, *letters[task_id]) for task_id in ids]}
+
+
+def _repetition(pick: Choices, start: Start) -> Arguments:
+    """Any task again; two of them may be given the same new id by mistake."""
+    return {"task_id": pick.of([row.id for row in start.tasks] or ["none"]), "new_id": pick.of(("r1", "r2"))}
 
 
 def _send(pick: Choices, task_id: str, name: str, key: str | None) -> Send:
@@ -104,6 +109,7 @@ _REGISTRATION: Arguments = {
     "sweeping": False,
     "queues": ["default"],
     "recovery": {},
+    "metadata": {},
 }
 _SNAPSHOT: Arguments = {
     **dict.fromkeys(("hostname", "cluster_wide_cap", "memory_usage_mb", "cpu_percent", "memory_percent")),
@@ -151,6 +157,7 @@ def _pruning(name: str, function: Run, names: Names, **arguments: Any) -> Kind:
 SEND_KINDS = (
     Kind("send", _write, _letters, uses=(sends.insert, sends.find), statements=2),
     Kind("send_many", _write_all, _letters, uses=(sends.insert, sends.find), statements=3),
+    Kind("rerun", reruns.rerun, _repetition, reads=True),
 )
 WORD_KINDS = (
     Kind(

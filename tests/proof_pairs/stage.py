@@ -81,6 +81,8 @@ BEGIN
                r.sub_workflow_id, r.dependencies, r.dependents, r.deps_total, r.join_type, r.result, r.error_code,
                r.completed_at
         FROM jsonb_populate_recordset(NULL::horsies_workflow_tasks, rows->'nodes') AS r;
+    INSERT INTO horsies_schedule_state (schedule_name, next_run_at, config_hash, updated_at)
+        VALUES ('hourly', '{before}', 'hash', '{before}');
     INSERT INTO horsies_workers (worker_id, started_at, last_heartbeat_at)
         SELECT r.* FROM jsonb_to_recordset(rows->'workers') AS r(worker_id text, at timestamptz, seen timestamptz);
 END;
@@ -135,6 +137,7 @@ async def set_up(conn: AsyncConnection[Any]) -> None:
             deletes=" ".join(_DELETE.format(name=name) for name in changing),
             columns=", ".join(columns),
             of_each=", ".join(f"r.{name}" for name in columns),
+            before=at(-100),
         )
     )
     script.append(_outcome_function({name: tables[name] for name in sorted(set(tables) - {"horsies_meta"})}))

@@ -10,7 +10,7 @@ from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Re
 from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.monitoring import actions
-from horsies.core.store import recovery, tasks
+from horsies.core.store import purging, recovery, tasks
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder, Connection
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.proof_pairs.choices import Choices
@@ -129,6 +129,10 @@ def _cancel(pick: Choices, start: Start) -> Arguments:
     return {"task_id": pick.of(ids), "include_running": pick.is_so()}
 
 
+def _cancel_many(pick: Choices, start: Start) -> Arguments:
+    return {"ids": [row.id for row in pick.shuffled(start.tasks)[:3]], "result": '{"err": 1}'}
+
+
 async def _recover(conn: Connection, status: TaskStatus, silence: timedelta, most: int) -> set[str]:
     """What a pass of the reaper does: look, lock, decide, move."""
     async with conn.transaction():
@@ -182,6 +186,7 @@ TASK_KINDS = (
         waits=False,
     ),
     Kind("cancel", actions.cancel, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
+    Kind("cancel many", purging.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),
     Kind(
         "recover",
         _recover,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from tests.proof_pairs.arena import Actor, Arena
-from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, SWEEPER, Operation
+from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, SCHEDULERS, SWEEPER, Operation
 from tests.proof_pairs.operations import WORDS
 from tests.proof_pairs.plays import Example, Failure, Play, Run, Way
 
@@ -85,7 +85,7 @@ class Judge:
         busy = [
             (place, lock)
             for place, names in allowed.items()
-            for lock in names & {PRUNER, SWEEPER}
+            for lock in names & {PRUNER, SWEEPER, *SCHEDULERS.values()}
             if run.answers[place] == LEFT_TO_ANOTHER
         ]
         for place, lock in busy:
@@ -187,6 +187,7 @@ def _differing(run: Run, serial: Run) -> set[str]:
     def rows(one: Run) -> list[tuple[str, Any]]:
         tasks = [(row["id"], row) for row in one.outcome["horsies_tasks"]]
         workers = [(f"worker {row['worker_id']}", row) for row in one.outcome["horsies_workers"]]
+        workers += [(f"schedule {row['schedule_name']}", row) for row in one.outcome["horsies_schedule_state"]]
         return tasks + workers + [(row["topic"], row) for row in one.outcome["horsies_waiting"]]
 
     ours, theirs = rows(run), rows(serial)

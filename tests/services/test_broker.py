@@ -25,12 +25,15 @@ from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.brokers.results import is_transient
 from horsies.core.codec.fingerprint import with_sha
+from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Requeue, Retry
 from horsies.core.models.broker import BrokerErrorCode, PostgresConfig
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskOptions, TaskResult
 from horsies.core.monitoring.actions import TaskActionErrorCode, TaskCancelled
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.plain import payload_for
 from horsies.core.schema.install import SCHEMA_VERSION
+from horsies.core.store import tasks
+from horsies.core.store.tasks import Claimant, ClaimOrder
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.factories import count_tasks, end_task, given_attempt, given_task, given_worker_state, task_row
 from tests.services.test_pool import refusing_port
@@ -312,6 +315,25 @@ async def test_m48_tasks_that_are_not_there_or_belong_to_a_workflow(
     refused = (await monitoring.cancel_task(broker, task_id)).unwrap_err()
     assert (refused.code, refused.current_status) == (TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, PENDING)
     assert (await task_row(db, task_id))["status"] == "PENDING"
+
+
+@pytest.mark.parametrize("status", [PENDING, CLAIMED, RUNNING])
+async def test_m48_nothing_revives_a_cancelled_task(
+    broker: PostgresBroker, db: AsyncConnection, status: TaskStatus
+) -> None:
+    """Not its owner that comes late, by no move; not another claim; not recovery."""
+    task_id = await given_task(db, status=status, claimed_at="2020-01-01T00:00:00Z", started_at="2020-01-01T00:00:00Z")
+    (await monitoring.cancel_task(broker, task_id, include_running=True)).unwrap()
+    before = await task_row(db, task_id)
+    claim, fail = Claim(task_id, before["claim_seq"]), Fail(Claim(task_id, before["claim_seq"]), "{}", "NO")
+    for move in (Complete(claim, "{}"), fail, Retry(claim, 0, fail), Requeue(claim), Expire(claim, "{}")):
+        assert await tasks.apply(db, "w1", [move]) == set()
+    assert await tasks.start(db, "w1", "h", [claim], [1], ["c"]) == set()
+    who, order = Claimant("w2", timedelta(minutes=1), False), ClaimOrder(["default"], [9], [None], 9, 9, None, True, [])
+    assert await tasks.claim(db, who, order) == [] == await tasks.claim_expired(db, who, ["default"], 9)
+    recovered = [await broker.mark_stale_tasks_as_failed(1), await broker.requeue_stale_claimed(1)]
+    assert [count.unwrap() for count in recovered] == [0, 0]
+    assert await task_row(db, task_id) == before
 
 
 async def test_m48_a_database_that_is_away_is_a_value() -> None:

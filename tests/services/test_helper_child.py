@@ -17,8 +17,10 @@ import pytest
 import pytest_asyncio
 
 from horsies import FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult, WorkerRecovered
+from horsies.core.scheduler.payloads import PreparerFailed, Wanted
 from horsies.core.worker.helper_asker import MOST_LOSSES, HelperAsker
 from horsies.core.worker.helper_child import HelperChild
+from horsies.core.worker.helper_preparer import HelperPreparer
 from horsies.core.worker.launcher import ChildSpec, Launcher
 from tests.services.children import ROOT, is_alive, read_pid
 from tests.support import eventually
@@ -377,3 +379,15 @@ async def test_r75_what_is_still_to_be_told_at_the_end_is_told(helpers: Helpers)
     await helper.asker.interrupted([job(1), job(2)], reason=FailureReason.SHUTDOWN)
     await helper.asker.close()
     assert helper.lines("heard") == [interruption(1, "SHUTDOWN"), interruption(2, "SHUTDOWN")]
+
+
+async def test_s39_arguments_too_deep_to_be_told_of_are_the_matter_of_one_schedule(helpers: Helpers) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    preparer = HelperPreparer(helpers().child)
+    with pytest.raises(PreparerFailed) as failed:
+        await preparer.prepare([Wanted("deep", {"args": deep}), Wanted("other", None)], 2.0)
+    assert failed.value.is_about_one, "they are asked for one by one"
+    [other] = await preparer.prepare([Wanted("other", None)], 2.0)
+    assert other.err_value == "the app has no such schedule"

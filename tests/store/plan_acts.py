@@ -17,7 +17,8 @@ from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.monitoring import actions
-from horsies.core.store import evidence, jobs, recovery, results, retention, sends, sweeping, tasks
+from horsies.core.store import evidence, jobs, purging, recovery, results, retention, sends, sweeping, tasks
+from horsies.core.store.retention import Choice
 from horsies.core.store.sweeping import WHENEVER, Gone
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
 from horsies.core.types.status import TaskStatus
@@ -213,6 +214,25 @@ RARE = {
     ),
     "prune": Act(
         "tasks/prune", lambda conn: retention.prune_tasks(conn, 30 * DAY, most=BATCH), {PKEY, AGE}, 3 * BATCH, 4_000
+    ),
+    "purge": Act(
+        "tasks/prune",
+        lambda conn: retention.prune_tasks(
+            conn, 30 * DAY, most=BATCH, choice=Choice(("FAILED",), ("q",), ("t",), False)
+        ),
+        {PKEY, AGE},
+        3 * BATCH,
+        4_000,
+    ),
+    "count_ended": Act(
+        "tasks/count_ended",
+        lambda conn: purging.count_ended(conn, 30 * DAY, Choice(), most=BATCH),
+        {AGE},
+        2 * BATCH,
+        4_000,
+    ),
+    "waiting": Act(
+        "tasks/waiting", lambda conn: purging.waiting(conn, "hog", DAY, most=BATCH), {PENDING}, 2 * BATCH, 1_000
     ),
     "prune_heartbeats": beside(
         "tasks/prune_heartbeats", lambda conn: retention.prune_heartbeats(conn, DAY, DAY, most=BATCH), 1_500

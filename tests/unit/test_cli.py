@@ -90,6 +90,14 @@ def test_an_app_keeps_its_own_database_whatever_the_environment_says() -> None:
     assert "DATABASE_URL names another" in chosen.sentence()
 
 
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_the_same_database_is_not_another_one_with_or_without_the_name_of_the_driver(scheme: str) -> None:
+    for own in ("postgresql://u:pw@h/y", "postgresql+psycopg://u:pw@h/y"):
+        config = PostgresConfig(database_url=own)
+        assert "another" not in database.choose(None, config, {"DATABASE_URL": f"{scheme}://u:pw@h/y"}).sentence()
+        assert "another" in database.choose(None, config, {"DATABASE_URL": f"{scheme}://u:pw@h/z"}).sentence()
+
+
 def test_m13_without_an_app_the_environment_names_it() -> None:
     chosen = database.choose(None, None, {"DATABASE_URL": "postgresql://u:pw@h/y"})
     assert chosen.sentence() == "database: postgresql+psycopg://u:***@h/y (DATABASE_URL)"
@@ -120,6 +128,17 @@ def test_a_url_nobody_speaks_is_a_configuration_error_without_the_url() -> None:
         database.choose("mysql://u:topsecret@h/x", None, {})
     assert caught.value.code is ErrorCode.BROKER_INVALID_URL
     assert "topsecret" not in str(caught.value)
+    assert caught.value.location is None, "it was typed, and stands in no line of code"
+
+
+def test_m11_a_command_that_is_interrupted_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "interrupted_app.py").write_text("raise KeyboardInterrupt\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run(["check", "interrupted_app"]) == 1
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.parametrize("command", ["worker", "check", "init-db", "send", "demo"])

@@ -7,22 +7,10 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from horsies.core import logs
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    for name in ("asyncio", "psycopg"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 class Terminal(io.StringIO):

@@ -16,7 +16,7 @@ from horsies.core.errors import ConfigurationError
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.identity import identify
+from horsies.core.worker.identity import MOST_NAMES, identify, publishable
 from horsies.core.worker.loop import DatabaseGone, Patience
 from horsies.core.worker.plan import Plan
 
@@ -60,6 +60,9 @@ def test_w04_defaults_of_a_worker() -> None:
         "concurrency": 1,
         "run_ahead_ms": 20,
         "shutdown_grace_ms": None,
+        "metrics_port": None,
+        "metrics_host": "127.0.0.1",
+        "with_scheduler": False,
     }
 
 
@@ -126,6 +129,12 @@ def test_w25_the_automatic_limit_is_what_the_slots_and_the_buffer_hold(
     found = plan(config=config, prefetch_buffer=prefetch, claim_lease_ms=lease)
     assert found.max_claim_per_worker == effective
     assert f"max_claim_per_worker={effective} " in found.headline()  # W-07
+
+
+def test_m45_a_worker_publishes_the_tasks_it_knows_unless_they_are_too_many() -> None:
+    assert publishable(["mail", "pay"]) == ["mail", "pay"] and publishable([]) == []
+    assert publishable(["t"] * MOST_NAMES) is not None
+    assert publishable(["t"] * (MOST_NAMES + 1)) is None and publishable(["t" * 200] * MOST_NAMES) is None
 
 
 def test_w07_the_headline_has_every_limit() -> None:

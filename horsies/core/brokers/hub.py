@@ -31,7 +31,7 @@ from horsies.core.brokers.waiter import (
 )
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.producer.writer import Writer
-from horsies.core.schema.install import InstallReport, install
+from horsies.core.schema.install import InstallReport, install, look
 from horsies.core.store.results import Ended
 from horsies.core.store.workflow_reads import WorkflowEnded
 
@@ -42,8 +42,10 @@ EndedT = TypeVar("EndedT", bound=Ended | WorkflowEnded)
 class Hub:
     """Nothing is opened before it is needed."""
 
-    def __init__(self, config: PostgresConfig) -> None:
+    def __init__(self, config: PostgresConfig, *, installs: bool = True) -> None:
+        """`installs`: the schema is put in place where it is missing, or brought up."""
         self._config = config
+        self._installs = installs
         self._pool = make_pool(
             config,
             min_size=config.pool_size,
@@ -141,7 +143,7 @@ class Hub:
     async def _install(self) -> InstallReport:
         conn = await connect(self._config, session=True, name="horsies schema")
         try:
-            return await install(conn, notify=self._config.notify)
+            return await install(conn, notify=self._config.notify) if self._installs else await look(conn)
         finally:
             await conn.close()
 

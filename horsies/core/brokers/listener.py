@@ -96,6 +96,11 @@ class Listener:
         await cancel_all([self._task])
         self._task = None
 
+    @property
+    def heard(self) -> int:
+        """How many notifications have come in."""
+        return self._heard
+
     async def in_step(self) -> None:
         """Wait until every subscription made so far is in effect."""
         await self._in_step.wait()

@@ -32,6 +32,7 @@ async def ping_workers(
     nonce = uuid.uuid4().hex
     pongs: dict[str, WorkerPong] = {}
     complete = asyncio.Event()
+    begun = perf_counter()  # an answer to an earlier question may come before ours is asked
 
     def on_pong(payload: str) -> None:
         if (pong := _read(payload, nonce, begun)) is not None:

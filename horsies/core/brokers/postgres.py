@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from horsies.core.brokers import endings, pings
 from horsies.core.brokers.endings import AnyResult
-from horsies.core.brokers.hub import Hub
+from horsies.core.brokers.hub import Hub, can_exist
 from horsies.core.brokers.results import as_broker_result, broker_error, failure
 from horsies.core.brokers.waiter import Ending, Unreachable
 from horsies.core.codec.fingerprint import is_intact
@@ -33,7 +33,7 @@ from horsies.core.models.broker import (
 )
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
-from horsies.core.monitoring.actions import TaskActionResult, action_failed, cancel
+from horsies.core.monitoring.actions import TaskActionResult, action_failed, cancel, why_not_cancelled
 from horsies.core.producer.enqueue import Mismatch, Verdict
 from horsies.core.producer.ids import new_task_id
 from horsies.core.producer.plain import payload_for
@@ -46,6 +46,7 @@ from horsies.core.store.sends import Send
 from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
+from horsies.core.types.texts import can_be_stored
 
 _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
@@ -73,7 +74,15 @@ class PostgresBroker:
     def __init__(self, config: PostgresConfig, *, app: KnowsTasks | None = None) -> None:
         self.config = config
         self.app = app
-        self.bridge: Bridge[Hub] = Bridge(partial(Hub, config), dispose=Hub.close, name="horsies broker")
+        self._installs = True
+        self.bridge: Bridge[Hub] = Bridge(self._make_hub, dispose=Hub.close, name="horsies broker")
+
+    def _make_hub(self) -> Hub:
+        return Hub(self.config, installs=self._installs)
+
+    def only_look(self) -> None:
+        """From the next opening on, tables that are missing or old stay as they are. For who only wants to look."""
+        self._installs = False
 
     @property
     def hub(self) -> Hub:
@@ -93,6 +102,7 @@ class PostgresBroker:
         await self.hub.ready()
 
     ensure_schema_initialized = on_bridge(_ensure_schema, failed=_loop_failed)
+    ensure_schema_initialized_sync = run_sync(_ensure_schema, failed=_loop_failed)
 
     async def write(self, send: Send) -> Verdict:
         """Write a row, raising what goes wrong. For code that runs on the bridge."""
@@ -194,6 +204,8 @@ class PostgresBroker:
     async def _info(
         self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
     ) -> dict[str, Any] | None:
+        if not can_exist(task_id):
+            return None
         async with self.hub.connection() as conn:
             row = await results.info(
                 conn, task_id, include_result=include_result, include_failed_reason=include_failed_reason
@@ -238,25 +250,27 @@ class PostgresBroker:
 
     async def _cancel_task(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
+        if not can_exist(task_id):
+            return Err(why_not_cancelled(task_id, None))
         try:
             async with self.hub.connection() as conn:
                 return await cancel(conn, task_id, include_running=include_running)
         except Exception as problem:
-            return action_failed(task_id, problem)
+            return action_failed(task_id, problem, self.config)
 
     def cancel_task(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
         try:
             return self.bridge.run(partial(self._cancel_task, task_id, include_running=include_running))
         except BridgeError as problem:
-            return action_failed(task_id, problem)
+            return action_failed(task_id, problem, self.config)
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
         try:
             return await self.bridge.call(partial(self._cancel_task, task_id, include_running=include_running))
         except BridgeError as problem:
-            return action_failed(task_id, problem)
+            return action_failed(task_id, problem, self.config)
 
     @as_broker_result(_DB)
     async def _ping_database(self) -> DatabasePing:
@@ -284,6 +298,8 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     async def _get_worker_state(self, worker_id: str) -> WorkerStateSnapshot | None:
+        if not can_be_stored(worker_id):
+            return None
         async with self.hub.connection() as conn:
             return next(iter(await worker_states.history(conn, worker_id, limit=1)), None)
 
@@ -292,6 +308,8 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     async def _get_worker_state_history(self, worker_id: str, limit: int | None = None) -> list[WorkerStateSnapshot]:
+        if not can_be_stored(worker_id) or (limit is not None and limit < 1):
+            return []
         async with self.hub.connection() as conn:
             return await worker_states.history(conn, worker_id, limit=limit)
 

@@ -47,6 +47,7 @@ _REFUSED_FOR_GOOD = (
 
 
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
+_NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
 
 
 class SchemaInitFailed(Exception):
@@ -89,8 +90,11 @@ def describe(exc: BaseException) -> str:
 
 def hint_for(text: str) -> str | None:
     """What to do about a failure that only its owner can mend; None if nothing is known."""
-    missing = _NO_DATABASE.search(text)
-    return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL" if missing else None
+    if missing := _NO_DATABASE.search(text):
+        return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL"
+    if _NOT_IN_SCHEMA.search(text):
+        return "the tables may be those of an older version; horsies init-db brings them up to date"
+    return None
 
 
 def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:

@@ -20,8 +20,10 @@ from horsies.core.models.broker import PostgresConfig, driver_url, redact_url
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
 
 DEFAULT_LEASE_MS = 60_000
+_SCHEDULES_SHOWN = 20
 
 
 class PayloadPolicy(ConfigModel):
@@ -80,8 +82,7 @@ class AppConfig(ConfigModel):
     resilience: WorkerResilienceConfig = Field(
         default_factory=WorkerResilienceConfig, description="how a worker waits for its database"
     )
-    # The scheduler brings its own model.
-    schedule: None = Field(default=None, description="tasks that are sent by the clock (to come)")
+    schedule: ScheduleConfig | None = Field(default=None, description="tasks that are sent by the clock")
     payload: PayloadPolicy = Field(default_factory=PayloadPolicy, description="how large arguments and results may be")
     exception_mapper: ExceptionMapper = Field(
         default_factory=dict, description="exception class to error code, for exceptions that leave a task"
@@ -198,6 +199,10 @@ def _fields(model: ConfigModel) -> Iterator[tuple[str, Any]]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], TaskSchedule):
+        # By name: their arguments may be secret, and there may be thousands of them.
+        names = [schedule.name for schedule in value[:_SCHEDULES_SHOWN]]
+        return f"{len(value)} ({', '.join(names)}{', …' if len(value) > len(names) else ''})"
     if isinstance(value, SecretStr):
         return redact_url(value.get_secret_value())
     if isinstance(value, dict):

@@ -34,7 +34,7 @@ class ConfigModel(BaseModel):
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID
     field_error_codes: ClassVar[Mapping[str, ErrorCode]] = {}
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, /, **data: Any) -> None:
         report = ValidationReport(phase=type(self).__name__)
         bad: set[str] = set()
         try:

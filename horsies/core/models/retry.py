@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from horsies.core.exception_mapper import is_reserved, validate_error_code_string
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
+from horsies.core.models.trace import KEY, carrier_to_json
 
 MIN_TIMEOUT_MS = 1000
 
@@ -100,6 +101,7 @@ class TaskOptions:
 
     retry_policy: RetryPolicy | None = None
     timeout_ms: int | None = None
+    trace: str | None = None  # the trace context of a row, as JSON; a definition has none
 
     @property
     def max_retries(self) -> int:
@@ -138,6 +140,7 @@ def _options_from(text: str) -> TaskOptions:
         raise ValueError("task_options.timeout_ms is not a number of milliseconds")
     policy = fields.get("retry_policy")
     try:
-        return TaskOptions(RetryPolicy.model_validate(policy) if policy is not None else None, timeout)
+        trace = carrier_to_json(fields.get(KEY))
+        return TaskOptions(RetryPolicy.model_validate(policy) if policy is not None else None, timeout, trace)
     except ValidationError as problem:
         raise ValueError(f"task_options.retry_policy: {problem}") from None

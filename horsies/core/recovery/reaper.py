@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import psycopg
 
-from horsies.core import logs
+from horsies.core import events, logs
 from horsies.core.brokers.results import describe
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.asking import Asker
@@ -111,6 +111,7 @@ class Reaper:
             if len(expired) < STEP or monotonic() >= until:
                 break
         if total:
+            events.emit("tasks.expired", count=total)
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
 
     async def requeue_claimed(self) -> None:

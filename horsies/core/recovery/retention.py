@@ -113,10 +113,14 @@ class Retention:
 class Batches:
     """One batch after the other, each under the lock, until the time is over."""
 
-    def __init__(self, database: Connections, until: float) -> None:
+    def __init__(
+        self, database: Connections, until: float, told: Callable[[str, int], None] = lambda what, rows: None
+    ) -> None:
         self._database = database
         self._until = until
+        self._told = told  # after each batch that is committed
         self._count = 0
+        self._rest = 0.0  # before the next one
         self._gone: dict[str, int] = {}
 
     async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:
@@ -147,8 +151,10 @@ class Batches:
 
     def _note(self, what: str, rows: int) -> None:
         self._gone[what] = self._gone.get(what, 0) + rows
+        self._told(what, rows)
 
     async def _run(self, prune: Callable[..., Awaitable[T]], *place: Place) -> T:
+        await asyncio.sleep(self._rest)
         waited_for = monotonic()
         while True:
             begun = monotonic()
@@ -159,7 +165,7 @@ class Batches:
                 answer = await prune(conn, *place) if is_mine else None
             if answer is not None:
                 self._count += 1
-                await asyncio.sleep(min(monotonic() - begun, LONGEST_REST_S))
+                self._rest = min(monotonic() - begun, LONGEST_REST_S)
                 return answer
             await asyncio.sleep(uniform(0.02, 0.2))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import psycopg
 
-from horsies.core import logs
+from horsies.core import events, logs
 from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
@@ -234,6 +234,7 @@ class _Sweep:
 
     async def _tell_of_workers(self) -> None:
         if self.dead:
+            events.emit("workers.swept", workers=len(self.dead), tasks=self.recovered)
             tasks = logs.counted(self.recovered, "task")
             log.info("swept %s: %s recovered", ", ".join(sorted(self.dead)), tasks)
             await self.asker.recovered(recovering=self.me, dead=sorted(self.dead), jobs_recovered=self.recovered)

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from horsies.core import logs
+from horsies.core import events, logs
 from horsies.core.lifecycle.moves import Expire, Fail, Move, Requeue, Retry
 from horsies.core.lifecycle.recovery import Action, InFlight, move_for
 from horsies.core.models.tasks import OperationalErrorCode
@@ -66,6 +66,7 @@ async def recover_tasks(
 
 def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:
     """How many, what became of them, and a line for each that has failed: nobody else will say it."""
+    events.emit("tasks.recovered", kinds=Counter(moved[task.task_id] for task in recovered))
     counts = Counter(_WORDS[moved[task.task_id]] for task in recovered)
     log.warning(
         "%s recovered (%s): %s",

@@ -133,6 +133,27 @@ async def install(
         raise _not_permitted(server, exc) from exc
 
 
+async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
+    """What is in place, for who only reads: nothing is created or migrated, and neither a standby nor a newer schema is
+    refused."""
+    async with conn.transaction():
+        server = await look_around(conn)
+    if not server.has_meta:
+        raise SchemaError(
+            "there are no horsies tables in this database",
+            notes=[server.place],
+            help_text="is it the right one? `horsies init-db`, with the same app or --database-url, creates them",
+        )
+    try:
+        async with conn.transaction():
+            recorded = await read_meta(conn)
+    except psycopg.errors.InsufficientPrivilege as exc:
+        raise _not_permitted(server, exc) from exc
+    if recorded is None:  # an installation that has not come to its end
+        return InstallReport(0, "always")
+    return InstallReport(recorded.version, recorded.notify)
+
+
 def refuse_other_encodings(conn: psycopg.AsyncConnection[Any]) -> None:
     """Arguments and results are JSON in any language; a database that cannot hold it would fail task by task."""
     encoding = conn.info.parameter_status("server_encoding")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from horsies.core import tracing
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.nodes import Node, NodeKey
 from horsies.core.models.workflow.results import HandleResult, WorkflowTaskInfo
@@ -49,13 +50,15 @@ class WorkflowHandle(Generic[OutT]):
         """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
         their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
         ending = partial(operations.end, timeout_ms=timeout_ms)
-        return self._read_end(operations.run(self._broker, self.workflow_id, ending))
+        with tracing.getting("workflow", self.workflow_id):
+            return self._read_end(operations.run(self._broker, self.workflow_id, ending))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
         """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
         their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
         ending = partial(operations.end, timeout_ms=timeout_ms)
-        return self._read_end(await operations.run_async(self._broker, self.workflow_id, ending))
+        with tracing.getting("workflow", self.workflow_id):
+            return self._read_end(await operations.run_async(self._broker, self.workflow_id, ending))
 
     def result_for(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
         """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""

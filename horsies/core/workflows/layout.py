@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+from horsies.core.models.trace import with_trace
 from horsies.core.producer.ids import new_task_ids
 from horsies.core.store.workflows import NewTask
 from horsies.core.types.status import WorkflowTaskStatus
@@ -24,6 +25,13 @@ class Layout:
     workflows: list[dict[str, Any]] = field(default_factory=list)
     tasks: list[NewTask] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
+
+    def carry(self, trace: str | None) -> None:
+        """Let every node have this trace context with its options, and so every task and child workflow of it."""
+        if trace is not None:
+            self.tasks = [task._replace(task_options=with_trace(task.task_options, trace)) for task in self.tasks]
+            for node in self.nodes:
+                node["task_options"] = with_trace(node["task_options"], trace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ from uuid import uuid4
 
 import psycopg
 
+from horsies.core import tracing
 from horsies.core.brokers.results import SchemaInitFailed, describe, is_about_content, is_transient, reason
 from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.core.models.workflow.nodes import SubWorkflowNode
 from horsies.core.models.workflow.results import (
+    NOTHING_IS_STARTED,
     WorkflowStartError,
     WorkflowStartErrorCode,
     WorkflowStartResult,
@@ -145,11 +147,22 @@ class _Start(Generic[OutT]):
 
     def start(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
         write = partial(self.broker.bridge.run, self._write)
-        return tried(write, self._explain, RESEND_PAUSES if resend else ()).map(self._handle)
+        with tracing.starting(self.spec.name, self.call.workflow_id) as span:
+            self.layout.carry(span.trace)
+            return self._told(tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
 
     async def start_async(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
         write = partial(self.broker.bridge.call, self._write)
-        return (await tried_async(write, self._explain, RESEND_PAUSES if resend else ())).map(self._handle)
+        with tracing.starting(self.spec.name, self.call.workflow_id) as span:
+            self.layout.carry(span.trace)
+            return self._told(await tried_async(write, self._explain, RESEND_PAUSES if resend else ()), span)
+
+    def _told(
+        self, written: Result[None, WorkflowStartError], span: tracing.Spanning
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        if isinstance(written, Err):
+            span.failed(written.error.code)
+        return written.map(self._handle)
 
     async def _write(self) -> None:
         async with self.broker.hub.connection() as conn:
@@ -212,7 +225,7 @@ def _again(
 
 def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None:
     if broker.app is not None and broker.app.sends_suppressed:
-        raise _Refused("nothing is started while modules are imported")
+        raise _Refused(NOTHING_IS_STARTED)
     if not isinstance(call.workflow_id, str) or not _UUID.fullmatch(call.workflow_id):
         raise WorkflowValidationError(
             f"the id of a workflow is a UUID, not {call.workflow_id!r}",

@@ -12,6 +12,7 @@ import psycopg
 
 from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.models.codes import OperationalErrorCode
+from horsies.core.models.trace import trace_in
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
@@ -97,7 +98,9 @@ async def _write(pool: Connections, key: Key, ready_at: datetime | None, plan: W
         if flow.is_overdue:
             return await step.finish()
         place = Place(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
-        await write(conn, lay_out(plan, place, good_until=flow.good_until))
+        layout = lay_out(plan, place, good_until=flow.good_until)
+        layout.carry(trace_in(found[0].task_options))
+        await write(conn, layout)
         node = step.settling.nodes[key]
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id
         return await step.finish()

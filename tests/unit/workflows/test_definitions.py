@@ -162,7 +162,7 @@ def test_f04_an_output_that_is_not_there() -> None:
         class Meta:
             output = "b"
 
-    assert "HRS-011" in codes_of(lambda: Lost.build(APP))
+    assert codes_of(lambda: Lost.build(APP)) == ["HRS-011"], "and not that it has none"
 
 
 def test_f05_build_with_takes_parameters_and_fills_in_the_key() -> None:

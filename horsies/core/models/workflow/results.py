@@ -16,6 +16,9 @@ from horsies.core.types.status import WorkflowTaskStatus
 
 T = TypeVar("T")
 
+# Why a start during an import is refused: code that is imported must not start anything (T-47).
+NOTHING_IS_STARTED = "nothing is started while modules are imported"
+
 
 class WorkflowStartErrorCode(StrEnum):
     """Why a workflow was not started."""

@@ -23,8 +23,9 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
         elif not isinstance(node.workflow_def.definition_key, str) or not node.workflow_def.definition_key:
             text = f"{node.workflow_def.__qualname__} has no definition_key, by which workers could find it"
             yield draft.node_error(index, ErrorCode.WORKFLOW_NO_DEFINITION_KEY, text)
-    if draft.declared:
-        place = draft.output_index
+    place = draft.output_index
+    is_unknown = draft.output is not None and place is None  # a finding of its own (HRS-011)
+    if draft.declared and not is_unknown:
         output = None if place is None else draft.nodes[place]
         if problem := output_problem(output, draft.declared[0]):
             yield draft.error(ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH, problem)

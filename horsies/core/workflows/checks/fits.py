@@ -5,6 +5,7 @@ yes: what it cannot judge, it lets pass, and the task that reads the value judge
 from __future__ import annotations
 
 import collections.abc
+import re
 import types
 import typing
 from typing import Annotated, Any, Literal, NewType, TypeVar, get_args, get_origin
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal, NewType, TypeVar, get_args, get_orig
 from horsies.core.models.tasks import TaskResult
 
 _ARRAYS = (list, tuple, set, frozenset)
+_MODULES = re.compile(r"\btyping\.|\bhorsies\.(?:\w+\.)*")  # one writes the names without them
 _ABSTRACT_ARRAYS = (
     collections.abc.Sequence,
     collections.abc.MutableSequence,
@@ -71,7 +73,7 @@ def shown(annotation: Any) -> str:
     if annotation is type(None):
         return "None"
     plain = isinstance(annotation, type) and not get_args(annotation)
-    return annotation.__qualname__ if plain else str(annotation).replace("typing.", "")
+    return annotation.__qualname__ if plain else _MODULES.sub("", str(annotation))
 
 
 def _classes_fit(source: Any, target: Any) -> bool:

@@ -1,0 +1,117 @@
+"""The page about the command line, from the commands themselves: usage, options, examples. See generate.py."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from horsies.cli.examples import EXAMPLES
+from horsies.cli.main import app as command_line
+
+INTRODUCTION = """\
+# Command line
+
+Every command with its arguments, options and examples; `horsies COMMAND --help` says the same. This page is written by
+`make docs` from the code; a test keeps it up to date.
+
+| command | what it does |
+| --- | --- |
+{index}
+
+## What they have in common
+
+**The app.** `MODULE` is `pkg.mod:app`, `pkg.mod`, `path/file.py:app` or `path/file.py`; the current directory can be
+imported from. Without `:app` the module must hold exactly one app.
+
+**The database.** `--database-url`, else the app's own if a module is named, else the environment variable
+`DATABASE_URL`, else the embedded server in `.horsies/postgres`. The first line on standard error says which it is, and
+who said so. Where a module is optional, a command does without: `horsies tasks --database-url postgresql://…`.
+
+**Durations** `D` are seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`); ages also with `d`.
+
+**Output.** The answer is on standard output, everything about it on standard error. Tables are for people and never
+cut, also where the terminal is narrow; `--json` is for programs: one document, whose keys stay. Errors look like a
+compiler's, with a code, notes and help.
+
+**Exit codes.** 0: success, or a clean end. 1: an error, also a command line that makes no sense, a check with findings,
+or a task that could not be cancelled.
+
+**Colours.** `HORSIES_FORCE_COLOR=1` forces them, else `NO_COLOR` disables them, else a terminal has them.
+
+**Completion.** `horsies --install-completion` installs it for the shell you are in (bash, zsh, fish, PowerShell), and
+`horsies --show-completion` prints the script. Where no shell is to be recognised, as in a Dockerfile, say which one:
+`_HORSIES_COMPLETE=source_bash horsies > /etc/bash_completion.d/horsies` (or `source_zsh`, `source_fish`). TAB offers
+commands, options, their values, and the modules below the current directory; nothing of yours is imported for that.
+
+"""
+
+
+def page() -> str:
+    """The whole document."""
+    group: Any = typer.main.get_command(command_line)
+    found = list(commands(group))
+    index = "\n".join(
+        f"| [`horsies {name}`](#horsies-{name.replace(' ', '-')}) | {in_short(command)} |" for name, command in found
+    )
+    parts = [INTRODUCTION.format(index=index)]
+    for name, command in found:
+        parts.append(f"## `horsies {name}`\n\n```text\n{usage(name, command)}\n```\n\n{description(command)}\n\n")
+        parts.append(table(("option", "default", "meaning"), options(command)))
+        parts.append(examples(name))
+    return "".join(parts).rstrip() + "\n"
+
+
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each with its whole name; what only groups others has no section of its own."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
+
+
+def usage(name: str, command: Any) -> str:
+    words = [argument(option) for option in command.params if option.param_type_name == "argument"]
+    return " ".join(["horsies", name, "[OPTIONS]", *words])
+
+
+def argument(option: Any) -> str:
+    word = option.metavar or option.name.upper()
+    return word if option.required else f"[{word}]"
+
+
+def description(command: Any) -> str:
+    """Its paragraphs, each on a line."""
+    text = inspect.getdoc(command.callback) or ""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def in_short(command: Any) -> str:
+    first = description(command).partition("\n\n")[0].partition(". ")[0]
+    return str(command.short_help or first).removesuffix(".")
+
+
+def options(command: Any) -> Iterator[tuple[str, ...]]:
+    for option in command.params:
+        if option.param_type_name == "argument":
+            yield f"`{argument(option)}`", "required" if option.required else "none", option.help or ""
+        elif option.name != "help":
+            names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+            unset = option.show_default if isinstance(option.show_default, str) else "none"
+            default = unset if option.default is None else "off" if option.default is False else f"`{option.default}`"
+            yield names, default, option.help or ""
+
+
+def examples(name: str) -> str:
+    if not (known := EXAMPLES.get(name)):
+        return ""
+    lines = "\n".join(f"# {meaning}\n{typed}" for meaning, typed in known)
+    return f"```sh\n{lines}\n```\n\n"
+
+
+def table(heads: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"

@@ -1,0 +1,136 @@
+"""By hand what retention does by age alone: delete chosen tasks that have ended, or cancel those that wait in a queue.
+
+Tasks of workflows are never touched: they belong to their workflow. Everything happens a bounded batch at a time, each
+committed before the next, so whoever stops halfway has lost nothing but the rest. Written once, async, and run on the
+broker's bridge; `told` hears of every batch that is committed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from horsies.core.brokers.results import as_broker_result, broker_error
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
+from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
+from horsies.core.recovery.retention import Batches, Stopped
+from horsies.core.store import purging, retention
+from horsies.core.store.purging import FIRST, LOOK, Waiting
+from horsies.core.store.retention import BATCH, START, Choice
+from horsies.core.sync import BridgeError, run_sync
+from horsies.core.types.result import Err
+from horsies.core.types.status import TaskStatus
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
+Told: TypeAlias = Callable[[int], None]
+
+_DB = BrokerErrorCode.DB_OPERATION_FAILED
+_PURGED = serialize_error_payload(
+    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the queue was purged"))
+)
+
+
+class Purge(NamedTuple):
+    """Which tasks, and how long they have been at their end or in the queue. An empty part does not choose."""
+
+    age: timedelta
+    statuses: tuple[TaskStatus, ...] = ()
+    queues: tuple[str, ...] = ()
+    task_names: tuple[str, ...] = ()
+
+    @property
+    def choice(self) -> Choice:
+        statuses = tuple(status.value for status in self.statuses)
+        return Choice(statuses, self.queues, self.task_names, with_workflows=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeCount:
+    """How many tasks of one status, queue and name a purge is about."""
+
+    status: TaskStatus
+    queue: str
+    task_name: str
+    count: int
+
+
+@as_broker_result(_DB)
+async def _count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
+    """What `delete_ended` would delete."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    place: retention.Place | None = START
+    while place is not None:
+        async with broker.hub.connection() as conn:
+            counts, place = await purging.count_ended(conn, purge.age, purge.choice, place)
+        for one in counts:
+            found[one.status, one.queue, one.task_name] += one.count
+    return _sorted(found)
+
+
+@as_broker_result(_DB)
+async def _delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> bool:
+    """Delete them, with their attempts; False if somebody else, who prunes as well, was not to be waited for."""
+    batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows))
+    try:
+        await batches.walk(
+            "tasks", lambda conn, place: retention.prune_tasks(conn, purge.age, place, choice=purge.choice)
+        )
+    except Stopped:
+        return False
+    return True
+
+
+@as_broker_result(_DB)
+async def _count_waiting(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
+    """What `cancel_waiting` would cancel."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    async for queue, tasks in _waiting(broker, purge, LOOK):
+        found.update((TaskStatus.PENDING.value, queue, task.task_name) for task in tasks)
+    return _sorted(found)
+
+
+@as_broker_result(_DB)
+async def _cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> None:
+    """PENDING → CANCELLED: those that waited in the queues when this began."""
+    async for _, tasks in _waiting(broker, purge, BATCH):
+        async with broker.hub.connection() as conn:
+            told(len(await purging.cancel(conn, [task.rank.task_id for task in tasks], _PURGED)))
+
+
+async def _waiting(broker: PostgresBroker, purge: Purge, most: int) -> AsyncIterator[tuple[str, list[Waiting]]]:
+    """The chosen ones, queue by queue, a batch at a time."""
+    begun = monotonic()
+    for queue in purge.queues:
+        after, looked = FIRST, most
+        while looked == most:
+            # What has been sent since the beginning is not meant; else a busy queue would have no end.
+            age = purge.age + timedelta(seconds=monotonic() - begun)
+            async with broker.hub.connection() as conn:
+                tasks = await purging.waiting(conn, queue, age, purge.task_names, after, most)
+            looked = len(tasks)
+            after = tasks[-1].rank if tasks else after
+            yield queue, [task for task in tasks if task.is_chosen]
+
+
+def _sorted(found: Counter[tuple[str, str, str]]) -> list[PurgeCount]:
+    """The largest first."""
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return [PurgeCount(TaskStatus(status), queue, name, count) for (status, queue, name), count in ordered]
+
+
+def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
+    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
+
+
+count_ended_sync = run_sync(_count_ended, failed=_loop_failed)
+delete_ended_sync = run_sync(_delete_ended, failed=_loop_failed)
+count_waiting_sync = run_sync(_count_waiting, failed=_loop_failed)
+cancel_waiting_sync = run_sync(_cancel_waiting, failed=_loop_failed)

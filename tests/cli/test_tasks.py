@@ -1,0 +1,265 @@
+"""`horsies tasks`, `task`, `cancel`, `rerun`, `queues` and `explain`: what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from horsies.core.types.status import TaskStatus
+from tests.cli.support import Terminal
+from tests.e2e.cli_support import APP
+from tests.factories import given_attempt, given_worker, given_workflow
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NOWHERE = "postgresql://me:topsecret@127.0.0.1:1/none?connect_timeout=2"
+ERROR = '{"err": {"error_code": "REFUSED", "message": "no\\u001b[31m", "data": {"why": 1}}}'
+
+
+def fill(terminal: Terminal) -> None:
+    """One of each kind; the names say what is peculiar about them."""
+    terminal.given(id="01-waits", sent_at=NOW, enqueued_at=NOW)
+    terminal.given(id="02-mail", queue_name="mail", priority=1)
+    terminal.given(TaskStatus.RUNNING, id="03-runs", claimed_by_worker_id="w:2:3", started_at=NOW)
+    ended = {"started_at": NOW, "completed_at": NOW + timedelta(seconds=1.5)}
+    terminal.given(TaskStatus.COMPLETED, id="04-done", task_name="named", **ended)
+    failed = {"started_at": NOW, "failed_at": NOW + timedelta(minutes=1), "result": ERROR}
+    terminal.given(TaskStatus.FAILED, id="05-failed", error_code="REFUSED", retry_count=1, max_retries=3, **failed)
+    terminal.given(TaskStatus.FAILED, id="06-crashed", error_code="WORKER_CRASHED", **failed)
+
+
+def test_m46_every_filter_and_order_reaches_the_list(terminal: Terminal) -> None:
+    fill(terminal)
+    cases = {
+        (): ["06-crashed", "05-failed", "04-done", "03-runs", "02-mail", "01-waits"],
+        ("--status", "pending"): ["02-mail", "01-waits"],
+        ("-s", "running,Completed"): ["04-done", "03-runs"],
+        ("--queue", "mail", "--status", "pending"): ["02-mail"],
+        ("--queue", "mail", "-q", "default", "--limit", "2"): ["06-crashed", "05-failed"],
+        ("--task", "named"): ["04-done"],
+        ("--worker", "w:2:3"): ["03-runs"],
+        ("--error-code", "REFUSED"): ["05-failed"],
+        ("--error-category", "domain"): ["05-failed"],
+        ("--error-category", "operational"): ["06-crashed"],
+        ("--retried",): ["05-failed"],
+        ("--sort", "claim_order"): ["01-waits", "02-mail"],
+        ("--sort", "claim_order", "--order", "desc"): ["02-mail", "01-waits"],
+        ("--sort", "sent_at", "--order", "asc", "--limit", "1"): ["01-waits"],
+        ("--sort", "started_at"): ["03-runs"],
+        ("--sort", "ended_at", "--order", "asc"): ["04-done", "05-failed", "06-crashed"],
+        ("--order", "asc", "--offset", "1", "--limit", "2"): ["02-mail", "03-runs"],
+    }
+    found = {options: terminal.type("tasks", "--ids", *options).out.split() for options in cases}
+    assert found == cases
+
+
+def test_m46_a_page_is_a_table_or_one_document(terminal: Terminal) -> None:
+    assert terminal.type("tasks").out == "no task fits\n"
+    fill(terminal)
+    page = terminal.type("tasks", "--limit", "2")
+    assert [row[:4] for row in page.rows[:-1]] == [
+        ["06-crashed", "FAILED", "a_task", "default"],
+        ["05-failed", "FAILED", "a_task", "default"],
+    ]
+    assert (
+        " 1 min " in page.out and " 1/3 " in page.out and " REFUSED " in page.out and "2026-01-02 03:05:05Z" in page.out
+    )
+    assert page.out.splitlines()[-1] == "1 to 2 of 6 tasks; --offset 2 shows what follows"
+    assert terminal.type("tasks", "--offset", "4").out.splitlines()[-1] == "5 to 6 of 6 tasks"
+    document = terminal.type("tasks", "--json", "--limit", "1", "--task", "named").json
+    assert (document["total"], document["offset"], document["limit"]) == (1, 0, 1)
+    [item] = document["items"]
+    assert (item["task_id"], item["status"], item["ended_at"]) == (
+        "04-done",
+        "COMPLETED",
+        "2026-01-02T03:04:06.500000Z",
+    )
+
+
+def test_m13_an_app_or_the_environment_names_the_database(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_of_cli.py").write_text(APP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SHOP_DATABASE_URL", terminal.url)
+    task_id = terminal.given(id=str(uuid.uuid4()))
+    assert terminal.type_plain("tasks", "shop_of_cli", "--ids").out == f"{task_id}\n"
+    assert terminal.type_plain("task", "shop_of_cli:app", task_id, "--json").json["task_id"] == task_id
+    monkeypatch.setenv("DATABASE_URL", terminal.url)
+    for command in (("tasks", "--ids"), ("task", task_id), ("explain", task_id), ("queues",), ("cancel", task_id)):
+        said = terminal.type_plain(*command)
+        assert "(DATABASE_URL)" in said.err
+        assert (task_id if command[0] in ("tasks", "task", "cancel") else "default") in said.out
+
+
+def test_a_task_is_shown_whole(terminal: Terminal) -> None:
+    fill(terminal)
+    terminal.execute(
+        "UPDATE horsies_tasks SET args = '[1, \"zwei\"]', good_until = '2030-01-01Z', flags = '{\"vip\": true}',"
+        " failed_reason = E'first\\nsecond' WHERE id = '05-failed'"
+    )
+    attempt = {"attempt": 2, "error_code": "REFUSED", "error_message": "no\x1b[31m\nnever", "worker_id": "w:b:1"}
+    terminal.doing(lambda db: given_attempt(db, "05-failed", **attempt))
+    shown = terminal.type("task", "05-failed").out
+    for part in (
+        "a_task  FAILED",
+        "1 of 3",
+        "REFUSED (DOMAIN)",
+        '[1, "zwei"]',
+        "2030-01-01 00:00:00Z",
+        '{"vip": true}',
+    ):
+        assert part in shown
+    assert '{"why": 1}' in shown and "    first\n    second\n" in shown and "w:b:1" in shown
+    assert "no\ufffd[31m never" in shown and "\x1b" not in shown, "nothing that a terminal would obey"
+    document = terminal.type("task", "05-failed", "--json").json
+    assert document["args"] == [1, "zwei"] and document["result"]["err"]["data"] == {"why": 1}
+    assert [one["error_message"] for one in document["attempts"]] == ["no\x1b[31m\nnever"]
+    assert "horsies explain 01-waits tells" in terminal.type("task", "01-waits").err
+    assert terminal.type("task", "04-done").out.startswith("named  COMPLETED\n")
+
+
+def test_a_long_result_is_shown_in_part(terminal: Terminal) -> None:
+    terminal.given(TaskStatus.COMPLETED, id="long", result=json.dumps({"ok": list(range(50_000))}))
+    said = terminal.type("task", "long").out
+    assert len(said.splitlines()) < 1_100 and "characters more: --json shows all" in said
+    assert len(terminal.type("task", "long", "--json").json["result"]["ok"]) == 50_000
+
+
+def test_m48_tasks_are_cancelled_one_by_one(terminal: Terminal) -> None:
+    fill(terminal)
+    workflow_id = terminal.doing(given_workflow)
+    terminal.given(id="07-node", workflow_id=workflow_id)
+    ids = ("01-waits", "03-runs", "04-done", "07-node", "nobody")
+    done = terminal.type("cancel", *ids, code=1)
+    assert done.out == "cancelled 01-waits, which was PENDING\n"
+    picture = terminal.given(id="a:b:c")
+    assert terminal.type("cancel", picture).out == "cancelled a:b:c, which was PENDING\n", ":b: is no emoji"
+    assert [line.split("; ")[0] for line in done.err.splitlines()[1:]] == [
+        "task 03-runs is RUNNING",
+        "task 04-done is COMPLETED",
+        f"task 07-node belongs to workflow {workflow_id}",
+        "there is no task nobody",
+    ]
+    document = terminal.type("cancel", "03-runs", "02-mail", "nobody", "--include-running", "--json", code=1).json
+    assert document["cancelled"] == [
+        {"task_id": "03-runs", "previous_status": "RUNNING"},
+        {"task_id": "02-mail", "previous_status": "PENDING"},
+    ]
+    [refused] = document["refused"]
+    assert (refused["task_id"], refused["code"], refused["current_status"]) == ("nobody", "TASK_NOT_FOUND", None)
+    rows = terminal.rows()
+    assert {id_ for id_, row in rows.items() if row["status"] == "CANCELLED"} == {
+        "01-waits",
+        "02-mail",
+        "03-runs",
+        picture,
+    }
+
+
+def test_m49_tasks_are_sent_again(terminal: Terminal) -> None:
+    fill(terminal)
+    again = terminal.type("rerun", "05-failed")
+    [new] = set(terminal.rows()) - {"01-waits", "02-mail", "03-runs", "04-done", "05-failed", "06-crashed"}
+    assert again.out == f"sent 05-failed again as {new}\n"
+    assert terminal.rows()[new]["status"] == "PENDING" and terminal.rows()["05-failed"]["status"] == "FAILED"
+    document = terminal.type("rerun", "06-crashed", "04-done", "01-waits", "--json", code=1).json
+    assert [one["rerun_of"] for one in document["rerun"]] == ["06-crashed"]
+    assert [one["task_id"] for one in document["refused"]] == ["04-done", "01-waits"]
+
+
+def test_queues_are_counted(terminal: Terminal) -> None:
+    assert terminal.type("queues").rows == [["default", *"0000000"]], "the queues of the app are there, empty or not"
+    fill(terminal)
+    rows = {row[0]: row[1:6] for row in terminal.type("queues").rows}
+    assert rows["mail"] == ["1", "1", "0", "0", "0"] and rows["default"] == ["1", "1", "0", "0", "1"]
+    assert "none" in terminal.type("queues").rows[0], "tasks wait, and nobody serves the queue"
+    terminal.doing(lambda db: given_worker(db, "w:2:3", queues=["mail"]))
+    document = terminal.type("queues", "--json").json
+    assert set(document) == {"taken_at", "queues"}
+    mail = {queue["name"]: queue for queue in document["queues"]}["mail"]
+    assert (mail["waiting"], mail["live_workers"]) == (1, 1) and mail["oldest_due_seconds"] >= 0
+
+
+def test_a_task_that_does_not_run_is_explained(terminal: Terminal) -> None:
+    fill(terminal)
+    told = terminal.type("explain", "01-waits").out
+    assert told.startswith("NO_WORKER  ") and ["queue", "default"] in [line.split() for line in told.splitlines()]
+    document = terminal.type("explain", "01-waits", "--json").json
+    assert (document["task_id"], document["why"], document["status"]) == ("01-waits", "NO_WORKER", "PENDING")
+
+
+@pytest.mark.parametrize("command", ["task", "explain"])
+def test_m11_a_task_that_is_not_there_is_an_error(terminal: Terminal, command: str) -> None:
+    refused = terminal.type(command, "nobody", code=1)
+    assert refused.out == "" and "error: there is no task nobody\n" in refused.err
+    assert f"a single word is the id: horsies {command} shop.tasks:app" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tasks", "--status", "done"], "'--status': 'done' is not one of PENDING, CLAIMED"),
+        (["tasks", "--error-category", "bad"], "'bad' is not one of OPERATIONAL"),
+        (["tasks", "--limit", "501"], "--limit"),
+        (["tasks", "--offset", "-1"], "--offset"),
+        (["tasks", "--sort", "name"], "--sort"),
+        (["tasks", "--sort", "claim_order", "--status", "failed"], "--sort claim_order is an order of PENDING only"),
+        (["tasks", "--watch", "--json"], "--watch shows a table"),
+        (["queues", "--watch", "--json"], "--watch shows a table"),
+        (["tasks", "--watch", "--every", "soon"], "is not a duration"),
+        (["task"], "Missing argument"),
+        (["task", "one", "two"], "one task at a time: one two"),
+        (["cancel"], "Missing argument"),
+    ],
+)
+def test_m11_a_command_that_makes_no_sense_is_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    refused = Terminal(NOWHERE, capsys).type(*words, code=1)
+    assert refused.err.startswith("error[HRS-206]: ") and said in refused.err
+    assert refused.out == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tasks"], ["task", "x"], ["explain", "x"], ["queues"], ["cancel", "x", "y"], ["rerun", "x"],
+        ["purge", "--older-than", "1h"], ["purge", "--waiting", "--queue", "q", "--yes"], ["tasks", "--watch"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_m11_a_database_that_is_away_is_said_once_without_its_password(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    refused = Terminal(NOWHERE, capsys).type(*words, code=1)
+    assert refused.err.count("connection failed") == 1
+    assert "topsecret" not in refused.err and refused.out == ""
+
+
+def test_m01_the_first_of_several_words_is_the_app(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = terminal.type_plain("cancel", "no_such_module", "some-id", code=1)
+    assert refused.err.startswith("error[HRS-207]: ") and "'no_such_module', was read as the app" in refused.err
+    monkeypatch.setenv("DATABASE_URL", terminal.url)
+    ids = [terminal.given(id=str(uuid.uuid4())) for _ in range(2)]
+    assert terminal.type_plain("cancel", *ids, ids[0]).out.count("cancelled") == 2, "ours are recognised; twice is once"
+
+
+def test_workflows_are_listed(terminal: Terminal) -> None:
+    ended = {"status": "FAILED", "error_code": "BAD", "completed_at": NOW}
+    for fields in (
+        {"id": "open", "status": "RUNNING", "name": "shopping"},
+        {"id": "over", "name": "shopping", **ended},
+    ):
+        terminal.doing(lambda db, fields=fields: given_workflow(db, **fields))
+    assert [row[0] for row in terminal.type("workflow", "list").rows] == ["open", "over"]
+    assert [row[0] for row in terminal.type("workflow", "list", "--status", "failed").rows] == ["over"]
+    document = terminal.type("workflow", "list", "--name", "shopping", "--limit", "1", "--json").json
+    assert [one["workflow_id"] for one in document["workflows"]] == ["open"]
