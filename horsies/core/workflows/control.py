@@ -111,6 +111,7 @@ async def retry_nodes(
             step.settling.evaluate(key)
         await step.settle()
         after = await _resume(conn, tree, step) if was is WorkflowStatus.PAUSED else await step.finish()
+        after.more.setdefault(workflow_id)  # what cannot run ends it, in a step of its own
     await _follow(pool, after, builder)
     return True
 

@@ -370,8 +370,10 @@ def _not_enqueued(problem: object) -> End:
 
 
 def _is_over(flow: FlowState) -> bool:
-    """All its nodes have ended. A paused one is concluded when it is resumed, or by its deadline (F-76, F-96)."""
-    return flow.open_nodes == 0 and (flow.is_running or (flow.status is WorkflowStatus.PAUSED and flow.row.is_overdue))
+    """All its nodes have ended. A paused one is concluded by the step after it is resumed, or by its deadline (F-76,
+    F-96)."""
+    was_running = flow.is_running and flow.row.status is WorkflowStatus.RUNNING
+    return flow.open_nodes == 0 and (was_running or (flow.status is WorkflowStatus.PAUSED and flow.row.is_overdue))
 
 
 async def _pause_below(conn: Connection, workflow_id: str) -> int:

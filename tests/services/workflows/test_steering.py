@@ -326,3 +326,26 @@ async def test_f51_a_pause_reaches_what_runs_below_a_child_that_is_paused(
     assert WorkflowHandle[Any](grandchild, broker).resume().unwrap() is True
     assert handle.pause().unwrap() is True
     assert [(await hand.workflow(one))["status"] for one in (child, grandchild)] == ["PAUSED", "PAUSED"]
+
+
+async def test_f76_what_has_ended_while_it_was_paused_runs_before_it_is_over(
+    tasks: Tasks, hand: Hand, clean_db: AsyncConnection[Any]
+) -> None:
+    """PAUSED → RUNNING → COMPLETED: two arrows, two updates."""
+    handle = tasks.chain().start().unwrap()
+    await hand.finish(handle, "a")
+    assert handle.pause().unwrap() is True
+    await hand.finish(handle, "b")
+    await clean_db.execute("CREATE TABLE seen (was text, became text)")
+    await clean_db.execute(
+        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " IF OLD.status <> NEW.status THEN INSERT INTO seen VALUES (OLD.status, NEW.status); END IF; RETURN NEW; END $$"
+    )
+    await clean_db.execute("CREATE TRIGGER see AFTER UPDATE ON horsies_workflows FOR EACH ROW EXECUTE FUNCTION see()")
+    try:
+        assert handle.resume().unwrap() is True
+        moves = await (await clean_db.execute("SELECT was, became FROM seen")).fetchall()
+    finally:
+        await clean_db.execute("DROP FUNCTION see CASCADE")
+        await clean_db.execute("DROP TABLE seen")
+    assert moves == [("PAUSED", "RUNNING"), ("RUNNING", "COMPLETED")]
