@@ -109,6 +109,12 @@ OptionalModule: TypeAlias = Annotated[
         metavar="MODULE", help="The app; without it --database-url or DATABASE_URL counts.", autocompletion=modules
     ),
 ]
+Queues: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only of these queues.")
+]
+TaskNames: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--task", "-t", metavar="NAMES", help="Only tasks of these names.")
+]
 DatabaseUrl: TypeAlias = Annotated[
     str | None,
     typer.Option(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from horsies.cli import manual, output
 from horsies.cli.completing import members
-from horsies.cli.options import DatabaseUrl, OptionalModule, parse_age, parse_members, parse_names
+from horsies.cli.options import DatabaseUrl, OptionalModule, Queues, TaskNames, parse_age, parse_members, parse_names
 from horsies.core.app import Horsies
 from horsies.core.errors import HorsiesError
 from horsies.core.recovery import purging
@@ -43,12 +43,8 @@ def purge(
             autocompletion=members(_ENDED),
         ),
     ] = None,
-    queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only of these queues.")
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", "-t", metavar="NAMES", help="Only tasks of these names.")
-    ] = None,
+    queue: Queues = None,
+    task: TaskNames = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Cancel what waits in the queues that --queue names.")
     ] = False,

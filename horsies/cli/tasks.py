@@ -12,7 +12,7 @@ from rich.text import Text
 
 from horsies.cli import manual, output
 from horsies.cli.completing import members
-from horsies.cli.options import DatabaseUrl, OptionalModule, parse_members, parse_names
+from horsies.cli.options import DatabaseUrl, OptionalModule, Queues, TaskNames, parse_members, parse_names
 from horsies.cli.watching import Every, Watch, refuse_watching, watch_until_interrupted
 from horsies.core.monitoring.models import ErrorCategory, SortDir, TaskListPage, TaskSummary, to_jsonable
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
@@ -60,12 +60,8 @@ def tasks(
             autocompletion=members(TaskStatus),
         ),
     ] = None,
-    queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only of these queues.")
-    ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option("--task", "-t", metavar="NAMES", help="Only tasks of these names.")
-    ] = None,
+    queue: Queues = None,
+    task: TaskNames = None,
     worker: Annotated[
         list[str] | None, typer.Option(metavar="IDS", help="Only what these workers have or had.")
     ] = None,

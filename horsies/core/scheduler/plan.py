@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -63,14 +62,6 @@ class Wait:
 
 
 Step: TypeAlias = Begin | Restart | Fire | Wait
-
-
-def due(
-    schedules: Iterable[TaskSchedule], states: Mapping[str, ScheduleState], now: datetime, most: int | None = None
-) -> dict[str, Step]:
-    """What there is to do now about these schedules, by name; those that wait or are disabled are left out."""
-    steps = {one.name: decide(one, states.get(one.name), now, most) for one in schedules if one.enabled}
-    return {name: step for name, step in steps.items() if not isinstance(step, Wait)}
 
 
 def decide(
