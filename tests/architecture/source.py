@@ -1,9 +1,11 @@
-"""Reads the package's own source: its modules, what they import and where, and the SQL files."""
+"""Reads the package's own source (its modules, what they import and where, the SQL files) and every text file of the
+repository."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +18,17 @@ SQL = PACKAGE / "core" / "sql"
 PARAMETER = re.compile(r"%\((\w+)\)s")
 # psycopg tells the server that a timedelta is an interval; what else it sends is left to the server to infer.
 INTERVALS = {"lease", "max_age", "until"}
+IGNORED = {
+    ".git",
+    ".venv",
+    ".venv-peers",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    "__pycache__",
+    ".horsies",
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,36 @@ def statements() -> dict[str, str]:
         path.relative_to(SQL).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(SQL.rglob("*.sql"))
     }
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Every text file that belongs to the repository, also what is not committed yet."""
+    found = {}
+    for path in _files():
+        try:
+            found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # not a text
+    return found
+
+
+def _files() -> list[Path]:
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+        return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
+    except (OSError, subprocess.CalledProcessError):
+        return [path for path in ROOT.rglob("*") if path.is_file() and not IGNORED & set(path.parts)]
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[tuple[str, int, re.Match[str]]]:
+    return [
+        (name, number, match)
+        for name, text in texts().items()
+        for number, line in enumerate(text.splitlines(), start=1)
+        for match in pattern.finditer(line)
+    ]
 
 
 def prepared(statement: str) -> tuple[str, list[str]]:

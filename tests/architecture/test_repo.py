@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from functools import cache
-from pathlib import Path
 
-from tests.architecture.source import ROOT
+from tests.architecture.source import lines_with, texts
 
 # Standards and documentation that a reader may want to follow, and names reserved for examples.
 KNOWN_HOSTS = {
@@ -28,48 +25,7 @@ KNOWN_HOSTS = {
 ADDRESS = re.compile(r"\b(?:https?|git|ssh|ftp)" + r"://(?:[^\s/@]*@)?([\w.-]+)")
 HOME_OF_SOMEONE = re.compile(r"(?<![\w.~:])/" + r"(?:(?:work|home|Users|mnt|srv)/\w|root/\.)")
 INDEX_OPTION = re.compile(r"--(?:extra-)?index" + r"-url|--find" + r"-links|--trusted" + r"-host")
-IGNORED = {
-    ".git",
-    ".venv",
-    ".venv-peers",
-    ".mypy_cache",
-    ".pytest_cache",
-    ".ruff_cache",
-    ".hypothesis",
-    "__pycache__",
-    ".horsies",
-}
 PLAIN_PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
-
-
-@cache
-def texts() -> dict[str, str]:
-    """Every text file that belongs to the repository, also what is not committed yet."""
-    found = {}
-    for path in _files():
-        try:
-            found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            continue  # not a text
-    return found
-
-
-def _files() -> list[Path]:
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    try:
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
-        return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
-    except (OSError, subprocess.CalledProcessError):
-        return [path for path in ROOT.rglob("*") if path.is_file() and not IGNORED & set(path.parts)]
-
-
-def lines_with(pattern: re.Pattern[str]) -> list[tuple[str, int, re.Match[str]]]:
-    return [
-        (name, number, match)
-        for name, text in texts().items()
-        for number, line in enumerate(text.splitlines(), start=1)
-        for match in pattern.finditer(line)
-    ]
 
 
 def test_the_files_are_found() -> None:
