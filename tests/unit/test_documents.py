@@ -87,8 +87,11 @@ def _exists(page: Path, target: str) -> bool:
 
 
 def _anchors(file: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Those of the headings, and those that are written out, as rules have them."""
+    text = file.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    of_headings = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return of_headings | set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
 def test_files_that_the_architecture_page_names_exist() -> None:
