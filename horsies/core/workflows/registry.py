@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Definition: TypeAlias = type[WorkflowDefinition[Any]]
 
-MAX_KEY_LENGTH = 255
 
 _definitions: WeakValueDictionary[str, Definition] = WeakValueDictionary()
 _building: ContextVar[str | None] = ContextVar("horsies_definition_key", default=None)
