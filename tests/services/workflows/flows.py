@@ -9,9 +9,8 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.layout import Place, lay_out, write
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
-from horsies.core.workflows.start import write
 
 Db = AsyncConnection[Any]
 
