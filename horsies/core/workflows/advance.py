@@ -31,9 +31,11 @@ from horsies.core.workflows.settle import Key
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
 log = logging.getLogger("horsies.workflows")
+
 AT_ONCE = 500
 IN_FLIGHT = ("ENQUEUED", "RUNNING")
 READY = ("READY",)
+
 Take: TypeAlias = "Callable[[Connection, Batch], Awaitable[Step]]"
 BuildLater: TypeAlias = Callable[[Key], None]
 
@@ -223,11 +225,6 @@ async def _locked(conn: Connection, ids: Collection[str], batch: Batch) -> Step:
     return Step(conn, await workflows.lock(conn, ids), batch.most, batch.refused)
 
 
-# Child workflows: made when their node is ready (F-60 to F-65). The plan of a child is made by user code, which no lock
-# may wait for: it is asked for between two transactions, and the second one looks whether the node is still the READY
-# one of a workflow that runs.
-
-
 class NoChild(Exception):
     """The child of a node that has been READY since `ready_at` cannot be built, or written: the node fails."""
 
@@ -237,14 +234,16 @@ class NoChild(Exception):
 
 
 async def create_child(pool: Connections, key: Key, builder: Builder | None) -> StepResult:
-    """Build and write the child of a node that is READY. Raises `NoChild` if that is not possible."""
-    asked = await _ask(pool, key)
+    """Build and write the child workflow of a node that is READY (F-60 to F-65). Raises `NoChild` if that is not
+    possible. The plan of a child is made by user code, which no lock may wait for: it is asked for between two
+    transactions, and the second one looks whether the node is still the READY one of a workflow that runs."""
+    asked = await _node_to_build(pool, key)
     if asked is None:
         return StepResult()
     payload, sources, depth = asked
     try:
-        plan = await _build(_request(payload, sources, depth), builder)
-        return await _write(pool, key, payload.ready_at, plan)
+        plan = await _plan_of_child(_build_request(payload, sources, depth), builder)
+        return await _write_child(pool, key, payload.ready_at, plan)
     except NotBuiltHere:
         return StepResult()
     except BuildFailed as problem:
@@ -258,7 +257,7 @@ async def create_child(pool: Connections, key: Key, builder: Builder | None) -> 
         raise NoChild(describe(problem), code, payload.ready_at) from problem
 
 
-async def _ask(pool: Connections, key: Key) -> tuple[Payload, dict[int, Source], int] | None:
+async def _node_to_build(pool: Connections, key: Key) -> tuple[Payload, dict[int, Source], int] | None:
     """The node, its inputs and the depth of its child; None if it is not to be built any more."""
     async with pool.connection() as conn:
         flows = await workflows.lock(conn, [key[0]])
@@ -269,14 +268,14 @@ async def _ask(pool: Connections, key: Key) -> tuple[Payload, dict[int, Source],
     return found[0], {index: source for (_, index), source in sources.items()}, flows[0].depth + 1
 
 
-def _request(payload: Payload, sources: Mapping[int, Source], depth: int) -> BuildRequest:
+def _build_request(payload: Payload, sources: Mapping[int, Source], depth: int) -> BuildRequest:
     given = injected(payload, sources)
     if payload.ctx_from is not None:
         given[CTX] = context_of(payload, sources)
     return BuildRequest(payload.sub_workflow_key or "", payload.kwargs, given, depth)
 
 
-async def _build(request: BuildRequest, builder: Builder | None) -> WorkflowPlan:
+async def _plan_of_child(request: BuildRequest, builder: Builder | None) -> WorkflowPlan:
     if builder is None:
         code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
         raise BuildFailed("there is no application to build the child workflow with", code)
@@ -286,7 +285,7 @@ async def _build(request: BuildRequest, builder: Builder | None) -> WorkflowPlan
     return plan
 
 
-async def _write(pool: Connections, key: Key, ready_at: datetime | None, plan: WorkflowPlan) -> StepResult:
+async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, plan: WorkflowPlan) -> StepResult:
     async with transaction(pool) as conn:
         locked = await workflows.lock(conn, [key[0]])
         flows = [flow for flow in locked if flow.status is WorkflowStatus.RUNNING]

@@ -19,6 +19,11 @@ from horsies.core.producer.options import flags_of
 from horsies.core.workflows.input_checks import child_problems, input_problems
 from horsies.core.workflows.plan import Draft
 
+MAX_NAME_LENGTH = 255
+JOINS = ("all", "any", "quorum")
+_NODE_ID = re.compile(r"[A-Za-z0-9_\-:.]+")
+_SHOWN = 8  # nodes of a cycle
+
 
 def check(draft: Draft) -> None:
     """Raise what is wrong with the draft."""
@@ -46,10 +51,6 @@ def find_cycle(dependencies: tuple[tuple[int, ...], ...]) -> list[int]:
                 ready.append(index)
     stuck = {index for index, count in enumerate(waiting) if count}
     return _walk(dependencies, stuck) if stuck else []
-
-
-MAX_NAME_LENGTH = 255
-_NODE_ID = re.compile(r"[A-Za-z0-9_\-:.]+")
 
 
 def _shape_problems(draft: Draft) -> Iterator[HorsiesError]:
@@ -95,10 +96,6 @@ def _ids(draft: Draft) -> Iterator[HorsiesError]:
                 index, ErrorCode.WORKFLOW_DUPLICATE_NODE_ID, f"node {first} has the same id; give one another node_id"
             )
             yield error.with_note(f"the first one is at {draft.nodes[first].location}")
-
-
-JOINS = ("all", "any", "quorum")
-_SHOWN = 8
 
 
 def _graph_problems(draft: Draft) -> Iterator[HorsiesError]:

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     Definition: TypeAlias = type[WorkflowDefinition[Any]]
 
 MAX_DEPTH = 32  # of a workflow in its tree; the one at the top has 0 (F-65)
+
 _definitions: WeakValueDictionary[str, Definition] = WeakValueDictionary()
 _building: ContextVar[str | None] = ContextVar("horsies_definition_key", default=None)
+
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 # A workflow may hold a thousand nodes of one definition, and building a codec takes a while.
 _codecs: WeakKeyDictionary[type[Any], ArgumentsCodec] = WeakKeyDictionary()

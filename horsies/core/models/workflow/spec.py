@@ -1,6 +1,6 @@
 """A workflow that can be started: its nodes, checked and in their places. It does not change; a start writes its plan.
 
-How it is started is not known here: the app gives each spec a starter (`workflows/starting.py`).
+How it is started is not known here: the app gives each spec a starter (`workflows/start.py`).
 """
 
 from __future__ import annotations
