@@ -16,9 +16,9 @@ from horsies.core.lifecycle.moves import Claim
 from horsies.core.store import node_starts, tasks, workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import control, layout
+from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.layout import Layout, Place, lay_out
+from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
@@ -72,7 +72,7 @@ async def _retry(conn: Connection, workflow_id: str) -> bool | None:
 
 
 async def _begin(conn: Connection, layout: Layout) -> bool:
-    return await layout.write(conn, layout)
+    return await write_layout(conn, layout)
 
 
 async def _start_nodes(conn: Connection, worker_id: str, claims: list[Claim]) -> tuple[set[str], set[str]]:

@@ -23,7 +23,7 @@ from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import advance, control, finish
 from horsies.core.workflows.definitions import BuildFailed, BuildRequest
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.layout import Place, lay_out, write_layout
 from horsies.core.workflows.plan import WorkflowPlan
 from tests.proof_workflows.plans import QUEUES, Library
 
@@ -125,7 +125,7 @@ class Engine:
             plan, Place(workflow_id, workflow_id), good_until=datetime.now(UTC) + FAR if has_deadline else None
         )
         async with self.pool.connection() as conn:
-            assert await layout.write(conn, layout)
+            assert await write_layout(conn, layout)
         await self.go_on([row["id"] for row in layout.workflows])
         return workflow_id
 

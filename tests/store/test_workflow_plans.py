@@ -16,9 +16,9 @@ from psycopg import AsyncConnection
 
 from horsies.core.brokers.connections import BY_INDEX
 from horsies.core.store import node_starts, stuck
-from horsies.core.workflows import control, layout
+from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.layout import Place, lay_out, write_layout
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining
@@ -45,7 +45,7 @@ class Lent:
 
 
 async def begin(conn: Db) -> bool:
-    return await layout.write(conn, lay_out(PLAN, Place("new", "new")))
+    return await write_layout(conn, lay_out(PLAN, Place("new", "new")))
 
 
 async def start_nodes(conn: Db) -> None:

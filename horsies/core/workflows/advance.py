@@ -25,7 +25,7 @@ from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
 from horsies.core.workflows.definitions import MAX_DEPTH, Builder, BuildFailed, BuildRequest, NotBuiltHere
 from horsies.core.workflows.inputs import CTX, InputError, Payload, Source, context_of, injected, sources_of
-from horsies.core.workflows.layout import Place, height, lay_out, write
+from horsies.core.workflows.layout import Place, height, lay_out, write_layout
 from horsies.core.workflows.plan import WorkflowPlan
 from horsies.core.workflows.settle import Key
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
@@ -301,7 +301,7 @@ async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, p
         place = Place(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
         layout = lay_out(plan, place, good_until=flow.good_until)
         layout.carry(trace_in(found[0].task_options))
-        await write(conn, layout)
+        await write_layout(conn, layout)
         node = step.settling.nodes[key]
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id
         return await step.finish()

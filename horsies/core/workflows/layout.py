@@ -63,7 +63,7 @@ def lay_out(
     return layout
 
 
-async def write(conn: Connection, layout: Layout) -> bool:
+async def write_layout(conn: Connection, layout: Layout) -> bool:
     """Insert all of it, in the caller's transaction or one of its own. False, and nothing written, if a workflow of
     that id exists (F-82)."""
     async with conn.transaction():

@@ -28,10 +28,9 @@ from horsies.core.models.workflow.results import (
 from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
 from horsies.core.store import workflow_reads
 from horsies.core.types.result import Err, Ok, Result
-from horsies.core.workflows import layout
 from horsies.core.workflows.definitions import BuildFailed
 from horsies.core.workflows.handle import WorkflowHandle
-from horsies.core.workflows.layout import Layout, Place, lay_out
+from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -164,7 +163,7 @@ class _Start(Generic[OutT]):
 
     async def _write(self) -> None:
         async with self.broker.hub.connection() as conn:
-            if await layout.write(conn, self.layout) or self.call.is_retry:
+            if await write_layout(conn, self.layout) or self.call.is_retry:
                 return
             key = await workflow_reads.definition_key(conn, self.call.workflow_id)
         if key != self.spec.definition_key:
