@@ -87,7 +87,7 @@ async def _start_nodes(conn: Connection, worker_id: str, claims: list[Claim]) ->
 
 
 def _tasks(pick: Choices, start: Start) -> Arguments:
-    return {"ids": [row.id for row in pick.shuffled(layout.tasks)[: pick.of((9, 9, 3, 1))]]}
+    return {"ids": [row.id for row in pick.shuffled(start.tasks)[: pick.of((9, 9, 3, 1))]]}
 
 
 def _one(*names: str) -> Any:
@@ -108,8 +108,8 @@ def _claimed_nodes(pick: Choices, start: Start) -> Arguments:
 
 def _everything(start: Start, arguments: Arguments) -> set[str]:
     """Whatever a step may lock: nodes of workflows, and their tasks."""
-    nodes = {f"node {node['node_id']}" for workflow in WORKFLOWS for node in layout.nodes(workflow)}
-    return nodes | {row.id for row in layout.tasks if row.workflow is not None}
+    nodes = {f"node {node['node_id']}" for workflow in WORKFLOWS for node in start.nodes(workflow)}
+    return nodes | {row.id for row in start.tasks if row.workflow is not None}
 
 
 def _started(start: Start, arguments: Arguments) -> set[str]:
