@@ -123,14 +123,9 @@ from horsies.core.types.status import (
     WorkflowStatus,
     WorkflowTaskStatus,
 )
+from horsies.core.workflows.control import pause_workflow, pause_workflow_sync, resume_workflow, resume_workflow_sync
 from horsies.core.workflows.handle import WorkflowHandle
-from horsies.core.workflows.starting import start_workflow, start_workflow_async
-from horsies.core.workflows.steering import (
-    pause_workflow,
-    pause_workflow_sync,
-    resume_workflow,
-    resume_workflow_sync,
-)
+from horsies.core.workflows.start import start_workflow, start_workflow_async
 
 __all__ = [
     "INFRASTRUCTURE_RESILIENT_FLAG",

@@ -10,7 +10,7 @@ from horsies.cli import database, output
 from horsies.cli.options import LogLevel, Module
 from horsies.core import logs
 from horsies.core.app import Horsies
-from horsies.core.checks.workflows import definitions_of
+from horsies.core.checks.code import definitions_of
 from horsies.core.errors import CheckWarning, ErrorCode, HorsiesError
 from horsies.core.worker.locate import load_app
 

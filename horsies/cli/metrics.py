@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import sys
 from typing import Annotated
@@ -23,8 +22,6 @@ from horsies.core.monitoring.models import Snapshot
 from horsies.core.monitoring.reading import NoReading, Reader
 from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.types.result import Err
-
-log = logging.getLogger("horsies.metrics")
 
 
 def metrics(

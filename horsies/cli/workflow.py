@@ -22,9 +22,9 @@ from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.monitoring.models import to_jsonable
 from horsies.core.types.result import Err
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import operations
+from horsies.core.workflows import control, read
 from horsies.core.workflows.handle import WorkflowHandle
-from horsies.core.workflows.operations import Family
+from horsies.core.workflows.read import Family
 from horsies.monitoring import list_workflow_runs
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class _Found:
         return value_of(result, self.app)
 
     def family(self) -> Family:
-        return self.value(operations.run(self.app.get_broker(), self.workflow_id, operations.family))
+        return self.value(read.run(self.app.get_broker(), self.workflow_id, read.ask_family))
 
     def refuse_without_app(self, *states: WorkflowTaskStatus) -> None:
         """Child workflows are built by the code of an app: without one their nodes would fail."""
@@ -150,8 +150,8 @@ def retry(
     """Run the failed nodes of a workflow again, and after them what was skipped because of them."""
     with _found(what, database_url, with_code=True) as found:
         found.refuse_without_app(WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED)
-        again = partial(operations.retry, node_ids=node or None)
-        retried = found.value(operations.run(found.app.get_broker(), found.workflow_id, again))
+        again = partial(control.ask_retry, node_ids=node or None)
+        retried = found.value(read.run(found.app.get_broker(), found.workflow_id, again))
         return _say(found, retried, "set going again", as_json)
 
 

@@ -16,7 +16,7 @@ from horsies.core.codec.serde import task_result_from_json
 from horsies.core.store.workflow_reads import NodeRow, WorkflowRow
 from horsies.core.types.result import Ok
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.operations import Family
+from horsies.core.workflows.read import Family
 
 MOST_ELEMENTS = 20
 LONGEST_ERROR = 160

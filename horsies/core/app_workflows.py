@@ -16,7 +16,7 @@ from horsies.core.models.workflow.enums import OnError
 from horsies.core.models.workflow.nodes import Node, NodeKey
 from horsies.core.models.workflow.policies import SuccessPolicy
 from horsies.core.models.workflow.spec import Starter, WorkflowSpec
-from horsies.core.workflows.starting import WorkflowStarter
+from horsies.core.workflows.start import WorkflowStarter
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., WorkflowSpec[Any]])

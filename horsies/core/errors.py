@@ -117,10 +117,7 @@ class ErrorCode(StrEnum):
     CHILD_HOOK_INVALID = "HRS-214", "a child start hook that cannot be called"
     CONFIG_INVALID = "HRS-215", "a setting that no other code speaks for"
     CHECK_RETRY_MISSES_DEADLINE = "HRS-216", "retries that cannot happen before the deadline of their node"
-    CHECK_RETRY_CODE_NEVER_SEEN = (
-        "HRS-217",
-        "a code in `auto_retry_for` that the task cannot end with, or that is never retried",
-    )
+    CHECK_RETRY_CODE_NEVER_SEEN = "HRS-217", "a code in `auto_retry_for` that never causes a retry"
     CHECK_WAITING_UNREADABLE = "HRS-218", "waiting tasks whose arguments the present code cannot read"
 
     TASK_NOT_REGISTERED = "HRS-300", "a task that is not registered"

@@ -18,8 +18,6 @@ from typing import Literal, TextIO, TypeAlias
 
 Format: TypeAlias = Literal["text", "json"]
 
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
 _FACTS = "horsies"
 _SAID = "horsies_said"
 _LONGEST_LINE = 300

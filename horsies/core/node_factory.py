@@ -22,8 +22,8 @@ from typing import (
 
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.models.workflow.enums import Join
 from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, TaskNode
-from horsies.core.workflows.plan import Join
 
 if TYPE_CHECKING:
     from horsies.core.producer.options import Flags

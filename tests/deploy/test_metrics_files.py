@@ -19,7 +19,7 @@ SCRAPING = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "horsies.json"
 PAGE = ROOT / "docs" / "metrics.md"
 
-SERIES = catalogue.by_series()
+SERIES = {name: metric for metric in catalogue.metrics() for name in metric.series()}
 NAME = re.compile(r"\bhorsies_[a-z_]+\b")
 SELECTOR = re.compile(r"\b(horsies_[a-z_]+)\{([^}]*)\}")
 LABEL = re.compile(r"([a-z_]+)\s*(?:=~|!~|!=|=)")

@@ -24,7 +24,7 @@ app.config = app.config.model_copy(update={"schedule": ScheduleConfig(schedules=
 DOUBTFUL = """
 from horsies import RetryPolicy
 
-@app.task("shop.doubt", retry_policy=RetryPolicy.fixed([1], auto_retry_for=["NEVER_SEEN"]))
+@app.task("shop.doubt", retry_policy=RetryPolicy.fixed([1], auto_retry_for=["TASK_EXPIRED"]))
 def doubt() -> TaskResult[int, TaskError]:
     return TaskResult(ok=1)
 """

@@ -16,11 +16,11 @@ from horsies.core.lifecycle.moves import Claim
 from horsies.core.store import node_starts, tasks, workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import control, start
-from horsies.core.workflows.advance import Todo, next_step
-from horsies.core.workflows.layout import Layout, Place, lay_out
+from horsies.core.workflows import control
+from horsies.core.workflows.advance import Worklist
+from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
-from horsies.core.workflows.step import Aftermath
+from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind
 from tests.proof_pairs.rows import WORKFLOWS, Start
@@ -43,16 +43,16 @@ class Lent:
         yield conn
 
 
-async def _advance(conn: Connection, ids: list[str]) -> Aftermath:
-    return await next_step(Lent(conn), Todo(tasks=ids), None)
+async def _advance(conn: Connection, ids: list[str]) -> StepResult:
+    return await Worklist(tasks=ids).step(Lent(conn), None)
 
 
-async def _advance_parents(conn: Connection, children: list[str]) -> Aftermath:
-    return await next_step(Lent(conn), Todo(children=children), None)
+async def _advance_parents(conn: Connection, children: list[str]) -> StepResult:
+    return await Worklist(children=children).step(Lent(conn), None)
 
 
-async def _go_on(conn: Connection, workflow_id: str) -> Aftermath:
-    return await next_step(Lent(conn), Todo(flows={workflow_id: None}), None)
+async def _go_on(conn: Connection, workflow_id: str) -> StepResult:
+    return await Worklist(flows={workflow_id: None}).step(Lent(conn), None)
 
 
 async def _pause(conn: Connection, workflow_id: str) -> bool | None:
@@ -72,7 +72,7 @@ async def _retry(conn: Connection, workflow_id: str) -> bool | None:
 
 
 async def _begin(conn: Connection, layout: Layout) -> bool:
-    return await start.write(conn, layout)
+    return await write_layout(conn, layout)
 
 
 async def _start_nodes(conn: Connection, worker_id: str, claims: list[Claim]) -> tuple[set[str], set[str]]:

@@ -21,9 +21,9 @@ from horsies.core.store import node_starts, tasks
 from horsies.core.store import workflows as flows
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import advance, control, ends, start
-from horsies.core.workflows.building import BuildFailed, BuildRequest
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows import advance, control, finish
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
+from horsies.core.workflows.layout import Place, lay_out, write_layout
 from horsies.core.workflows.plan import WorkflowPlan
 from tests.proof_workflows.plans import QUEUES, Library
 
@@ -125,7 +125,7 @@ class Engine:
             plan, Place(workflow_id, workflow_id), good_until=datetime.now(UTC) + FAR if has_deadline else None
         )
         async with self.pool.connection() as conn:
-            assert await start.write(conn, layout)
+            assert await write_layout(conn, layout)
         await self.go_on([row["id"] for row in layout.workflows])
         return workflow_id
 
@@ -140,7 +140,7 @@ class Engine:
             checks = await node_starts.lock(conn, [claim.task_id for claim in claims])
             over = [task_id for task_id, check in checks.items() if check.workflow.is_terminal]
             if over:
-                await flows.cancel_tasks(conn, sorted(over), ends.CANCELLED.result or "")
+                await flows.cancel_tasks(conn, sorted(over), finish.CANCELLED.result or "")
             held = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.RUNNING]
             started: set[str] = set()
             if held:
@@ -164,7 +164,7 @@ class Engine:
         await advance.advance(self.pool, task_ids, self.builder)
 
     async def go_on(self, workflow_ids: Collection[str]) -> None:
-        await advance.advance_workflows(self.pool, workflow_ids, self.builder)
+        await advance.Worklist(flows=dict.fromkeys(workflow_ids)).work_off(self.pool, self.builder)
 
     async def reconcile(self) -> int:
         return await Reconciler(self.pool, self.builder, NOW).run()

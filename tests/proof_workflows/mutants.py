@@ -28,19 +28,22 @@ def code(name: str, what: str, old: str, new: str) -> Mutant:
 
 
 MUTANTS = (
-    code("readiness", "any needs two", "needed = 1 if", "needed = 2 if"),
-    code("readiness", "skipped too early", "total - unsuccessful < needed", "total - unsuccessful <= needed"),
-    code("readiness", "a failed dependency is allowed", "unsuccessful and not allow_failed_deps", "False"),
-    code("settling", "a failure does not pause", 'flow.row.on_error == "PAUSE"', "False"),
-    code("settling", "a skip is not counted", "case Verdict.SKIP:\n                self.end(key, SKIPPED)",
-         "case Verdict.SKIP:\n                node.status, node.end = SKIPPED.status, SKIPPED"),
-    code("settling", "a paused workflow goes on", "or not self.flows[key[0]].is_running", ""),
+    code("settle", "any needs two", "needed = 1 if", "needed = 2 if"),
+    code("settle", "skipped too early", "total - unsuccessful < needed", "total - unsuccessful <= needed"),
+    code("settle", "a failed dependency is allowed", "unsuccessful and not allow_failed_deps", "False"),
+    code("settle", "a failure does not pause", 'flow.row.on_error == "PAUSE"', "False"),
+    code("settle", "a skip is not counted", "case Readiness.SKIP:\n                self.end(key, SKIPPED)",
+         "case Readiness.SKIP:\n                node.status, node.end = SKIPPED.status, SKIPPED"),
+    code("settle", "a paused workflow goes on", "or not self.flows[key[0]].is_running", ""),
     code("step", "what has just ended is not seen", "if state is None or state.end is None:", "if True:"),
     code("inputs", "a skipped source is left out", "if source.status is WorkflowTaskStatus.SKIPPED:", "if False:"),
     code("control", "children are not cancelled", "tree = await _tree(conn, workflow_id, UNFINISHED)",
          "tree = await _tree(conn, workflow_id, ())"),
-    code("control", "children are not paused", 'tree = await _tree(conn, workflow_id, ("RUNNING",))',
-         "tree = await _tree(conn, workflow_id, ())"),
+    code("control", "children are not paused",
+         "tree = await _tree(conn, workflow_id, UNFINISHED)\n"
+         "        if tree is None or tree[0].status is not WorkflowStatus.RUNNING",
+         "tree = await _tree(conn, workflow_id, ())\n"
+         "        if tree is None or tree[0].status is not WorkflowStatus.RUNNING"),
     code("control", "a child is retried beside its parent",
          "[workflow_id, *await workflows.parents(conn, [workflow_id])]",
          "[workflow_id]"),

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from pydantic import BaseModel, field_validator
 
 from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError, TaskResult, WorkflowContext
-from horsies.core.checks import live, stored_schedules
+from horsies.core.checks import live
 from horsies.core.checks.live import Known, whole
 from horsies.core.errors import HorsiesError
 from horsies.core.store import waiting
@@ -189,7 +189,7 @@ async def given_schedule(db: AsyncConnection, name: str, **definition: Any) -> N
 async def test_m20_s04_schedules_that_were_put_in_place_at_run_time(
     db: AsyncConnection, app: Horsies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_schedules, "PAGE", 2)
+    monkeypatch.setattr(live, "PAGE", 2)
     await given_schedule(db, "a sound one")
     await given_schedule(db, "b", task_name="gone")
     await given_schedule(db, "c", kwargs={"order": {"id": "one"}})

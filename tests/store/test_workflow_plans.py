@@ -16,9 +16,9 @@ from psycopg import AsyncConnection
 
 from horsies.core.brokers.connections import BY_INDEX
 from horsies.core.store import node_starts, stuck
-from horsies.core.workflows import control, start
-from horsies.core.workflows.advance import Todo, next_step
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows import control
+from horsies.core.workflows.advance import Worklist
+from horsies.core.workflows.layout import Place, lay_out, write_layout
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining
@@ -45,7 +45,7 @@ class Lent:
 
 
 async def begin(conn: Db) -> bool:
-    return await start.write(conn, lay_out(PLAN, Place("new", "new")))
+    return await write_layout(conn, lay_out(PLAN, Place("new", "new")))
 
 
 async def start_nodes(conn: Db) -> None:
@@ -62,15 +62,15 @@ async def look_for_what_is_stuck(conn: Db) -> None:
 async def lose(conn: Any) -> Any:
     """The row of a task is gone, and with it the word that its node had of it."""
     await conn.execute("UPDATE horsies_workflow_tasks SET task_id = NULL WHERE workflow_id = 'o2' AND task_index = 0")
-    return await next_step(Lent(conn), Todo(lost=[("o2", 0)]), None)
+    return await Worklist(lost=[("o2", 0)]).step(Lent(conn), None)
 
 
 ACTS: dict[str, Callable[[Db], Awaitable[object]]] = {
-    "tasks of many workflows": lambda conn: next_step(Lent(conn), Todo(tasks=names("t")), None),
-    "tasks of one large workflow": lambda conn: next_step(Lent(conn), Todo(tasks=names("b")), None),
-    "children": lambda conn: next_step(Lent(conn), Todo(children=names("c")), None),
-    "a workflow goes on": lambda conn: next_step(Lent(conn), Todo(flows={"o1": None}), None),
-    "the large one goes on": lambda conn: next_step(Lent(conn), Todo(flows={"large": None}), None),
+    "tasks of many workflows": lambda conn: Worklist(tasks=names("t")).step(Lent(conn), None),
+    "tasks of one large workflow": lambda conn: Worklist(tasks=names("b")).step(Lent(conn), None),
+    "children": lambda conn: Worklist(children=names("c")).step(Lent(conn), None),
+    "a workflow goes on": lambda conn: Worklist(flows={"o1": None}).step(Lent(conn), None),
+    "the large one goes on": lambda conn: Worklist(flows={"large": None}).step(Lent(conn), None),
     "lost": lambda conn: lose(conn),
     "pause": lambda conn: control.pause(Lent(conn), "p5"),
     "resume": lambda conn: control.resume(Lent(conn), "paused", None),

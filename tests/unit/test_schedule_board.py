@@ -102,28 +102,6 @@ def test_s32_s37_what_somebody_else_has_done_is_noticed() -> None:
     assert taken(board, NOW + MINUTE) == ["same"]
 
 
-def test_s37_one_that_stands_back_is_not_looked_at_for_the_others_sake() -> None:
-    board = filled("a")
-    (one,) = board.take_due(NOW)
-    board.arm(one, NOW + 5 * MINUTE)
-    one.is_standing_back = True
-    board.note(["a"], {"a": state(one, NOW, "another")})
-    assert taken(board) == []
-    board.note(["a"], {"a": state(one, NOW)})
-    assert taken(board) == ["a"], "it is ours again"
-
-
-def test_s37_one_in_dispute_is_looked_at_for_its_sign_of_life_and_not_later_than_its_next_run() -> None:
-    board = filled("a")
-    (one,) = board.take_due(NOW)
-    one.reversed_at = NOW
-    board.arm(one, NOW + MINUTE)
-    board.note(["a"], {"a": state(one, NOW + 5 * MINUTE)})
-    assert board.next_look == NOW + MINUTE
-    board.note(["a"], {"a": state(one, NOW)})
-    assert board.next_look == NOW
-
-
 def test_s36_s39_what_has_come_due_goes_before_what_catches_up_and_what_failed_goes_alone() -> None:
     line = Line()
     old, due, failed = entry("old"), entry("due"), entry("failed")

@@ -23,7 +23,7 @@ from horsies import (
 )
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.scheduler.checks import require_schedule, schedule_problems
-from horsies.core.scheduler.payloads import UNDATED, Wanted, payload_of, prepared, stored_form
+from horsies.core.scheduler.payloads import UNDATED, Wanted, each_prepared, payload_of, stored_form
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.schedule_wire import PrepareRequest, pack_payloads, pack_request, payloads_of, request_of
 from horsies.core.worker.service import Worker
@@ -124,7 +124,7 @@ def test_w01_payloads_travel_between_a_worker_and_its_helper() -> None:
     request = PrepareRequest((Wanted("a", None), Wanted("b", None), Wanted("c", stored), Wanted("d", None)))
     name, content = pack_request(request)
     assert name == b"PrepareRequest" and request_of(content) == request
-    made = prepared(app, request.wanted)
+    made = list(each_prepared(app, request.wanted))
     assert payloads_of(pack_payloads(made), 4) == made
     assert [answer.is_ok() for answer in made] == [True, False, True, False]
     assert made[0].ok_value.sent_at == UNDATED

@@ -26,9 +26,6 @@ from horsies import (
     Weekday,
 )
 from horsies.core.scheduler.plan import (
-    DISPUTE,
-    SIGN_OF_LIFE,
-    STAND_BACK,
     Begin,
     Fire,
     Restart,
@@ -36,9 +33,6 @@ from horsies.core.scheduler.plan import (
     Wait,
     config_hash,
     decide,
-    is_disputed,
-    is_silent,
-    left_to_another,
     slot_task_id,
 )
 
@@ -138,23 +132,6 @@ def test_s37_the_hash_is_the_sha256_of_key_sorted_json() -> None:
     }
     text = json.dumps(described, sort_keys=True, separators=(",", ":"))
     assert config_hash(schedule()) == hashlib.sha256(text.encode()).hexdigest()
-
-
-def test_s37_who_was_changed_back_again_stands_back_while_the_other_gives_signs_of_life() -> None:
-    one = schedule()
-    own = config_hash(one)
-    foreign = state(one, NOW + timedelta(days=30), config_hash="another", updated_at=NOW)
-    assert left_to_another(foreign, own, 0, NOW) is None, "the first change is ours to make"
-    assert left_to_another(foreign, own, 1, NOW) == NOW + STAND_BACK
-    assert left_to_another(foreign, own, 1, NOW + STAND_BACK) is None, "nobody serves the other one"
-    assert left_to_another(state(one, at(12, 30), updated_at=NOW), own, 1, NOW) is None, "it is ours again"
-
-
-def test_s37_signs_of_life_are_given_in_a_dispute_and_often_enough() -> None:
-    held = state(schedule(), at(13), updated_at=NOW)
-    assert not is_silent(held, NOW) and is_silent(held, NOW + SIGN_OF_LIFE)
-    assert 2 * SIGN_OF_LIFE < STAND_BACK
-    assert not is_disputed(None, NOW) and is_disputed(NOW, NOW) and not is_disputed(NOW, NOW + DISPUTE)
 
 
 def test_s38_missed_slots_count_when_a_schedule_is_enabled_again() -> None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from horsies.core.checks import advice, imports, live, policies, schedules, stored_schedules, workflows
-from horsies.core.checks.subject import Subject
-from horsies.core.checks.visit import Visit
+from horsies.core.checks import advice, code, live
+from horsies.core.checks.code import Subject
 from horsies.core.errors import CheckWarning, HorsiesError, ValidationReport
 
 if TYPE_CHECKING:
@@ -23,23 +22,23 @@ Phase: TypeAlias = Callable[[Subject], Iterator[HorsiesError]]
 
 def imports_and_workflows(subject: Subject) -> Iterator[HorsiesError]:
     """Phases 2, 3 and 3.1 together: what modules define when they are imported, workflows among it."""
-    yield from imports.imports(subject)
-    yield from workflows.definitions(subject)
+    yield from code.imports(subject)
+    yield from code.definitions(subject)
 
 
 def in_the_database(subject: Subject) -> Iterator[HorsiesError]:
     """The rest of phase 6: what the database holds for this code."""
-    with Visit(subject.app.get_broker()) as visit:
-        yield from stored_schedules.stored_schedules(subject, visit)
+    with live.Visit(subject.app.get_broker()) as visit:
+        yield from live.stored_schedules(subject, visit)
         yield from live.waiting_tasks(subject, visit)
 
 
 PHASES: tuple[Phase, ...] = (
     imports_and_workflows,
-    workflows.builders,
-    workflows.undecorated,
-    schedules.schedules,
-    policies.policies,
+    code.builders,
+    code.undecorated,
+    code.schedules,
+    code.policies,
 )
 LIVE: tuple[Phase, ...] = (live.database, in_the_database)
 

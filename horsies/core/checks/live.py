@@ -1,36 +1,60 @@
-"""Phase 6, only live: the database answers, and what waits in it can be run by the present code.
+"""Phase 6, only live: the database answers, and what waits in it, tasks and schedules, fits the present code.
 
 Only the app's own queues are looked at, since others may be another app's. The look is bounded: the first tasks of each
-queue in the order in which they will be claimed, and of each name the arguments of some. Where that was not everything,
-the finding says so. Arguments are read here and not on the broker's loop: that runs validators of the user's types.
+queue in the order in which they will be claimed, and of each name the arguments of some; the first schedules by name.
+Where that was not everything, the finding says so. Arguments are read here and not on the broker's loop: that runs
+validators of the user's types.
+
+The database is asked through `Visit`, which changes nothing. The broker's own connections would create or migrate the
+tables first, which is not for a check to do: it is run with code that is still to be deployed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
-from horsies.core.checks.subject import Subject
-from horsies.core.checks.visit import Visit, no_answer
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError
+from horsies.core.brokers.connections import BY_INDEX, connect
+from horsies.core.brokers.results import as_broker_result, broker_error, describe
+from horsies.core.checks.code import Subject
+from horsies.core.errors import (
+    CheckWarning,
+    ConfigurationError,
+    ErrorCode,
+    HorsiesError,
+    RegistryError,
+    ValidationReport,
+)
 from horsies.core.hooks import Job
-from horsies.core.models.broker import BrokerResult
-from horsies.core.store import jobs, waiting
+from horsies.core.models.broker import BrokerErrorCode, BrokerResult
+from horsies.core.scheduler.checks import schedule_problems
+from horsies.core.scheduler.stored import read, unusable
+from horsies.core.store import jobs, schedules, waiting
+from horsies.core.store.schedules import Stored
 from horsies.core.store.waiting import Waiting
+from horsies.core.sync import BridgeError
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
 
 if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
     from horsies.core.task_decorator import TaskFunction
 
-MOST = 10_000  # of each queue
+T = TypeVar("T")
+Question: TypeAlias = Callable[[AsyncConnection[Any]], Awaitable[T]]
+
+MOST = 10_000  # tasks of each queue
 SAMPLE = 500  # of each name in a queue
 STEP = 100  # of which the arguments are held in memory at a time
+MOST_SCHEDULES = 10_000
+PAGE = 500  # schedules that are read at a time
+_WHERE = "it is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
 
 def database(subject: Subject) -> Iterator[HorsiesError]:
@@ -59,6 +83,26 @@ def waiting_tasks(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
             return
         if read.value.unreadable:
             yield _unreadable(each, task, read.value)
+
+
+def stored_schedules(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
+    """The schedules that were put in place at run time (D-36) fit the present code as those of the code do. One that
+    the code hides by its own of that name is left out."""
+    app = subject.app
+    of_code = {schedule.name for schedule in app.config.schedule.schedules} if app.config.schedule else set()
+    after, seen = "", 0
+    while seen < MOST_SCHEDULES:
+        page = visit.ask(partial(_page, after=after))
+        if isinstance(page, Err):
+            yield from no_answer(page)
+            return
+        for stored in page.value:
+            if stored.name not in of_code:
+                yield from _stored_problems(subject, stored)
+        seen += len(page.value)
+        if len(page.value) < PAGE:
+            return
+        after = page.value[-1].name
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +210,67 @@ def _unreadable(each: Known, task: TaskFunction[Any, Any], read: Reading) -> Hor
 def _queues(each: Known) -> str:
     named = ", ".join(repr(queue) for queue in each.queues)
     return f"queue {named}" if len(each.queues) == 1 else f"queues {named}"
+
+
+def _stored_problems(subject: Subject, stored: Stored) -> Iterator[HorsiesError]:
+    report = ValidationReport(phase="a schedule")
+    try:
+        for error in schedule_problems(subject.app, read(stored), is_stored=True):
+            report.add(error)
+    except Exception as problem:  # also of the app's own models, which look at its arguments
+        report.add(problem if isinstance(problem, HorsiesError) else unusable(describe(problem)))
+        for finding in report:
+            finding.message = f"schedule {stored.name!r}: {finding.message}"
+    for finding in report:
+        finding.location = None  # it is where the check was asked for
+        yield finding.with_note(_WHERE)
+
+
+async def _page(conn: AsyncConnection[Any], after: str) -> list[Stored]:
+    return await schedules.definitions(conn, list(await schedules.marks(conn, after, PAGE)))
+
+
+class Visit:
+    """One connection, which lives on the broker's loop."""
+
+    def __init__(self, broker: PostgresBroker) -> None:
+        self._broker = broker
+        self._conn: AsyncConnection[Any] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._conn is not None:
+            self._broker.bridge.run(self._conn.close)
+
+    def ask(self, question: Question[T]) -> BrokerResult[T]:
+        """The answer, or why there is none."""
+        try:
+            return self._broker.bridge.run(partial(self._ask, question))
+        except BridgeError as error:
+            return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
+
+    @as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
+    async def _ask(self, question: Question[T]) -> T:
+        if self._conn is None:
+            self._conn = await connect(self._broker.config, name="horsies check", options=BY_INDEX)
+        return await question(self._conn)
+
+
+def no_answer(answer: Err[Any]) -> Iterator[HorsiesError]:
+    """What to tell about a question that failed. Nothing if there are no tables yet: then nothing is in them."""
+    match answer.error.exception:
+        case errors.UndefinedTable():
+            return
+        case errors.UndefinedColumn() | errors.UndefinedFunction():
+            yield CheckWarning(
+                "the tables are those of an older version, so what is in them could not be looked at",
+                code=ErrorCode.BROKER_INIT_FAILED,
+                help_text="horsies init-db brings them up to date, as does the first worker",
+            )
+        case _:
+            text = f"the database does not answer: {answer.error.message}"
+            yield ConfigurationError(text, code=ErrorCode.BROKER_INIT_FAILED)

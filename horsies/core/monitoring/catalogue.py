@@ -147,8 +147,3 @@ def metrics() -> Iterator[Metric]:
     for value in globals().values():
         if isinstance(value, Metric):
             yield value
-
-
-def by_series() -> dict[str, Metric]:
-    """The metric behind each name that a query can use."""
-    return {name: metric for metric in metrics() for name in metric.series()}

@@ -23,13 +23,14 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
-from horsies.core.recovery.reconcile import BuildLater, Reconciler
+from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.stale import recover_stale
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
 from horsies.core.store import sweeping, tasks, workers
 from horsies.core.store.recovery import STEP
 from horsies.core.types.status import TaskStatus
+from horsies.core.workflows.advance import BuildLater
 
 log = logging.getLogger("horsies.recovery")
 

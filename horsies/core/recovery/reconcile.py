@@ -13,7 +13,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -24,19 +24,17 @@ from horsies.core.recovery.ended import EndedNode
 from horsies.core.store import stuck, workflows
 from horsies.core.store.recovery import STEP
 from horsies.core.store.stuck import DEADLINES, LOOK, NODES, WORKFLOWS, Stuck, What
-from horsies.core.workflows import control, ends
-from horsies.core.workflows.advance import Advanced, Todo, advance, next_step
-from horsies.core.workflows.building import Builder, BuildRequest, NotBuiltHere
+from horsies.core.workflows import control, finish
+from horsies.core.workflows.advance import Advanced, BuildLater, Worklist, advance
+from horsies.core.workflows.definitions import Builder, BuildRequest, NotBuiltHere
 from horsies.core.workflows.plan import WorkflowPlan
-from horsies.core.workflows.settling import Key
 
 log = logging.getLogger("horsies.recovery")
 
 AWAY = (psycopg.Error, OSError, TimeoutError)
-CANCELLED = ends.CANCELLED.result or ""
+CANCELLED = finish.CANCELLED.result or ""
 
 T = TypeVar("T")
-BuildLater: TypeAlias = Callable[[Key], None]
 
 
 class NobodyBuilds:
@@ -146,13 +144,13 @@ class Reconciler:
         return await self._advance(nodes)
 
     async def _advance(self, nodes: Sequence[Stuck]) -> Advanced:
-        return await self._go_on(Todo(tasks=_links(nodes)))
+        return await self._work_off(Worklist(tasks=_links(nodes)))
 
     async def _advance_parents(self, nodes: Sequence[Stuck]) -> Advanced:
-        return await self._go_on(Todo(children=_links(nodes)))
+        return await self._work_off(Worklist(children=_links(nodes)))
 
     async def _give_up(self, nodes: Sequence[Stuck]) -> Advanced:
-        return await self._go_on(Todo(lost=[(node.workflow_id, node.task_index) for node in nodes]))
+        return await self._work_off(Worklist(lost=[(node.workflow_id, node.task_index) for node in nodes]))
 
     async def _enqueue(self, nodes: Sequence[Stuck]) -> Advanced:
         return await self._settle(list(dict.fromkeys(node.workflow_id for node in nodes)))
@@ -161,20 +159,12 @@ class Reconciler:
         return Advanced(0, await control.expire(self._pool, ids, self._builder))
 
     async def _settle(self, ids: Sequence[str]) -> Advanced:
-        return await self._go_on(Todo(flows=dict.fromkeys(ids)))
+        return await self._work_off(Worklist(flows=dict.fromkeys(ids)))
 
-    async def _go_on(self, todo: Todo) -> Advanced:
-        """Take the steps that are missing, until nothing is left to do."""
-        total = Advanced()
-        while todo:
-            if todo.builds and self._build_later is not None:
-                while todo.builds:
-                    self._build_later(todo.builds.pop())
-                continue
-            after = await next_step(self._pool, todo, self._builder)
-            total += Advanced(after.nodes, after.workflows)
-            todo.add(after)
-        return total
+    async def _work_off(self, worklist: Worklist) -> Advanced:
+        """Take the steps that are missing, and those that follow."""
+        worklist.build_later = self._build_later
+        return await worklist.work_off(self._pool, self._builder)
 
 
 def _links(nodes: Sequence[Stuck]) -> list[str]:

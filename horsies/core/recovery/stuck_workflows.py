@@ -13,7 +13,7 @@ from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.sync import BridgeError, on_bridge, run_sync
 from horsies.core.types.result import Err
-from horsies.core.workflows.operations import builder_for
+from horsies.core.workflows.control import builder_for
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

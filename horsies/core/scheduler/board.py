@@ -29,11 +29,8 @@ class Entry:
     payload: TaskSendPayload | None = field(default=None, repr=False)
     at: datetime | None = None  # when to look at it; None: not before it is put back
     is_begun: bool = False  # it has a state, and that is of this configuration
-    reversals: int = 0  # how often our configuration was put back in place of another one
-    reversed_at: datetime | None = None  # the last time
     failures: int = 0  # in a row
     misses: int = 0  # checks in a row at which somebody else held it
-    is_standing_back: bool = False
 
     def __post_init__(self) -> None:
         self.config_hash = config_hash(self.schedule)
@@ -145,12 +142,6 @@ class Board:
                     self.arm(entry, state.next_run_at)
                 continue  # it will be looked at anyway
             if state is None or state.config_hash != entry.config_hash:
-                if not entry.is_standing_back or state is None:
-                    self.arm(entry, AT_ONCE)
-            elif entry.is_standing_back or not _is_known(entry, entry.at, state.next_run_at):
+                self.arm(entry, AT_ONCE)
+            else:
                 self.arm(entry, state.next_run_at or AT_ONCE)
-
-
-def _is_known(entry: Entry, at: datetime, next_run_at: datetime | None) -> bool:
-    """Will it be looked at in time? Those in dispute are looked at before their next run, for a sign of life (S-37)."""
-    return at == next_run_at or (entry.reversed_at is not None and next_run_at is not None and at < next_run_at)

@@ -18,7 +18,7 @@ from horsies.core.codec.fingerprint import with_sha
 from horsies.core.producer.enqueue import chunks
 from horsies.core.scheduler import plan
 from horsies.core.scheduler.board import Entry
-from horsies.core.scheduler.plan import Begin, Fire, Restart, ScheduleState, Step, Wait, slot_task_id
+from horsies.core.scheduler.plan import Begin, Fire, Restart, ScheduleState, Step, slot_task_id
 from horsies.core.store import schedules as store
 from horsies.core.store.schedules import Advance
 from horsies.core.store.sends import Send, insert
@@ -43,8 +43,6 @@ class Pass:
     stale: set[str] = field(default_factory=set)  # changed at run time since they were read
     unprepared: set[str] = field(default_factory=set)  # due, but without a payload
     sent: dict[str, int] = field(default_factory=dict)
-    stands_back: set[str] = field(default_factory=set)  # a newer configuration runs elsewhere
-    alive: set[str] = field(default_factory=set)  # nothing to do, but somebody stands back as long as we live
 
 
 class Breath:
@@ -92,19 +90,11 @@ async def _unchanged(conn: Connection, entries: Sequence[Entry], done: Pass) -> 
 
 
 def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int, done: Pass) -> None:
-    until = plan.left_to_another(state, entry.config_hash, entry.reversals, now) if state is not None else None
-    if until is not None:
-        done.stands_back.add(entry.name)
-        done.steps[entry.name] = Wait(until)
-        return
     step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
     if isinstance(step, Fire) and entry.payload is None:
         done.unprepared.add(entry.name)
     else:
         done.steps[entry.name] = step
-    is_waiting = state is not None and isinstance(step, Wait) and plan.is_silent(state, now)
-    if is_waiting and plan.is_disputed(entry.reversed_at, now):
-        done.alive.add(entry.name)
 
 
 async def _write(
@@ -125,7 +115,7 @@ async def _write(
             done.sent[name] = sum(send.task_id in written for send in sends[name])
             last = (step.slots[-1], sends[name][-1].task_id, done.sent[name])
             known.append(Advance(name, step.next_run_at, fingerprint, *last))
-        elif isinstance(step, Begin | Restart) or name in done.alive:
+        elif isinstance(step, Begin | Restart):
             (known if name in states else new).append(Advance(name, step.next_run_at, fingerprint))
     if known:
         await store.advance(conn, known)

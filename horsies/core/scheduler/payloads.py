@@ -103,13 +103,8 @@ def _settle(is_done: asyncio.Future[None]) -> None:
         is_done.set_result(None)
 
 
-def prepared(app: HasTasks, wanted: Sequence[Wanted]) -> list[Result[TaskSendPayload, str]]:
-    """The payloads, in order."""
-    return list(each_prepared(app, wanted))
-
-
 def each_prepared(app: HasTasks, wanted: Sequence[Wanted]) -> Iterator[Result[TaskSendPayload, str]]:
-    """The same, one after the other."""
+    """The payloads, one after the other, in order."""
     config = app.config.schedule
     of_code = {schedule.name: schedule for schedule in config.schedules} if config is not None else {}
     for one in wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TypeAlias
 from uuid import NAMESPACE_OID, uuid5
@@ -13,10 +13,6 @@ from horsies.core.models.schedule import TaskSchedule
 from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence
 
 SLOTS = uuid5(NAMESPACE_OID, "horsies:schedule")
-MOST_REVERSALS = 1
-SIGN_OF_LIFE = timedelta(seconds=20)
-STAND_BACK = timedelta(minutes=1)  # a few signs of life
-DISPUTE = timedelta(hours=1)  # from the last reversal on
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +25,6 @@ class ScheduleState:
     last_task_id: str | None
     run_count: int
     config_hash: str | None
-    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +80,6 @@ def decide(
         return _catch_up(schedule, state.next_run_at, now, allowed)
     slot = latest_occurrence(schedule.pattern, state.next_run_at, now, schedule.timezone) or state.next_run_at
     return Fire((slot,), _next(schedule, slot))
-
-
-def left_to_another(state: ScheduleState, own_hash: str, reversals: int, now: datetime) -> datetime | None:
-    """Schedulers with different configurations for one name would change it back and forth for ever. The one whose
-    change was reversed again stands back until then: while the other gives signs of life, and not for much longer."""
-    if state.config_hash in (None, own_hash) or reversals < MOST_REVERSALS or state.updated_at is None:
-        return None
-    until = state.updated_at + STAND_BACK
-    return until if now < until else None
-
-
-def is_disputed(reversed_at: datetime | None, now: datetime) -> bool:
-    """Was our configuration put back in place of another one lately? Then somebody may stand back for us."""
-    return reversed_at is not None and now < reversed_at + DISPUTE
-
-
-def is_silent(state: ScheduleState, now: datetime) -> bool:
-    """Is it time for a sign of life?"""
-    return state.updated_at is None or state.updated_at + SIGN_OF_LIFE <= now
 
 
 def config_hash(schedule: TaskSchedule) -> str:

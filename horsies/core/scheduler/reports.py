@@ -20,13 +20,7 @@ MANY_MISSES = 16
 def report(entries: Sequence[Entry], done: Pass) -> None:
     for entry in entries:
         step = done.steps.get(entry.name)
-        if entry.name in done.stands_back:
-            if not entry.is_standing_back:
-                log.warning(
-                    "schedule %r is changed by another scheduler again and again: it has another pattern or time zone "
-                    "there, and is left to it", entry.name,
-                )  # fmt: skip
-        elif isinstance(step, Restart):
+        if isinstance(step, Restart):
             log.warning(
                 "schedule %r has another pattern or time zone than before: its next run is %s, what was missed is "
                 "dropped", entry.name, _shown(step.next_run_at),

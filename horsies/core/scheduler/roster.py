@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterable
 
@@ -20,7 +19,6 @@ log = logging.getLogger("horsies.scheduler")
 
 PAGE = 1_000
 AT_ONCE = 200
-MANY = 1_000
 
 
 class Roster:
@@ -47,11 +45,9 @@ class Roster:
         changed = [name for name, mark in found.items() if self._known.get(name) != mark]
         breath = Breath()
         for start in range(0, len(changed), AT_ONCE):
-            _spare_the_collector(len(changed))
             for stored in await store.definitions(conn, changed[start : start + AT_ONCE]):
                 self._take_in(stored)
                 await breath.take()
-        _spare_the_collector(len(changed))
         self._version = version
 
     def doubt(self) -> None:
@@ -61,12 +57,10 @@ class Roster:
     async def _take_in_code(self) -> None:
         self._is_first = False
         breath = Breath()
-        _spare_the_collector(len(self._of_code))
         for schedule in self._of_code.values():
             if schedule.enabled:
                 self._board.put(Entry(schedule))
             await breath.take()
-        _spare_the_collector(len(self._of_code))
 
     async def _marks(self, conn: Connection) -> dict[str, Mark]:
         found: dict[str, Mark] = {}
@@ -98,13 +92,6 @@ class Roster:
         self._hidden.discard(name)
         if name not in self._of_code:
             self._board.drop(name)
-
-
-def _spare_the_collector(count: int) -> None:
-    """A full collection looks at every object there is, while the loop stands still: for ten thousand schedules a fifth
-    of a second. What is taken in here stays. Not for a few: what is garbage by chance just now stays as well."""
-    if count > MANY:
-        gc.freeze()
 
 
 def in_one_line(problem: HorsiesError) -> str:

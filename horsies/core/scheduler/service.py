@@ -22,7 +22,7 @@ from horsies.core.scheduler.board import Board, Entry
 from horsies.core.scheduler.firing import Pass
 from horsies.core.scheduler.line import Line
 from horsies.core.scheduler.payloads import Preparer
-from horsies.core.scheduler.plan import SIGN_OF_LIFE, Fire, Restart, is_disputed
+from horsies.core.scheduler.plan import Fire
 from horsies.core.scheduler.preparation import USUAL, Limits, Preparation
 from horsies.core.scheduler.reports import complain, note_missed, report
 from horsies.core.scheduler.roster import Roster
@@ -205,25 +205,14 @@ class Scheduler:
             return False
         step = done.steps[name]
         entry.misses = 0
-        if isinstance(step, Restart) and entry.is_begun:
-            entry.reversals += 1
-            entry.reversed_at = done.now
-        entry.is_standing_back = name in done.stands_back
-        entry.is_begun = entry.is_begun or not entry.is_standing_back
+        entry.is_begun = True
         if isinstance(step, Fire):
             entry.failures = 0
             self._fired[name] = self._fired.get(name, 0) + len(step.slots)
         if done.now is None or step.next_run_at is None or step.next_run_at > done.now:
-            self._board.arm(entry, _next_look(entry, step.next_run_at, done.now))
+            self._board.arm(entry, step.next_run_at)
         elif self._fired.get(name, 0) < entry.schedule.max_catch_up_runs:
             return True
         else:
             self._board.later(entry)
         return False
-
-
-def _next_look(entry: Entry, next_run_at: datetime | None, now: datetime | None) -> datetime | None:
-    """At its next run; earlier if somebody waits for a sign of life."""
-    if next_run_at is None or now is None or entry.is_standing_back or not is_disputed(entry.reversed_at, now):
-        return next_run_at
-    return min(next_run_at, now + SIGN_OF_LIFE)

@@ -13,13 +13,13 @@ from psycopg import AsyncConnection
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.schema.locks import lock_key
+from horsies.core.schema.locks import CLAIM, lock_key
 from horsies.core.sql import load
 from horsies.core.store.arrays import numbers, texts
 
 Connection: TypeAlias = AsyncConnection[Any]
 
-CLAIM_LOCK = lock_key("horsies:claim")
+CLAIM_LOCK = lock_key(CLAIM)
 
 
 class Claimed(NamedTuple):

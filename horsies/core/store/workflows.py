@@ -16,9 +16,9 @@ from horsies.core.sql import load
 from horsies.core.store.arrays import numbers, texts
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.completion import Closing
+from horsies.core.workflows.finish import Closing
 from horsies.core.workflows.inputs import Payload, Source
-from horsies.core.workflows.settling import Flow, FlowState, Key, Node, NodeState
+from horsies.core.workflows.settle import Flow, FlowState, Key, Node, NodeState
 
 INSERT_AT_ONCE = 2_000
 WALK_MOST = 20_000

@@ -21,10 +21,10 @@ from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.recovery.connections import Connections
 from horsies.core.worker.loop import AWAY
-from horsies.core.workflows.advance import AT_ONCE, Todo, next_step
-from horsies.core.workflows.aftermath import Aftermath
-from horsies.core.workflows.building import Builder
-from horsies.core.workflows.settling import Key
+from horsies.core.workflows.advance import AT_ONCE, Worklist
+from horsies.core.workflows.definitions import Builder
+from horsies.core.workflows.settle import Key
+from horsies.core.workflows.step import StepResult
 
 log = logging.getLogger("horsies.worker")
 
@@ -40,7 +40,7 @@ class Unit(NamedTuple):
 
 
 Tasks: TypeAlias = dict[str, None]  # that have ended, in that order
-Batch: TypeAlias = dict[Unit, Tasks]
+Waiting: TypeAlias = dict[Unit, Tasks]
 
 
 class Advancer:
@@ -54,8 +54,8 @@ class Advancer:
         self._builder = builder
         self._on_moved = on_moved
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
-        self._waiting: Batch = {}
-        self._aside: Batch = {}
+        self._waiting: Waiting = {}
+        self._aside: Waiting = {}
         self._builds: dict[Key, None] = {}
         self._refusals: dict[Unit | Key, int] = {}
         self._careful: dict[str, int | None] = {}  # workflows in which something was refused: so many nodes in a step
@@ -113,7 +113,7 @@ class Advancer:
         key = next(iter(self._builds))
         self._busy += 1
         try:
-            await self._take_steps(Todo(builds=[key]))
+            await self._take_steps(Worklist(builds=[key]))
             self._refusals.pop(key, None)
         except Exception as problem:
             if isinstance(problem, AWAY) and not _is_about_one(problem):
@@ -134,8 +134,8 @@ class Advancer:
         self._waiting.setdefault(unit, {}).update(dict.fromkeys(task_ids))
         self._work.set()
 
-    def _next_batch(self) -> Batch:
-        batch: Batch = {}
+    def _next_batch(self) -> Waiting:
+        batch: Waiting = {}
         size = 0
         kind = next(iter(self._waiting)).kind if self._waiting else None
         most = 1 if kind == "flows" else self._most
@@ -149,30 +149,29 @@ class Advancer:
                 break
         return batch
 
-    def _file(self, after: Aftermath) -> None:
+    def _file(self, result: StepResult) -> None:
         """What a step has left to do."""
-        self.put_all(after.left.items())
-        self._careful.update(after.more)
+        self.put_all(result.tasks.items())
+        self._careful.update(result.flows)
         left: tuple[tuple[Kind, Iterable[str]], ...] = (
-            ("children", [*after.ended, *after.left_children]),
-            ("flows", sorted(after.more)),
+            ("children", result.children),
+            ("flows", sorted(result.flows)),
         )
         for kind, workflow_ids in left:
             for workflow_id in workflow_ids:
                 self._add(Unit(kind, workflow_id))
-        for key in after.to_build:
-            self._builds[key] = None
-            self._building.set()
-        if after.nodes or after.workflows:
+        for key in result.builds:
+            self.build_later(key)
+        if result.nodes or result.workflows:
             self._on_moved()
 
     # One transaction
 
-    async def _advance(self, batch: Batch, part: Sequence[Unit]) -> None:
+    async def _advance(self, batch: Waiting, part: Sequence[Unit]) -> None:
         """These units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
         keeps back the others."""
         try:
-            await self._take_steps(self._todo(batch, part))
+            await self._take_steps(self._worklist(batch, part))
         except Exception as problem:
             if isinstance(problem, AWAY) and not _is_about_one(problem):
                 raise
@@ -187,21 +186,21 @@ class Advancer:
             del batch[unit]
             self._refusals.pop(unit, None)
 
-    async def _take_steps(self, todo: Todo) -> None:
+    async def _take_steps(self, worklist: Worklist) -> None:
         """One transaction, as a rule; more if the database does not take everything at once. What is written is filed
         at once, whatever becomes of the rest."""
-        while todo:
-            self._file(await next_step(self._pool, todo, self._builder))
+        while worklist:
+            self._file(await worklist.step(self._pool, self._builder))
 
-    def _todo(self, batch: Batch, part: Sequence[Unit]) -> Todo:
+    def _worklist(self, batch: Waiting, part: Sequence[Unit]) -> Worklist:
         ids = [unit.workflow_id for unit in part]
         match part[0].kind:
             case "tasks":
-                return Todo(tasks=[task_id for unit in part for task_id in batch[unit]])
+                return Worklist(tasks=[task_id for unit in part for task_id in batch[unit]])
             case "children":
-                return Todo(children=ids)
+                return Worklist(children=ids)
             case "flows":
-                return Todo(flows={flow: self._careful.pop(flow, None) for flow in ids})
+                return Worklist(flows={flow: self._careful.pop(flow, None) for flow in ids})
 
     def _set_aside(self, unit: Unit, task_ids: Tasks, problem: Exception) -> None:
         self._note_refusal(unit, unit.workflow_id, problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from horsies.core.models.codes import OperationalErrorCode
-from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from horsies.core.workflows.plan import WorkflowPlan, plan_from_json, plan_to_json
 
 BUILD = b"BuildRequest"

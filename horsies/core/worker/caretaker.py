@@ -16,13 +16,13 @@ from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.ended import OnEnded, nobody
 from horsies.core.recovery.evidence import LOOK_EVERY_S, Evidence
 from horsies.core.recovery.reaper import Reaper
-from horsies.core.recovery.reconcile import BuildLater
 from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.worker.fence import Pulse
 from horsies.core.worker.identity import Identity
 from horsies.core.worker.loop import AWAY, every
 from horsies.core.worker.plan import Plan
+from horsies.core.workflows.advance import BuildLater
 
 log = logging.getLogger("horsies.recovery")
 

@@ -42,7 +42,7 @@ from horsies.core.worker.runner import Runner
 from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.uplink import EXIT_BROKEN, Uplink, leave
 from horsies.core.worker.wire import Kind
-from horsies.core.workflows.local_builder import build_plan
+from horsies.core.workflows.definitions import build_plan
 
 TRACEBACK_LINES = 40
 

@@ -25,7 +25,7 @@ from horsies.core.worker.inbox import Inbox, Item
 from horsies.core.worker.schedule_wire import PREPARE, pack_payloads
 from horsies.core.worker.uplink import Uplink
 from horsies.core.worker.wire import Kind
-from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from horsies.core.workflows.plan import WorkflowPlan
 
 log = logging.getLogger("horsies.child")

@@ -6,7 +6,7 @@ import logging
 
 from horsies.core.worker.build_wire import plan_of
 from horsies.core.worker.helper_child import HelperChild, HelperFailed
-from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from horsies.core.workflows.plan import WorkflowPlan
 
 log = logging.getLogger("horsies.worker")

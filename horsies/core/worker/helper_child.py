@@ -21,7 +21,7 @@ from horsies.core.worker.outcome import describe_exit
 from horsies.core.worker.schedule_wire import PrepareRequest
 from horsies.core.worker.spec import ChildSpec
 from horsies.core.worker.wire import Frame, Kind, WireError, pack
-from horsies.core.workflows.building import BuildRequest
+from horsies.core.workflows.definitions import BuildRequest
 
 log = logging.getLogger("horsies.worker")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from horsies.core.recovery.processes import process_start
-from horsies.core.schema.locks import lock_key
+from horsies.core.schema.locks import lock_key, worker_purpose
 
 MOST_NAMES = 1_000
 
@@ -29,7 +29,7 @@ class Identity:
 
     @property
     def liveness_key(self) -> int:
-        return lock_key(f"horsies:worker:{self.worker_id}")
+        return lock_key(worker_purpose(self.worker_id))
 
 
 def identify() -> Identity:

@@ -32,10 +32,6 @@ class Patience:
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._failures = 0
 
-    @property
-    def is_tried(self) -> bool:
-        return self._failures > 0
-
     def succeeded(self) -> None:
         if self._failures:
             tries = logs.counted(self._failures, "failed try", "failed tries")

@@ -24,7 +24,7 @@ from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Held, Phase
 from horsies.core.worker.lanes import Lanes
 from horsies.core.worker.loop import AWAY
-from horsies.core.workflows import ends
+from horsies.core.workflows import finish
 
 log = logging.getLogger("horsies.worker")
 
@@ -170,7 +170,7 @@ class Starter:
         try:
             if over:
                 async with self._lanes.connection() as conn:
-                    cancelled = await workflows.cancel_tasks(conn, over, ends.CANCELLED.result or "")
+                    cancelled = await workflows.cancel_tasks(conn, over, finish.CANCELLED.result or "")
         finally:
             for held in batch:
                 self._stopped(held, checks[held.id], is_cancelled=held.id in cancelled)

@@ -10,20 +10,25 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 
 from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.models.codes import OperationalErrorCode
+from horsies.core.models.trace import trace_in
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
 from horsies.core.store.tasks import Connection
-from horsies.core.workflows import ends
-from horsies.core.workflows.aftermath import Aftermath
-from horsies.core.workflows.building import Builder
-from horsies.core.workflows.settling import Key
-from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, transaction
-from horsies.core.workflows.subworkflows import NoChild, create_child
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows import finish
+from horsies.core.workflows.definitions import MAX_DEPTH, Builder, BuildFailed, BuildRequest, NotBuiltHere
+from horsies.core.workflows.inputs import CTX, InputError, Payload, Source, context_of, injected, sources_of
+from horsies.core.workflows.layout import Place, height, lay_out, write_layout
+from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.workflows.settle import Key
+from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
 log = logging.getLogger("horsies.workflows")
 
@@ -31,7 +36,14 @@ AT_ONCE = 500
 IN_FLIGHT = ("ENQUEUED", "RUNNING")
 READY = ("READY",)
 
-Take: TypeAlias = "Callable[[Connection, Part], Awaitable[Step]]"
+Take: TypeAlias = "Callable[[Connection, Batch], Awaitable[Step]]"
+BuildLater: TypeAlias = Callable[[Key], None]
+
+
+async def advance(pool: Connections, finished: Collection[str], builder: Builder | None) -> Advanced:
+    """These tasks have ended: take that in, and whatever follows. Tasks of no workflow, and those that have not
+    ended, are passed over."""
+    return await Worklist(tasks=list(finished)).work_off(pool, builder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class Advanced:
         return Advanced(self.nodes + other.nodes, self.workflows + other.workflows)
 
 
-class Part(NamedTuple):
+class Batch(NamedTuple):
     """What one transaction takes in. `most` and `refused` are those of `Step`, after the database has refused what an
     earlier one wanted to write."""
 
@@ -56,171 +68,240 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Todo:
-    """What is left to do, each kind in a transaction of its own."""
+class Worklist:
+    """What is left to do for some workflows, each kind in a transaction of its own. `work_off` does all of it and what
+    follows from it. A worker calls `step` instead: it files what a step leaves to do, and takes that up in its own
+    order (`worker/advancer.py`)."""
 
-    tasks: list[str] = field(default_factory=list)
-    children: list[str] = field(default_factory=list)
-    lost: list[Key] = field(default_factory=list)
-    flows: dict[str, int | None] = field(default_factory=dict)  # that may have something READY, as in `Aftermath`
-    builds: list[Key] = field(default_factory=list)
-    parts: deque[Part] = field(default_factory=deque)  # of what could not be done at once
+    tasks: list[str] = field(default_factory=list)  # that have ended
+    children: list[str] = field(default_factory=list)  # workflows that have ended, and whose parents are to be told
+    lost: list[Key] = field(default_factory=list)  # nodes whose task, or child workflow, does not exist any more (R-34)
+    # Workflows that may have READY nodes, or nothing left to do (R-35, R-36): as in `StepResult`.
+    flows: dict[str, int | None] = field(default_factory=dict)
+    builds: list[Key] = field(default_factory=list)  # nodes whose child workflow is to be built
+    batches: deque[Batch] = field(default_factory=deque)  # of what could not be done at once
+    build_later: BuildLater | None = None  # takes over the builds that follow, as they are user code
 
     def __bool__(self) -> bool:
-        return bool(self.parts or self.tasks or self.children or self.lost or self.flows or self.builds)
+        return bool(self.batches or self.tasks or self.children or self.lost or self.flows or self.builds)
 
-    def add(self, after: Aftermath) -> None:
-        self.tasks += after.left
-        self.builds += after.to_build
-        self.children += [*after.ended, *after.left_children]
-        self.flows.update(sorted(after.more.items()))
+    def add(self, result: StepResult) -> None:
+        """Take over what a step has left to do."""
+        self.tasks += result.tasks
+        self.children += result.children
+        self.flows.update(sorted(result.flows.items()))
+        if self.build_later is None:
+            self.builds += result.builds
+            return
+        for key in result.builds:
+            self.build_later(key)
 
+    async def work_off(self, pool: Connections, builder: Builder | None) -> Advanced:
+        """Take steps until nothing is left to do."""
+        total = Advanced()
+        while self:
+            result = await self.step(pool, builder)
+            total += Advanced(result.nodes, result.workflows)
+            self.add(result)
+        return total
 
-async def advance(pool: Connections, finished: Collection[str], builder: Builder | None) -> Advanced:
-    """These tasks have ended: take that in, and whatever follows. Tasks of no workflow, and those that have not
-    ended, are passed over."""
-    return await go_on(pool, Todo(tasks=list(finished)), builder)
+    async def step(self, pool: Connections, builder: Builder | None) -> StepResult:
+        """One transaction, or the building of one child, and what it leaves to do, beside what stays in the list."""
+        if self.builds and not (self.batches or self.tasks or self.children or self.lost):
+            return await self._build(pool, builder)
+        batch = self._next_batch()
+        step: Step | None = None
+        try:
+            async with transaction(pool) as conn:
+                step = await batch.take(conn, batch)
+                result = await step.finish()
+        except MustBeAlone:
+            self.batches.extendleft(_halves(batch)[::-1])
+            return StepResult()
+        except psycopg.Error as problem:
+            smaller = _smaller(batch, step.enqueued, problem) if step is not None and is_about_content(problem) else []
+            if not smaller:
+                raise
+            self.batches.extendleft(smaller[::-1])
+            return StepResult()
+        if batch.most is not None:
+            # Carefully, and ever more boldly as long as nothing is refused.
+            result.flows = dict.fromkeys(result.flows, max(1, 4 * batch.most) if 4 * batch.most < MOST else None)
+        return result
 
-
-async def advance_parents(pool: Connections, ended: Collection[str], builder: Builder | None) -> Advanced:
-    """These child workflows have ended."""
-    return await go_on(pool, Todo(children=list(ended)), builder)
-
-
-async def advance_lost(pool: Connections, nodes: Collection[Key], builder: Builder | None) -> Advanced:
-    """The tasks, or child workflows, of these nodes do not exist any more (R-34)."""
-    return await go_on(pool, Todo(lost=list(nodes)), builder)
-
-
-async def advance_workflows(pool: Connections, ids: Collection[str], builder: Builder | None) -> Advanced:
-    """These workflows may have READY nodes, or nothing left to do (R-35, R-36)."""
-    return await go_on(pool, Todo(flows=dict.fromkeys(ids)), builder)
-
-
-async def go_on(pool: Connections, todo: Todo, builder: Builder | None) -> Advanced:
-    """Until nothing is left to do."""
-    total = Advanced()
-    while todo:
-        after = await next_step(pool, todo, builder)
-        total += Advanced(after.nodes, after.workflows)
-        todo.add(after)
-    return total
-
-
-async def next_step(pool: Connections, todo: Todo, builder: Builder | None) -> Aftermath:
-    """One transaction, or the building of one child, and what it leaves to do, beside what stays in `todo`. A worker
-    files that and takes it up in its own order (`worker/advancer.py`)."""
-    if todo.builds and not (todo.parts or todo.tasks or todo.children or todo.lost):
-        key = todo.builds.pop(0)
+    async def _build(self, pool: Connections, builder: Builder | None) -> StepResult:
+        key = self.builds.pop(0)
         try:
             return await create_child(pool, key, builder)
         except NoChild as problem:
-            todo.parts.append(Part(_take_unbuilt, [(key, problem)]))
-            return Aftermath()
-    part = _next_part(todo)
-    step: Step | None = None
-    try:
-        async with transaction(pool) as conn:
-            step = await part.take(conn, part)
-            after = await step.finish()
-    except MustBeAlone:
-        todo.parts.extendleft(_halves(part)[::-1])
-        return Aftermath()
-    except psycopg.Error as problem:
-        smaller = _smaller(part, step.enqueued, problem) if step is not None and is_about_content(problem) else []
-        if not smaller:
-            raise
-        todo.parts.extendleft(smaller[::-1])
-        return Aftermath()
-    if part.most is not None:
-        # Carefully, and ever more boldly as long as nothing is refused.
-        after.more = dict.fromkeys(after.more, max(1, 4 * part.most) if 4 * part.most < MOST else None)
-    return after
+            self.batches.append(Batch(_take_unbuilt, [(key, problem)]))
+            return StepResult()
+
+    def _next_batch(self) -> Batch:
+        if self.batches:
+            return self.batches.popleft()
+        if self.tasks:
+            tasks, self.tasks = self.tasks[:AT_ONCE], self.tasks[AT_ONCE:]
+            return Batch(_take_tasks, tasks)
+        if self.children:
+            children, self.children = self.children[:AT_ONCE], self.children[AT_ONCE:]
+            return Batch(_take_children, children)
+        if self.lost:
+            lost, self.lost = self.lost[:AT_ONCE], self.lost[AT_ONCE:]
+            return Batch(_take_lost, lost)
+        flow = next(iter(self.flows))
+        return Batch(_take_ready, [flow], self.flows.pop(flow))
 
 
-def _next_part(todo: Todo) -> Part:
-    if todo.parts:
-        return todo.parts.popleft()
-    if todo.tasks:
-        tasks, todo.tasks = todo.tasks[:AT_ONCE], todo.tasks[AT_ONCE:]
-        return Part(_take_tasks, tasks)
-    if todo.children:
-        children, todo.children = todo.children[:AT_ONCE], todo.children[AT_ONCE:]
-        return Part(_take_children, children)
-    if todo.lost:
-        lost, todo.lost = todo.lost[:AT_ONCE], todo.lost[AT_ONCE:]
-        return Part(_take_lost, lost)
-    flow = next(iter(todo.flows))
-    return Part(_take_ready, [flow], todo.flows.pop(flow))
+def _halves(batch: Batch) -> list[Batch]:
+    half = len(batch.items) // 2
+    return [batch._replace(items=batch.items[:half]), batch._replace(items=batch.items[half:])]
 
 
-def _halves(part: Part) -> list[Part]:
-    half = len(part.items) // 2
-    return [part._replace(items=part.items[:half]), part._replace(items=part.items[half:])]
-
-
-def _smaller(part: Part, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Part]:
+def _smaller(batch: Batch, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Batch]:
     """The database refuses what a step wanted to write: fewer at a time, until it is known which node cannot be
     enqueued; that one fails (F-72). Nothing, if it was not about enqueuing."""
-    if len(part.items) > 1:
-        return _halves(part)
+    if len(batch.items) > 1:
+        return _halves(batch)
     if len(enqueued) > 1:
-        return [part._replace(most=len(enqueued) // 4 or 1)]
+        return [batch._replace(most=len(enqueued) // 4 or 1)]
     if not enqueued:
         return []
     about = {"horsies": {"workflow_id": enqueued[0][0], "node": enqueued[0][1]}}
     log.error("the database refuses to enqueue a node: %s", describe(problem), extra=about)
-    return [part._replace(most=0, refused={enqueued[0]: describe(problem)})]
+    return [batch._replace(most=0, refused={enqueued[0]: describe(problem)})]
 
 
 # What has happened, under the locks of the workflows concerned
 
 
-async def _take_tasks(conn: Connection, part: Part) -> Step:
-    flows, ended = await workflows.lock_ended(conn, part.items)
-    step = Step(conn, flows, part.most, part.refused)
+async def _take_tasks(conn: Connection, batch: Batch) -> Step:
+    flows, ended = await workflows.lock_ended(conn, batch.items)
+    step = Step(conn, flows, batch.most, batch.refused)
     await step.take_tasks(ended)
     return step
 
 
-async def _take_children(conn: Connection, part: Part) -> Step:
-    step = await _locked(conn, await workflows.parents(conn, part.items), part)
-    await step.take_children(part.items)
+async def _take_children(conn: Connection, batch: Batch) -> Step:
+    step = await _locked(conn, await workflows.parents(conn, batch.items), batch)
+    await step.take_children(batch.items)
     return step
 
 
-async def _take_lost(conn: Connection, part: Part) -> Step:
-    step = await _locked(conn, {flow for flow, _ in part.items}, part)
-    await step.load(part.items)
+async def _take_lost(conn: Connection, batch: Batch) -> Step:
+    step = await _locked(conn, {flow for flow, _ in batch.items}, batch)
+    await step.load(batch.items)
     nodes = step.settling.nodes
     # One that was retried meanwhile has a task, or a child, again.
-    lost = [key for key in part.items if key in nodes and nodes[key].row.is_lost]
-    await step.take_ends(dict.fromkeys(lost, ends.LOST), IN_FLIGHT)
+    lost = [key for key in batch.items if key in nodes and nodes[key].row.is_lost]
+    await step.take_ends(dict.fromkeys(lost, finish.LOST), IN_FLIGHT)
     return step
 
 
-async def _take_ready(conn: Connection, part: Part) -> Step:
-    step = await _locked(conn, part.items, part)
+async def _take_ready(conn: Connection, batch: Batch) -> Step:
+    step = await _locked(conn, batch.items, batch)
     await step.take_ready()
     return step
 
 
-async def _take_unbuilt(conn: Connection, part: Part) -> Step:
-    step = await _locked(conn, {key[0] for key, _ in part.items}, part)
+async def _take_unbuilt(conn: Connection, batch: Batch) -> Step:
+    step = await _locked(conn, {key[0] for key, _ in batch.items}, batch)
     running = {flow for flow, state in step.settling.flows.items() if state.is_running}
     found = {
         (payload.workflow_id, payload.task_index): payload.ready_at
-        for payload in await workflows.payloads(conn, [key for key, _ in part.items])
+        for payload in await workflows.payloads(conn, [key for key, _ in batch.items])
     }
     # One that has become READY anew meanwhile may have other inputs.
     failures = {
-        key: ends.failure(why.code, f"No child workflow: {why}")
-        for key, why in part.items
+        key: finish.failure(why.code, f"No child workflow: {why}")
+        for key, why in batch.items
         if key[0] in running and found.get(key) == why.ready_at
     }
     await step.take_ends(failures, READY)
     return step
 
 
-async def _locked(conn: Connection, ids: Collection[str], part: Part) -> Step:
-    return Step(conn, await workflows.lock(conn, ids), part.most, part.refused)
+async def _locked(conn: Connection, ids: Collection[str], batch: Batch) -> Step:
+    return Step(conn, await workflows.lock(conn, ids), batch.most, batch.refused)
+
+
+class NoChild(Exception):
+    """The child of a node that has been READY since `ready_at` cannot be built, or written: the node fails."""
+
+    def __init__(self, message: str, code: OperationalErrorCode, ready_at: datetime | None) -> None:
+        super().__init__(message)
+        self.code, self.ready_at = code, ready_at
+
+
+async def create_child(pool: Connections, key: Key, builder: Builder | None) -> StepResult:
+    """Build and write the child workflow of a node that is READY (F-60 to F-65). Raises `NoChild` if that is not
+    possible. The plan of a child is made by user code, which no lock may wait for: it is asked for between two
+    transactions, and the second one looks whether the node is still the READY one of a workflow that runs."""
+    asked = await _node_to_build(pool, key)
+    if asked is None:
+        return StepResult()
+    payload, sources, depth = asked
+    try:
+        plan = await _plan_of_child(_build_request(payload, sources, depth), builder)
+        return await _write_child(pool, key, payload.ready_at, plan)
+    except NotBuiltHere:
+        return StepResult()
+    except BuildFailed as problem:
+        raise NoChild(str(problem), problem.code, payload.ready_at) from problem
+    except InputError as problem:
+        raise NoChild(str(problem), OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, payload.ready_at) from problem
+    except psycopg.Error as problem:
+        if not is_about_content(problem):
+            raise
+        code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+        raise NoChild(describe(problem), code, payload.ready_at) from problem
+
+
+async def _node_to_build(pool: Connections, key: Key) -> tuple[Payload, dict[int, Source], int] | None:
+    """The node, its inputs and the depth of its child; None if it is not to be built any more."""
+    async with pool.connection() as conn:
+        flows = await workflows.lock(conn, [key[0]])
+        found = await workflows.payloads(conn, [key])
+        if not flows or not found or flows[0].status is not WorkflowStatus.RUNNING or found[0].status != "READY":
+            return None
+        sources = await workflows.sources(conn, [(key[0], index) for index in sources_of(found[0])])
+    return found[0], {index: source for (_, index), source in sources.items()}, flows[0].depth + 1
+
+
+def _build_request(payload: Payload, sources: Mapping[int, Source], depth: int) -> BuildRequest:
+    given = injected(payload, sources)
+    if payload.ctx_from is not None:
+        given[CTX] = context_of(payload, sources)
+    return BuildRequest(payload.sub_workflow_key or "", payload.kwargs, given, depth)
+
+
+async def _plan_of_child(request: BuildRequest, builder: Builder | None) -> WorkflowPlan:
+    if builder is None:
+        code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+        raise BuildFailed("there is no application to build the child workflow with", code)
+    plan = await builder.build(request)
+    if request.depth + height(plan) > MAX_DEPTH:
+        raise BuildFailed(f"child workflows are nested deeper than {MAX_DEPTH} levels")
+    return plan
+
+
+async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, plan: WorkflowPlan) -> StepResult:
+    async with transaction(pool) as conn:
+        locked = await workflows.lock(conn, [key[0]])
+        flows = [flow for flow in locked if flow.status is WorkflowStatus.RUNNING]
+        found = await workflows.payloads(conn, [key] if flows else [])
+        if not found or found[0].status != "READY":
+            return StepResult()
+        if found[0].ready_at != ready_at:
+            return StepResult(builds=[key])  # it became READY anew meanwhile: its inputs may be others
+        step, flow = Step(conn, flows), flows[0]
+        await step.load([key])
+        if flow.is_overdue:
+            return await step.finish()
+        place = Place(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
+        layout = lay_out(plan, place, good_until=flow.good_until)
+        layout.carry(trace_in(found[0].task_options))
+        await write_layout(conn, layout)
+        node = step.settling.nodes[key]
+        node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id
+        return await step.finish()

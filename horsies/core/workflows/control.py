@@ -1,27 +1,37 @@
 """Pause, resume, cancel, retry and the deadline of workflows (F-50 to F-54, F-76, F-94, F-96).
 
 Each is one transaction over the workflow and, where they are concerned, its children, locked from the top down
-(D-63); what follows after the commit is `advance`'s business."""
+(D-63); what follows after the commit is `advance`'s business. The `ask_…` functions let a broker do it (`read.py`), and
+`pause_workflow` and its like are for who has no handle."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
 from horsies.core.brokers.results import describe
 from horsies.core.models.codes import OutcomeCode
+from horsies.core.models.workflow.results import HandleResult
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
 from horsies.core.store.tasks import Connection
+from horsies.core.store.workflow_reads import NoSuchWorkflow
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.advance import Todo, go_on
-from horsies.core.workflows.aftermath import Aftermath
-from horsies.core.workflows.building import Builder
-from horsies.core.workflows.completion import ended_by
-from horsies.core.workflows.settling import Flow, Key, Node
-from horsies.core.workflows.step import UNFINISHED, Step, transaction
+from horsies.core.workflows import definitions, read
+from horsies.core.workflows.advance import Worklist
+from horsies.core.workflows.definitions import Builder, BuildRequest, LocalBuilder, NotBuiltHere
+from horsies.core.workflows.finish import ended_by
+from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.workflows.settle import Flow, Key, Node
+from horsies.core.workflows.step import UNFINISHED, Step, StepResult, transaction
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
+T = TypeVar("T")
 
 log = logging.getLogger("horsies.workflows")
 
@@ -39,7 +49,7 @@ async def pause(pool: Connections, workflow_id: str) -> bool | None:
             if state.is_running:
                 state.status = WorkflowStatus.PAUSED
         after = await step.finish()
-    await _follow(pool, Aftermath(ended=after.ended), None)
+    await _follow(pool, StepResult(children=after.children), None)
     return True
 
 
@@ -68,9 +78,9 @@ async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -
         await step.stop_waiting([flow.id for flow in tree])
         after = await step.finish()
     # From the bottom up: the summary of a child counts what has become of its own children.
-    for child in after.ended[::-1]:
-        await _follow(pool, Aftermath(ended=[child]), builder)
-    after.ended = []
+    for child in after.children[::-1]:
+        await _follow(pool, StepResult(children=[child]), builder)
+    after.children = []
     await _follow(pool, after, builder)
     return True
 
@@ -111,9 +121,66 @@ async def retry_nodes(
             step.settling.evaluate(key)
         await step.settle()
         after = await _resume(conn, tree, step) if was is WorkflowStatus.PAUSED else await step.finish()
-        after.more.setdefault(workflow_id)  # what cannot run ends it, in a step of its own
+        after.flows.setdefault(workflow_id)  # what cannot run ends it, in a step of its own
     await _follow(pool, after, builder)
     return True
+
+
+async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Start nothing more, here and in the child workflows; True if it was running."""
+    return await read.run_async(broker, workflow_id, ask_pause)
+
+
+def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Start nothing more, here and in the child workflows; True if it was running."""
+    return read.run(broker, workflow_id, ask_pause)
+
+
+async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Go on; True if it was paused."""
+    return await read.run_async(broker, workflow_id, ask_resume)
+
+
+def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Go on; True if it was paused."""
+    return read.run(broker, workflow_id, ask_resume)
+
+
+async def ask_cancel(broker: PostgresBroker, workflow_id: str) -> None:
+    _found(workflow_id, await cancel(broker.hub, workflow_id, builder_for(broker)))
+
+
+async def ask_pause(broker: PostgresBroker, workflow_id: str) -> bool:
+    return _found(workflow_id, await pause(broker.hub, workflow_id))
+
+
+async def ask_resume(broker: PostgresBroker, workflow_id: str) -> bool:
+    return _found(workflow_id, await resume(broker.hub, workflow_id, builder_for(broker)))
+
+
+async def ask_retry(broker: PostgresBroker, workflow_id: str, *, node_ids: Sequence[str] | None) -> bool:
+    """Run these FAILED nodes again, or all (F-94)."""
+    return _found(workflow_id, await retry_nodes(broker.hub, workflow_id, node_ids, builder_for(broker)))
+
+
+def builder_for(broker: PostgresBroker) -> Builder | None:
+    """Who calls `build_with` here; without an app nobody can (F-64)."""
+    return None if broker.app is None else _KnownHere(broker.app)
+
+
+class _KnownHere(LocalBuilder):
+    """Builds the children whose definitions this program has imported; the others are left to the workers."""
+
+    async def build(self, request: BuildRequest) -> WorkflowPlan:
+        if definitions.find(request.definition_key) is None:
+            raise NotBuiltHere(request.definition_key)
+        return await super().build(request)
+
+
+def _found(workflow_id: str, answer: T | None) -> T:
+    if answer is None:
+        raise NoSuchWorkflow(workflow_id)
+    return answer
 
 
 async def _may_retry(conn: Connection, flow: Flow) -> bool:
@@ -164,7 +231,7 @@ async def _run_again(step: Step, key: Key, *, waits: bool) -> None:
         step.settling.open_again(element.key, WorkflowTaskStatus.READY)
 
 
-async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) -> Aftermath:
+async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) -> StepResult:
     step = step or Step(conn, tree, LATER, is_tree=True)
     for state in step.settling.flows.values():
         if state.status is WorkflowStatus.PAUSED:
@@ -177,7 +244,7 @@ async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) 
     after = await step.finish()
     await workflows.ring(conn, [flow.id for flow in tree])
     # What was READY when it was paused has a place now, or gets it with the next step.
-    after.more.update(dict.fromkeys(flow.id for flow in tree))
+    after.flows.update(dict.fromkeys(flow.id for flow in tree))
     return after
 
 
@@ -195,11 +262,11 @@ async def _below(conn: Connection, top: list[Flow], states: Collection[str]) -> 
     return found
 
 
-async def _follow(pool: Connections, after: Aftermath, builder: Builder | None) -> None:
+async def _follow(pool: Connections, after: StepResult, builder: Builder | None) -> None:
     """What was asked for is done; if the database goes away now, reconciliation sees to what follows from it."""
-    todo = Todo()
-    todo.add(after)
+    worklist = Worklist()
+    worklist.add(after)
     try:
-        await go_on(pool, todo, builder)
+        await worklist.work_off(pool, builder)
     except (psycopg.Error, OSError, TimeoutError) as problem:
         log.warning("what follows is left to the workers: %s", describe(problem))

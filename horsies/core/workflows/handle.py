@@ -14,10 +14,9 @@ from horsies.core.models.workflow.results import HandleResult, WorkflowTaskInfo
 from horsies.core.store.workflow_reads import NodeRow, StoredNode
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus
-from horsies.core.workflows import operations, reading
-from horsies.core.workflows.codecs import NodeCodecs
+from horsies.core.workflows import control, read
 from horsies.core.workflows.diagram import mermaid
-from horsies.core.workflows.operations import End
+from horsies.core.workflows.read import NodeCodecs, Waited
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -40,113 +39,113 @@ class WorkflowHandle(Generic[OutT]):
 
     def status(self) -> HandleResult[WorkflowStatus]:
         """How the workflow stands."""
-        return operations.run(self._broker, self.workflow_id, operations.status)
+        return read.run(self._broker, self.workflow_id, read.ask_status)
 
     async def status_async(self) -> HandleResult[WorkflowStatus]:
         """How the workflow stands."""
-        return await operations.run_async(self._broker, self.workflow_id, operations.status)
+        return await read.run_async(self._broker, self.workflow_id, read.ask_status)
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
         """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
         their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
-        ending = partial(operations.end, timeout_ms=timeout_ms)
+        ending = partial(read.ask_end, timeout_ms=timeout_ms)
         with tracing.getting("workflow", self.workflow_id):
-            return self._read_end(operations.run(self._broker, self.workflow_id, ending))
+            return self._read_end(read.run(self._broker, self.workflow_id, ending))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
         """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
         their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
-        ending = partial(operations.end, timeout_ms=timeout_ms)
+        ending = partial(read.ask_end, timeout_ms=timeout_ms)
         with tracing.getting("workflow", self.workflow_id):
-            return self._read_end(await operations.run_async(self._broker, self.workflow_id, ending))
+            return self._read_end(await read.run_async(self._broker, self.workflow_id, ending))
 
     def result_for(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
         """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
         if (node_id := self._id_of(node)) is None:
-            return reading.no_such_node(self.workflow_id, None)
-        look = partial(operations.node, node_id=node_id)
-        return self._read_node(node_id, operations.run(self._broker, self.workflow_id, look))
+            return read.no_such_node(self.workflow_id, None)
+        look = partial(read.ask_node, node_id=node_id)
+        return self._read_node(node_id, read.run(self._broker, self.workflow_id, look))
 
     async def result_for_async(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
         """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
         if (node_id := self._id_of(node)) is None:
-            return reading.no_such_node(self.workflow_id, None)
-        look = partial(operations.node, node_id=node_id)
-        return self._read_node(node_id, await operations.run_async(self._broker, self.workflow_id, look))
+            return read.no_such_node(self.workflow_id, None)
+        look = partial(read.ask_node, node_id=node_id)
+        return self._read_node(node_id, await read.run_async(self._broker, self.workflow_id, look))
 
     def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
         """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
-        return operations.run(self._broker, self.workflow_id, operations.results).map(self._read_results)
+        return read.run(self._broker, self.workflow_id, read.ask_results).map(self._read_results)
 
     async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
         """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
-        return (await operations.run_async(self._broker, self.workflow_id, operations.results)).map(self._read_results)
+        return (await read.run_async(self._broker, self.workflow_id, read.ask_results)).map(self._read_results)
 
     def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """How each node stands, in the order of their indexes; the elements of maps come last."""
-        look = partial(operations.nodes, with_results=True)
-        return operations.run(self._broker, self.workflow_id, look).map(self._read_infos)
+        look = partial(read.ask_nodes, with_results=True)
+        return read.run(self._broker, self.workflow_id, look).map(self._read_infos)
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """How each node stands, in the order of their indexes; the elements of maps come last."""
-        look = partial(operations.nodes, with_results=True)
-        return (await operations.run_async(self._broker, self.workflow_id, look)).map(self._read_infos)
+        look = partial(read.ask_nodes, with_results=True)
+        return (await read.run_async(self._broker, self.workflow_id, look)).map(self._read_infos)
 
     def diagram(self) -> HandleResult[str]:
         """The graph with the present state of each node, as Mermaid text."""
-        look = partial(operations.nodes, with_results=False)
-        return operations.run(self._broker, self.workflow_id, look).map(mermaid)
+        look = partial(read.ask_nodes, with_results=False)
+        return read.run(self._broker, self.workflow_id, look).map(mermaid)
 
     async def diagram_async(self) -> HandleResult[str]:
         """The graph with the present state of each node, as Mermaid text."""
-        look = partial(operations.nodes, with_results=False)
-        return (await operations.run_async(self._broker, self.workflow_id, look)).map(mermaid)
+        look = partial(read.ask_nodes, with_results=False)
+        return (await read.run_async(self._broker, self.workflow_id, look)).map(mermaid)
 
     def cancel(self) -> HandleResult[None]:
         """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
-        return operations.run(self._broker, self.workflow_id, operations.cancel)
+        return read.run(self._broker, self.workflow_id, control.ask_cancel)
 
     async def cancel_async(self) -> HandleResult[None]:
         """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
-        return await operations.run_async(self._broker, self.workflow_id, operations.cancel)
+        return await read.run_async(self._broker, self.workflow_id, control.ask_cancel)
 
     def pause(self) -> HandleResult[bool]:
         """Start nothing more, here and in the child workflows; True if it was running."""
-        return operations.run(self._broker, self.workflow_id, operations.pause)
+        return read.run(self._broker, self.workflow_id, control.ask_pause)
 
     async def pause_async(self) -> HandleResult[bool]:
         """Start nothing more, here and in the child workflows; True if it was running."""
-        return await operations.run_async(self._broker, self.workflow_id, operations.pause)
+        return await read.run_async(self._broker, self.workflow_id, control.ask_pause)
 
     def resume(self) -> HandleResult[bool]:
         """Go on; True if it was paused."""
-        return operations.run(self._broker, self.workflow_id, operations.resume)
+        return read.run(self._broker, self.workflow_id, control.ask_resume)
 
     async def resume_async(self) -> HandleResult[bool]:
         """Go on; True if it was paused."""
-        return await operations.run_async(self._broker, self.workflow_id, operations.resume)
+        return await read.run_async(self._broker, self.workflow_id, control.ask_resume)
 
     def retry_node(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
         """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
         can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
-        return operations.run(self._broker, self.workflow_id, self._retrying(node))
+        return read.run(self._broker, self.workflow_id, self._retrying(node))
 
     async def retry_node_async(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
         """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
         can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
-        return await operations.run_async(self._broker, self.workflow_id, self._retrying(node))
+        return await read.run_async(self._broker, self.workflow_id, self._retrying(node))
 
     def retry_failed(self) -> HandleResult[bool]:
         """As `retry_node`, for every FAILED node."""
-        return operations.run(self._broker, self.workflow_id, partial(operations.retry, node_ids=None))
+        return read.run(self._broker, self.workflow_id, partial(control.ask_retry, node_ids=None))
 
     async def retry_failed_async(self) -> HandleResult[bool]:
         """As `retry_node`, for every FAILED node."""
-        return await operations.run_async(self._broker, self.workflow_id, partial(operations.retry, node_ids=None))
+        return await read.run_async(self._broker, self.workflow_id, partial(control.ask_retry, node_ids=None))
 
     def _retrying(self, node: Node[Any] | NodeKey[Any]) -> partial[Any]:
         node_id = self._id_of(node)
-        return partial(operations.retry, node_ids=[] if node_id is None else [node_id])
+        return partial(control.ask_retry, node_ids=[] if node_id is None else [node_id])
 
     def _id_of(self, node: Node[Any] | NodeKey[Any]) -> str | None:
         """The id of a node in this workflow; one that is in several, under different ids, does not know it itself."""
@@ -154,29 +153,29 @@ class WorkflowHandle(Generic[OutT]):
             return node.node_id
         return next((own.node_id for own in self._spec.tasks if own.origin is node.origin), node.node_id)
 
-    def _read_end(self, waited: HandleResult[End]) -> TaskResult[Any, TaskError]:
+    def _read_end(self, waited: HandleResult[Waited]) -> TaskResult[Any, TaskError]:
         match waited:
-            case Ok(End(ending, nodes)) if nodes:
-                return TaskResult(ok=reading.all_results(nodes, self._codecs.of))
-            case Ok(End(ending, _)):
-                return reading.workflow_result(self.workflow_id, ending, self._codecs.of)
+            case Ok(Waited(ending, nodes)) if nodes:
+                return TaskResult(ok=read.all_results(nodes, self._codecs.of))
+            case Ok(Waited(ending, _)):
+                return read.workflow_result(self.workflow_id, ending, self._codecs.of)
             case Err(error):
-                return reading.operation_failed(error)
+                return read.operation_failed(error)
 
     def _read_node(self, node_id: str, looked: HandleResult[StoredNode | None]) -> TaskResult[Any, TaskError]:
         match looked:
             case Ok(StoredNode() as node):
-                return reading.node_result(node, self._codecs.of(node))
+                return read.node_result(node, self._codecs.of(node))
             case Ok(_):
-                return reading.no_such_node(self.workflow_id, node_id)
+                return read.no_such_node(self.workflow_id, node_id)
             case Err(error):
-                return reading.operation_failed(error)
+                return read.operation_failed(error)
 
     def _read_results(self, nodes: list[StoredNode]) -> dict[str, TaskResult[Any, TaskError]]:
-        return reading.ended_results(nodes, self._codecs.of)
+        return read.ended_results(nodes, self._codecs.of)
 
     def _read_infos(self, rows: list[NodeRow]) -> list[WorkflowTaskInfo]:
-        return [reading.info(row, self._codecs.of) for row in rows]
+        return [read.info(row, self._codecs.of) for row in rows]
 
     def __repr__(self) -> str:
         return f"WorkflowHandle(workflow_id={self.workflow_id!r})"

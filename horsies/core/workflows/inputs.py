@@ -1,4 +1,5 @@
-"""What a node is called with: its own arguments, the results of others, the context (F-33 to F-37, F-95).
+"""What a node is called with: its own arguments, the results of others, the context (F-33 to F-37); and how a map
+becomes its elements (F-95).
 
 Everything is JSON text that is put together and never read here: the child that runs the task reads it by its types.
 """
@@ -6,7 +7,8 @@ Everything is JSON text that is put together and never read here: the child that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -133,6 +135,50 @@ def meta(workflow_id: str, index: int, task_name: str) -> str:
     return json.dumps({"workflow_id": workflow_id, "task_index": index, "task_name": task_name})
 
 
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The rows of the elements, READY, and what the row of the map keeps about them."""
+
+    rows: list[dict[str, Any]]
+    options: str
+    max_parallel: int | None
+
+
+def expand(payload: Payload, sources: Mapping[int, Source], first: int) -> Expansion:
+    """One row for each member of the list, with indexes from `first` on. `InputError` if there is no list."""
+    options = dict(payload.map_options or {})
+    if "over" not in options:
+        raise InputError("its row does not say what it maps over")
+    members = elements(sources.get(options["over"]))
+    arguments = _arguments_for(payload, sources, options["param"])
+    rows: list[dict[str, Any]] = [
+        {
+            "workflow_id": payload.workflow_id,
+            "task_index": first + position,
+            "node_id": f"{payload.node_id}[{position}]",
+            "node_type": "ELEMENT",
+            "task_name": payload.task_name,
+            "task_kwargs": arguments(member, first + position),
+            "queue_name": payload.queue_name,
+            "priority": payload.priority,
+            "task_options": payload.task_options,
+            "flags": payload.flags,
+            "good_until": payload.good_until and payload.good_until.isoformat(),
+            "dependencies": [],
+            "dependents": [],
+            "args_from": {},
+            "join_type": "all",
+            "allow_failed_deps": False,
+            "status": WorkflowTaskStatus.READY,
+            "map_index": payload.task_index,
+            "map_position": position,
+        }
+        for position, member in enumerate(members)
+    ]
+    kept = json.dumps({**options, "first": first, "count": len(rows)})
+    return Expansion(rows, kept, options.get("max_parallel"))
+
+
 def elements(source: Source | None) -> list[str]:
     """The members of the list that a map goes over, each as the JSON text it had in the list."""
     result = None if source is None else result_of(source)
@@ -143,18 +189,34 @@ def elements(source: Source | None) -> list[str]:
     return members
 
 
-def without_meta(kwargs: str | None) -> tuple[str | None, bool]:
+def mapped_result(results: Iterable[str | None]) -> str:
+    """The result of a map: the list of what its elements gave, in the order of the list."""
+    return f'{{"ok":[{",".join(result or NO_RESULT for result in results)}]}}'
+
+
+def _arguments_for(payload: Payload, sources: Mapping[int, Source], param: str) -> Callable[[str, int], str]:
+    """Makes the arguments of one element: those of the map, the element in its parameter, and its own place."""
+    base, wants_meta = _without_meta(payload.kwargs)
+    shared = injected(payload, sources)
+
+    def arguments(member: str, index: int) -> str:
+        own = {param: member}
+        if wants_meta:
+            own[META] = meta(payload.workflow_id, index, payload.task_name)
+        if payload.ctx_from is not None:
+            own[CTX] = context_of(payload, sources, index)
+        return with_members(base, {**shared, **own}) or "{}"
+
+    return arguments
+
+
+def _without_meta(kwargs: str | None) -> tuple[str | None, bool]:
     """The arguments of a map without its own place, which is not that of its elements; was it there?"""
     if kwargs is None or f'"{META}"' not in kwargs:
         return kwargs, False
     given = json.loads(kwargs)
     had = given.pop(META, None) is not None
     return json.dumps(given), had
-
-
-def mapped_result(results: Iterable[str | None]) -> str:
-    """The result of a map: the list of what its elements gave, in the order of the list."""
-    return f'{{"ok":[{",".join(result or NO_RESULT for result in results)}]}}'
 
 
 def _members(result: str) -> list[str] | None:

@@ -1,5 +1,5 @@
-"""A plan as rows: the workflow, its nodes, the tasks of those that wait for nothing, and the same of its children
-(F-80)."""
+"""A plan as rows: the workflow, its nodes, the tasks of those that wait for nothing, and the same of its children; and
+their writing, in one transaction (F-80)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from uuid import uuid4
 
 from horsies.core.models.trace import with_trace
 from horsies.core.producer.ids import new_task_ids
+from horsies.core.store import workflows
+from horsies.core.store.tasks import Connection
 from horsies.core.store.workflows import NewTask
 from horsies.core.types.status import WorkflowTaskStatus
-from horsies.core.workflows.inputs import CTX, META, context, meta, with_members
+from horsies.core.workflows.inputs import CTX, META, Payload, context, meta, with_members
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
-from horsies.core.workflows.settling import Key
+from horsies.core.workflows.settle import Key
 
 
 @dataclass(slots=True)
@@ -61,16 +63,39 @@ def lay_out(
     return layout
 
 
+async def write_layout(conn: Connection, layout: Layout) -> bool:
+    """Insert all of it, in the caller's transaction or one of its own. False, and nothing written, if a workflow of
+    that id exists (F-82)."""
+    async with conn.transaction():
+        if not await workflows.insert(conn, layout.workflows[:1]):
+            return False
+        if layout.workflows[1:]:
+            await workflows.insert(conn, layout.workflows[1:])
+        await workflows.insert_tasks(conn, layout.tasks)
+        await workflows.insert_nodes(conn, layout.nodes)
+        return True
+
+
 def earlier(one: datetime | None, other: datetime | None) -> datetime | None:
     """The deadline that comes first (F-96)."""
     return min(one, other) if one is not None and other is not None else one or other
 
 
-def task_of(node: NodePlan, task_id: str, workflow_id: str, kwargs: str | None, good_until: datetime | None) -> NewTask:
-    """The task of a node."""
+def task_of_node(
+    node: NodePlan, task_id: str, workflow_id: str, kwargs: str | None, good_until: datetime | None
+) -> NewTask:
+    """The task of a node that waits for nothing."""
     return NewTask(
         task_id, workflow_id, node.task_name, node.queue_name or "default", node.priority or 100, kwargs,
         node.task_options, node.flags_json, earlier(node.good_until, good_until),
+    )  # fmt: skip
+
+
+def task_of_payload(payload: Payload, task_id: str, kwargs: str | None, good_until: datetime | None) -> NewTask:
+    """The task of a node, or of an element of a map, that is enqueued with these arguments."""
+    return NewTask(
+        task_id, payload.workflow_id, payload.task_name, payload.queue_name or "default", payload.priority or 100,
+        kwargs, payload.task_options, payload.flags, good_until,
     )  # fmt: skip
 
 
@@ -92,7 +117,7 @@ def _add(
             if node.node_type == "TASK":
                 if node.ctx_from is not None:
                     kwargs = with_members(kwargs, {CTX: context(place.id, index, node.task_name)})
-                task = task_of(node, next(ids), place.id, kwargs, good_until)
+                task = task_of_node(node, next(ids), place.id, kwargs, good_until)
                 layout.tasks.append(task)
                 row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
             elif index in plan.children:

@@ -1,20 +1,252 @@
-"""Writes a workflow: its rows, those of its nodes, the tasks of the first ones, in one transaction (F-80)."""
+"""Starting workflows: a spec becomes rows, and a handle (F-80 to F-82). Never raises for what can go wrong; the error
+carries the id, so that the start can be tried again without being written twice. The rows are `layout.py`.
+"""
 
 from __future__ import annotations
 
-from horsies.core.store import workflows
-from horsies.core.store.tasks import Connection
-from horsies.core.workflows.layout import Layout
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import uuid4
+
+import psycopg
+
+from horsies.core import tracing
+from horsies.core.brokers.results import SchemaInitFailed, describe, is_about_content, is_transient, reason
+from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
+from horsies.core.models.workflow.nodes import SubWorkflowNode
+from horsies.core.models.workflow.results import (
+    NOTHING_IS_STARTED,
+    WorkflowStartError,
+    WorkflowStartErrorCode,
+    WorkflowStartResult,
+    no_broker,
+)
+from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
+from horsies.core.store import workflow_reads
+from horsies.core.types.result import Err, Ok, Result
+from horsies.core.workflows.definitions import BuildFailed
+from horsies.core.workflows.handle import WorkflowHandle
+from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.models.workflow.spec import WorkflowSpec
+
+OutT = TypeVar("OutT")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_Code = WorkflowStartErrorCode
 
 
-async def write(conn: Connection, layout: Layout) -> bool:
-    """Insert all of it, in the caller's transaction or one of its own. False, and nothing written, if a workflow of
-    that id exists (F-82)."""
-    async with conn.transaction():
-        if not await workflows.insert(conn, layout.workflows[:1]):
-            return False
-        if layout.workflows[1:]:
-            await workflows.insert(conn, layout.workflows[1:])
-        await workflows.insert_tasks(conn, layout.tasks)
-        await workflows.insert_nodes(conn, layout.nodes)
-        return True
+def start_workflow(
+    spec: WorkflowSpec[OutT],
+    broker: PostgresBroker,
+    workflow_id: str | None = None,
+    sent_at: datetime | None = None,
+    *,
+    resend_on_transient_err: bool = False,
+    good_until: datetime | None = None,
+) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
+    made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
+    return made.value.start(resend_on_transient_err) if isinstance(made, Ok) else made
+
+
+async def start_workflow_async(
+    spec: WorkflowSpec[OutT],
+    broker: PostgresBroker,
+    workflow_id: str | None = None,
+    sent_at: datetime | None = None,
+    *,
+    resend_on_transient_err: bool = False,
+    good_until: datetime | None = None,
+) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
+    made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
+    return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
+
+
+class WorkflowStarter:
+    """What the `start` methods of a spec go through: the broker of its app, opened at the first use."""
+
+    def __init__(self, broker: Callable[[], PostgresBroker], *, resend: bool = False) -> None:
+        self._broker = broker
+        self._resend = resend
+
+    def start(
+        self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Start it under a new id, or one that is given."""
+        return start_workflow(
+            spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
+        )
+
+    async def start_async(
+        self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Start it under a new id, or one that is given."""
+        return await start_workflow_async(
+            spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
+        )
+
+    def retry(self, spec: WorkflowSpec[OutT], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
+        made = _again(spec, self._broker(), error)
+        return made.value.start(self._resend) if isinstance(made, Ok) else made
+
+    async def retry_async(
+        self, spec: WorkflowSpec[OutT], error: WorkflowStartError
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
+        made = _again(spec, self._broker(), error)
+        return await made.value.start_async(self._resend) if isinstance(made, Ok) else made
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One start, however often it is tried."""
+
+    workflow_id: str
+    sent_at: datetime
+    good_until: datetime | None
+    is_retry: bool = False
+
+    @classmethod
+    def of(cls, workflow_id: str | None, sent_at: datetime | None, good_until: datetime | None) -> _Call:
+        # In one spelling: the same UUID in capitals is the same workflow.
+        given = workflow_id.lower() if isinstance(workflow_id, str) else workflow_id
+        return cls(str(uuid4()) if given is None else given, sent_at or datetime.now(UTC), good_until)
+
+    def failed(
+        self, name: str, code: WorkflowStartErrorCode, message: str, *, retryable: bool = False, cause: Any = None
+    ) -> WorkflowStartError:
+        text = f"workflow {name!r}: {message}"
+        return WorkflowStartError(
+            code, text, retryable, name, self.workflow_id, cause, sent_at=self.sent_at, good_until=self.good_until
+        )
+
+
+class _Refused(Exception):
+    """The workflow cannot be started like this."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Start(Generic[OutT]):
+    """A start whose rows are made; what is left is to write them."""
+
+    spec: WorkflowSpec[OutT]
+    broker: PostgresBroker
+    call: _Call
+    layout: Layout
+
+    def start(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        write = partial(self.broker.bridge.run, self._write)
+        with tracing.starting(self.spec.name, self.call.workflow_id) as span:
+            self.layout.carry(span.trace)
+            return self._told(tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
+
+    async def start_async(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        write = partial(self.broker.bridge.call, self._write)
+        with tracing.starting(self.spec.name, self.call.workflow_id) as span:
+            self.layout.carry(span.trace)
+            return self._told(await tried_async(write, self._explain, RESEND_PAUSES if resend else ()), span)
+
+    def _told(
+        self, written: Result[None, WorkflowStartError], span: tracing.Spanning
+    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        if isinstance(written, Err):
+            span.failed(written.error.code)
+        return written.map(self._handle)
+
+    async def _write(self) -> None:
+        async with self.broker.hub.connection() as conn:
+            if await write_layout(conn, self.layout) or self.call.is_retry:
+                return
+            key = await workflow_reads.definition_key(conn, self.call.workflow_id)
+        if key != self.spec.definition_key:
+            raise _Refused(f"there is a workflow {self.call.workflow_id} already, of the definition {key!r}")
+
+    def _handle(self, written: None) -> WorkflowHandle[OutT]:
+        return WorkflowHandle(self.call.workflow_id, self.broker, self.spec)
+
+    def _explain(self, problem: BaseException) -> WorkflowStartError:
+        cause = reason(problem)
+        if isinstance(problem, _Refused):
+            return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, str(problem))
+        if is_about_content(cause):
+            # It cannot be stored, however often that is tried.
+            return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, describe(cause), cause=cause)
+        is_database = isinstance(problem, psycopg.Error | OSError | HorsiesError | SchemaInitFailed)
+        code = _Code.ENQUEUE_FAILED if is_database else _Code.INTERNAL_FAILED
+        retryable = code is _Code.ENQUEUE_FAILED and is_transient(problem)
+        return self.call.failed(self.spec.name, code, describe(problem), retryable=retryable, cause=cause)
+
+
+def _prepare(spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call) -> Result[_Start[OutT], WorkflowStartError]:
+    """The rows of the workflow, or why there are none."""
+    if broker is None:
+        return no_broker(spec.name, call.workflow_id)
+    try:
+        _check(spec, broker, call)
+        plan = spec.plan(broker.app)
+    except (HorsiesError, BuildFailed, _Refused) as problem:
+        message = problem.message if isinstance(problem, HorsiesError) else str(problem)
+        cause = None if isinstance(problem, _Refused) else problem
+        return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, message, cause=cause))
+    except Exception as problem:
+        return Err(call.failed(spec.name, _Code.INTERNAL_FAILED, describe(problem), cause=problem))
+    place = Place(call.workflow_id, root=call.workflow_id)
+    layout = lay_out(plan, place, good_until=call.good_until, sent_at=call.sent_at)
+    return Ok(_Start(spec, broker, call, layout))
+
+
+def _again(
+    spec: WorkflowSpec[OutT], broker: PostgresBroker, error: WorkflowStartError
+) -> Result[_Start[OutT], WorkflowStartError]:
+    """A start that may be tried again, or why it may not."""
+    if not isinstance(error, WorkflowStartError):
+        call = _Call.of(None, None, None)
+        return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, "retry_start takes a WorkflowStartError"))
+    call = _Call(error.workflow_id, error.sent_at or datetime.now(UTC), error.good_until, is_retry=True)
+    if error.code is not _Code.ENQUEUE_FAILED:
+        why = f"only a start that failed with ENQUEUE_FAILED can be tried again, not one with {error.code}"
+        return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, why))
+    if error.workflow_name != spec.name:
+        why = f"the error belongs to workflow {error.workflow_name!r}"
+        return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, why))
+    return _prepare(spec, broker, call)
+
+
+def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None:
+    if broker.app is not None and broker.app.sends_suppressed:
+        raise _Refused(NOTHING_IS_STARTED)
+    if not isinstance(call.workflow_id, str) or not _UUID.fullmatch(call.workflow_id):
+        raise WorkflowValidationError(
+            f"the id of a workflow is a UUID, not {call.workflow_id!r}",
+            code=ErrorCode.WORKFLOW_INVALID_ID,
+            help_text="leave it out, or give str(uuid.uuid4())",
+        )
+    for name, value in (("good_until", call.good_until), ("sent_at", call.sent_at)):
+        if value is not None and (problem := _time_problem(value)):
+            raise _Refused(f"{name} {problem}")
+    if broker.app is None and any(isinstance(node, SubWorkflowNode) for node in spec.tasks):
+        raise WorkflowValidationError(
+            "a workflow with sub-workflows needs a broker with an app, which knows their definitions",
+            code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
+            help_text="start it with spec.start(), or give app.get_broker()",
+        )
+
+
+def _time_problem(value: Any) -> str | None:
+    if not isinstance(value, datetime):
+        return f"must be a datetime, not {type(value).__name__}"
+    if value.utcoffset() is None:
+        return "must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()"
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        return "lies beyond the years 1 to 9999 in UTC"
+    return None

@@ -2,13 +2,14 @@
 taken in, everything that follows is decided in memory, and the decisions are written (F-70, F-71).
 
 Many workflows and nodes share a step. What must not happen under its locks, building child workflows and telling
-parents of their children's ends, is left to the caller (`advance.py`) as the `Aftermath`."""
+parents of their children's ends, is left to the caller (`advance.py`) in the `StepResult`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.producer.ids import new_task_ids
@@ -17,14 +18,20 @@ from horsies.core.store import workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.store.workflows import Ended, NewTask
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import ends
-from horsies.core.workflows.aftermath import Aftermath
-from horsies.core.workflows.completion import Closing, conclude, deciding
-from horsies.core.workflows.elements import Expansion, expand, map_end, task_of
-from horsies.core.workflows.ends import SKIPPED, End
-from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, sources_of
-from horsies.core.workflows.layout import earlier
-from horsies.core.workflows.settling import Flow, FlowState, Key, Settling
+from horsies.core.workflows import finish
+from horsies.core.workflows.finish import (
+    SKIPPED,
+    Closing,
+    End,
+    conclude,
+    deciding,
+    end_of_child,
+    end_of_map,
+    end_of_task,
+)
+from horsies.core.workflows.inputs import Expansion, InputError, Payload, Source, arguments, expand, sources_of
+from horsies.core.workflows.layout import earlier, task_of_payload
+from horsies.core.workflows.settle import Flow, FlowState, Key, Settling
 
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
 AT_FIRST = 16  # of them are read at once, then ever more: their inputs may be large
@@ -42,6 +49,19 @@ class StepBroken(RuntimeError):
 class MustBeAlone(Exception):
     """One of the workflows has to be paused with its children, which are locked after their parents: no other workflow
     may be locked meanwhile (D-63). Nothing is written; smaller steps will do."""
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What is to be done after the commit of a step, and how much it has done."""
+
+    tasks: dict[str, str] = field(default_factory=dict)  # ended ones that were too much for one step: of which workflow
+    children: list[str] = field(default_factory=list)  # workflows that ended, and whose parents are to be told
+    # Workflows with READY nodes that are not enqueued yet, and how many of them the next step tries (None: `MOST`).
+    flows: dict[str, int | None] = field(default_factory=dict)
+    builds: list[Key] = field(default_factory=list)  # sub-workflow nodes that are READY
+    nodes: int = 0
+    workflows: int = 0
 
 
 @asynccontextmanager
@@ -69,7 +89,7 @@ class Step:
     ) -> None:
         self.conn = conn
         self.settling = Settling(flows)
-        self.after = Aftermath()
+        self.result = StepResult()
         self._most = MOST if most is None else most
         self._bytes = 0
         self._refused = refused
@@ -89,12 +109,12 @@ class Step:
             if flow is None:
                 continue
             if not row.fits:
-                self.after.left[row.node.task_id or ""] = row.node.workflow_id
+                self.result.tasks[row.node.task_id or ""] = row.node.workflow_id
                 continue
             # Its deadline was that of the workflow: it has not started, and did not fail (F-96).
             has_run = row.node.status is WorkflowTaskStatus.RUNNING
             is_over = row.status is TaskStatus.EXPIRED and flow.row.is_overdue and not has_run
-            end = SKIPPED if is_over else ends.of_task(row.status, row.result, row.error_code)
+            end = SKIPPED if is_over else end_of_task(row.status, row.result, row.error_code)
             self.settling.end(row.node.key, end)
         await self._settle()
 
@@ -103,9 +123,9 @@ class Step:
         for row in await workflows.ended_children(self.conn, children):
             self.settling.add([row.node])
             if not row.fits:
-                self.after.left_children.append(row.child_id)
+                self.result.children.append(row.child_id)
             elif row.node.workflow_id in self.settling.flows:
-                end = ends.of_child(row.child_id, row.status, row.result, row.error, row.counts)
+                end = end_of_child(row.child_id, row.status, row.result, row.error, row.counts)
                 self.settling.end(row.node.key, end)
         await self._settle()
 
@@ -135,14 +155,14 @@ class Step:
         self.settling.add(open_nodes)
         tasks = [node.task_id for node in open_nodes if node.task_id is not None]
         cancelled = (
-            await workflows.cancel_tasks(self.conn, sorted(tasks), ends.CANCELLED.result or "") if tasks else set()
+            await workflows.cancel_tasks(self.conn, sorted(tasks), finish.CANCELLED.result or "") if tasks else set()
         )
         for node in open_nodes:
             if node.status in ("PENDING", "READY"):
                 self.settling.end(node.key, SKIPPED)
             elif node.task_id in cancelled:
                 has_run = node.status is WorkflowTaskStatus.RUNNING
-                self.settling.end(node.key, ends.CANCELLED if has_run else SKIPPED)
+                self.settling.end(node.key, finish.CANCELLED if has_run else SKIPPED)
         await self._settle()
 
     async def load(self, keys: Collection[Key]) -> None:
@@ -182,7 +202,7 @@ class Step:
             if state is not None and state.end is not None:
                 status, result, code = state.end.status, state.end.result, state.end.error_code
             results.append((status, result, code))
-        self.settling.end(key, map_end(results, self.settling.nodes[key].row.min_success))
+        self.settling.end(key, end_of_map(results, self.settling.nodes[key].row.min_success))
 
     async def _first_element(self, key: Key) -> int:
         payload = (await workflows.payloads(self.conn, [key]))[0]
@@ -190,7 +210,7 @@ class Step:
 
     # What is written
 
-    async def finish(self) -> Aftermath:
+    async def finish(self) -> StepResult:
         """Enqueue what can be, write everything, end the workflows that have come to their end."""
         overdue = [
             flow.row.id
@@ -205,11 +225,11 @@ class Step:
         await self._write()
         await self._conclude()
         self._leave(freed)
-        return self.after
+        return self.result
 
     def _leave(self, flows: Iterable[str]) -> None:
         """There may be more to enqueue in these."""
-        self.after.more.update(dict.fromkeys(flows))
+        self.result.flows.update(dict.fromkeys(flows))
 
     async def _fail_refused(self) -> None:
         if not self._refused:
@@ -265,7 +285,7 @@ class Step:
     async def _enqueue_one(self, payload: Payload, own: Mapping[int, Source]) -> None:
         key = (payload.workflow_id, payload.task_index)
         if payload.node_type == "SUBWORKFLOW":
-            self.after.to_build.append(key)
+            self.result.builds.append(key)
             return
         try:
             if payload.node_type == "MAP":
@@ -279,7 +299,7 @@ class Step:
 
     def _enqueue_task(self, key: Key, payload: Payload, kwargs: str | None) -> None:
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
-        task = task_of(payload, next(self._ids), kwargs, earlier(payload.good_until, flow.row.good_until))
+        task = task_of_payload(payload, next(self._ids), kwargs, earlier(payload.good_until, flow.row.good_until))
         self._add_task(key, task)
         state.status, state.task_id = WorkflowTaskStatus.ENQUEUED, task.id
 
@@ -307,7 +327,7 @@ class Step:
         for row in expansion.rows[: expansion.max_parallel]:
             if self._room < 1:
                 break
-            task = task_of(payload, next(self._ids), row["task_kwargs"], good_until)
+            task = task_of_payload(payload, next(self._ids), row["task_kwargs"], good_until)
             self._add_task((key[0], row["task_index"]), task)
             row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
             places += 1
@@ -325,7 +345,7 @@ class Step:
             raise StepBroken("a node was not in the state it was read in")
         if self._elements:
             await workflows.insert_nodes(self.conn, self._elements)
-        self.after.nodes += len(moves)
+        self.result.nodes += len(moves)
 
     async def _conclude(self) -> None:
         over = [flow for flow in self.settling.flows.values() if _is_over(flow)]
@@ -356,17 +376,17 @@ class Step:
     async def _note(self, flow: FlowState) -> None:
         if flow.status is flow.row.status:
             return
-        self.after.workflows += 1
+        self.result.workflows += 1
         if flow.status.is_terminal and flow.row.parent_workflow_id is not None:
-            self.after.ended.append(flow.row.id)
+            self.result.children.append(flow.row.id)
         if flow.status is WorkflowStatus.PAUSED and not self._is_tree:
             if len(self.settling.flows) > 1:
                 raise MustBeAlone
-            self.after.workflows += await _pause_below(self.conn, flow.row.id)
+            self.result.workflows += await _pause_below(self.conn, flow.row.id)
 
 
 def _not_enqueued(problem: object) -> End:
-    return ends.failure(OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, f"The node cannot be enqueued: {problem}")
+    return finish.failure(OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, f"The node cannot be enqueued: {problem}")
 
 
 def _is_over(flow: FlowState) -> bool:

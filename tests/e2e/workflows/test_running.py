@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 from horsies import WorkflowHandle, WorkflowStatus
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
-from horsies.core.workflows.advance import Todo, next_step
+from horsies.core.workflows.advance import Worklist
 from tests.e2e.workflows.conftest import FLOWS
 from tests.e2e.workflows.rows import flow_status
 from tests.support import eventually
@@ -206,7 +206,7 @@ async def land_unseen(db: AsyncConnection[Any], url: str, node_id: str, go_on: C
         await holder.execute("SELECT FROM horsies_workflows WHERE id = %s FOR UPDATE", [flow])
         go_on()
         await eventually(lambda: waits(db), 30, what="the advancer waits for the workflow")
-        await next_step(Lent(holder), Todo(tasks=[task]), None)
+        await Worklist(tasks=[task]).step(Lent(holder), None)
         await cut(db)
         await holder.commit()
 

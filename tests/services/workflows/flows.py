@@ -9,9 +9,8 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.layout import Place, lay_out, write_layout
 from horsies.core.workflows.plan import NodePlan, WorkflowPlan
-from horsies.core.workflows.start import write
 
 Db = AsyncConnection[Any]
 
@@ -36,7 +35,7 @@ def plan(*nodes: NodePlan, **more: Any) -> WorkflowPlan:
 async def started(db: Db, *nodes: NodePlan, good_until: datetime | None = None, **more: Any) -> str:
     """A workflow of these nodes; its id."""
     place = Place(workflow_id := str(uuid.uuid4()), workflow_id)
-    assert await write(db, lay_out(plan(*nodes, **more), place, good_until=good_until))
+    assert await write_layout(db, lay_out(plan(*nodes, **more), place, good_until=good_until))
     return workflow_id
 
 

@@ -15,8 +15,8 @@ from horsies.core.models.workflow.spec import WorkflowSpec
 from horsies.core.store import tasks as store
 from horsies.core.store.tasks import Claimant, ClaimOrder
 from horsies.core.task_decorator import TaskFunction
-from horsies.core.workflows.advance import Advanced, Todo, advance, next_step
-from horsies.core.workflows.local_builder import LocalBuilder
+from horsies.core.workflows.advance import Advanced, Worklist, advance
+from horsies.core.workflows.definitions import LocalBuilder
 
 Db = AsyncConnection[Any]
 Int = TaskResult[int, TaskError]
@@ -184,7 +184,7 @@ class Hand:
 
         async def go() -> Advanced:
             if only_one_step:
-                after = await next_step(broker.hub, Todo(tasks=list(task_ids)), None)
+                after = await Worklist(tasks=list(task_ids)).step(broker.hub, None)
                 return Advanced(after.nodes, after.workflows)
             return await advance(broker.hub, task_ids, LocalBuilder(self._app))
 

@@ -12,11 +12,10 @@ from psycopg import AsyncConnection
 from horsies import NodeKey, OnError, SuccessCase, SuccessPolicy, WorkflowStatus
 from horsies.core.brokers.pool import Pool
 from horsies.core.workflows import control, step
-from horsies.core.workflows.advance import Advanced, Todo, advance, advance_lost, advance_workflows, next_step
-from horsies.core.workflows.building import BuildRequest, NotBuiltHere
-from horsies.core.workflows.layout import Place, lay_out
+from horsies.core.workflows.advance import Advanced, Worklist, advance
+from horsies.core.workflows.definitions import BuildRequest, NotBuiltHere
+from horsies.core.workflows.layout import Place, lay_out, write_layout
 from horsies.core.workflows.plan import WorkflowPlan
-from horsies.core.workflows.start import write
 from tests.services.workflows.flows import child_node, end_task_of, node, plan, started
 from tests.services.workflows.hand import Hand, Tasks
 
@@ -90,10 +89,10 @@ async def test_f50_f95_what_is_ready_in_a_paused_workflow_is_looked_for_once(
     monkeypatch.setattr(step, "MOST", 2)
     flow = await started(clean_db, node("a"), *(node(f"n{n}", 0) for n in range(5)))
     task = await end_task_of(clean_db, flow, 0)
-    await next_step(clean_pool, Todo(tasks=[task]), None)
+    await Worklist(tasks=[task]).step(clean_pool, None)
     assert await control.pause(clean_pool, flow) is True
     async with asyncio.timeout(20):
-        assert await advance_workflows(clean_pool, [flow], None) == Advanced(0, 0)
+        assert await Worklist(flows={flow: None}).work_off(clean_pool, None) == Advanced(0, 0)
     assert await control.resume(clean_pool, flow, None) is True
     assert {status for (status,) in await states(clean_db, flow)} == {"COMPLETED", "ENQUEUED"}
 
@@ -113,7 +112,7 @@ async def test_r35_f64_children_that_cannot_be_built_here_are_looked_for_once(
     assert task is not None
     async with asyncio.timeout(20):
         await advance(clean_pool, [task[0]], Elsewhere())
-        await advance_workflows(clean_pool, [flow], Elsewhere())
+        await Worklist(flows={flow: None}).work_off(clean_pool, Elsewhere())
     found = [status for (status,) in await states(clean_db, flow)]
     assert found == ["COMPLETED", *["READY"] * 4, "ENQUEUED"], "and they do not hide the others"
 
@@ -121,8 +120,8 @@ async def test_r35_f64_children_that_cannot_be_built_here_are_looked_for_once(
 async def test_f82_a_start_that_is_repeated_writes_nothing_of_its_children(clean_db: Db) -> None:
     place = Place(workflow_id := str(uuid.uuid4()), workflow_id)
     whole = plan(child_node("c"), children={0: plan(node("x"))})
-    assert await write(clean_db, lay_out(whole, place)) is True
-    assert await write(clean_db, lay_out(whole, place)) is False
+    assert await write_layout(clean_db, lay_out(whole, place)) is True
+    assert await write_layout(clean_db, lay_out(whole, place)) is False
     counted = await (await clean_db.execute("SELECT count(*) FROM horsies_workflows")).fetchone()
     assert counted == (2,)
 
@@ -141,16 +140,16 @@ async def test_f94_f95_a_map_of_too_few_elements_is_not_run_again(tasks: Tasks, 
 async def test_r34_a_node_that_has_a_task_again_is_not_given_up(clean_db: Db, clean_pool: Pool) -> None:
     """Whoever found its task gone comes late: it was retried meanwhile."""
     flow = await started(clean_db, node("a"))
-    assert await advance_lost(clean_pool, [(flow, 0)], None) == Advanced(0, 0)
+    assert await Worklist(lost=[(flow, 0)]).work_off(clean_pool, None) == Advanced(0, 0)
     assert await states(clean_db, flow) == [("ENQUEUED",)]
 
 
 async def test_r34_nor_is_one_that_has_a_child_workflow_again(clean_db: Db, clean_pool: Pool) -> None:
     flow = await started(clean_db, child_node("c"), children={0: plan(node("x"))})
-    assert await advance_lost(clean_pool, [(flow, 0)], None) == Advanced(0, 0)
+    assert await Worklist(lost=[(flow, 0)]).work_off(clean_pool, None) == Advanced(0, 0)
     assert await states(clean_db, flow) == [("RUNNING",)]
     await clean_db.execute("DELETE FROM horsies_workflows WHERE parent_workflow_id = %s", [flow])
-    await advance_lost(clean_pool, [(flow, 0)], None)
+    await Worklist(lost=[(flow, 0)]).work_off(clean_pool, None)
     assert await states(clean_db, flow) == [("FAILED",)]
 
 
@@ -173,7 +172,7 @@ async def test_f96_no_child_is_written_after_the_deadline_that_passed_while_it_w
 async def test_f94_a_child_is_not_retried_under_a_parent_that_was_cancelled(clean_db: Db, clean_pool: Pool) -> None:
     """The parent has not taken the end of the child yet."""
     place = Place(parent := str(uuid.uuid4()), parent)
-    await write(clean_db, lay_out(plan(child_node("c"), children={0: plan(node("x"))}), place))
+    await write_layout(clean_db, lay_out(plan(child_node("c"), children={0: plan(node("x"))}), place))
     row = await (await clean_db.execute("SELECT id FROM horsies_workflows WHERE depth = 1")).fetchone()
     assert row is not None
     await clean_db.execute("UPDATE horsies_workflow_tasks SET status = 'FAILED' WHERE workflow_id = %s", row)

@@ -32,7 +32,7 @@ from horsies import (
 )
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.workflows import operations
+from horsies.core.workflows import read
 from tests.app_support import an_app
 from tests.factories import given_node, given_workflow
 from tests.services.test_pool import refusing_port
@@ -255,7 +255,7 @@ async def test_f87_the_loop_and_everything_else(app: Horsies) -> None:
     async def broken(broker: PostgresBroker, workflow_id: str) -> None:
         raise RuntimeError("odd")
 
-    for result in (operations.run(broker, "x", broken), await operations.run_async(broker, "x", broken)):
+    for result in (read.run(broker, "x", broken), await read.run_async(broker, "x", broken)):
         error = result.unwrap_err()
         assert (error.code, error.retryable) == (HandleErrorCode.INTERNAL_FAILED, False)
         assert isinstance(error.exception, RuntimeError) and "odd" in error.message

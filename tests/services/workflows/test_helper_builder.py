@@ -16,7 +16,7 @@ from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.worker.helper_builder import HelperBuilder
 from horsies.core.worker.helper_child import HelperChild, HelperFailed
 from horsies.core.worker.launcher import ChildSpec, Launcher
-from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from tests.services.children import ROOT, is_alive
 from tests.support import eventually
 

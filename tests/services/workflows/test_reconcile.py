@@ -21,7 +21,7 @@ from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import advance
-from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from horsies.core.workflows.plan import MapOptions, WorkflowPlan
 from tests.factories import task_row
 from tests.services.workflows.flows import (

@@ -16,8 +16,8 @@ from horsies.core.store import workflows as store
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.advancer import Advancer
 from horsies.core.workflows import control, step
-from horsies.core.workflows.advance import Todo, advance, advance_parents, advance_workflows, go_on, next_step
-from horsies.core.workflows.building import BuildFailed, BuildRequest
+from horsies.core.workflows.advance import Worklist, advance
+from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from horsies.core.workflows.plan import MapOptions, WorkflowPlan
 from tests.services.workflows.flows import child_node, child_of, end_task_of, node, node_row, plan, started, states
 from tests.support import eventually
@@ -81,7 +81,7 @@ async def test_f72_f50_so_it_is_when_they_have_waited_for_a_pause_to_end(
         "UPDATE horsies_workflow_tasks SET status = CASE task_index WHEN 0 THEN 'COMPLETED' ELSE 'READY' END"
     )
     await clean_db.execute("UPDATE horsies_workflows SET open_nodes = 4")
-    await advance_workflows(clean_pool, [flow], None)
+    await Worklist(flows={flow: None}).work_off(clean_pool, None)
     assert await states(clean_db, flow) == ("RUNNING", "CEFEF")
 
 
@@ -103,7 +103,7 @@ async def test_f72_two_at_once_fail_nobody_but_the_refused(clean_db: Db, clean_p
     task = await end_task_of(clean_db, flow, 0)
     async with asyncio.timeout(60):
         await asyncio.gather(*(advance(clean_pool, [task], None) for _ in range(3)))
-        await asyncio.gather(*(advance_workflows(clean_pool, [flow], None) for _ in range(3)))
+        await asyncio.gather(*(Worklist(flows={flow: None}).work_off(clean_pool, None) for _ in range(3)))
     assert await states(clean_db, flow) == ("RUNNING", "C" + "FEEE" * 4)
 
 
@@ -112,11 +112,11 @@ async def test_f72_who_comes_late_with_a_refusal_fails_nobody_else(
 ) -> None:
     """Another worker takes in the end of a second source between the try and what follows from it."""
     flow = await started(clean_db, node("a"), node("b"), node("x", 0, 1), bad("bad", 0))
-    late = Todo(tasks=[await end_task_of(clean_db, flow, 0)])
-    while not (late.parts and late.parts[0].refused):
-        late.add(await next_step(clean_pool, late, None))
+    late = Worklist(tasks=[await end_task_of(clean_db, flow, 0)])
+    while not (late.batches and late.batches[0].refused):
+        late.add(await late.step(clean_pool, None))
     await advance(clean_pool, [await end_task_of(clean_db, flow, 1)], None)
-    await go_on(clean_pool, late, None)
+    await late.work_off(clean_pool, None)
     assert await states(clean_db, flow) == ("RUNNING", "CCEF")
 
 
@@ -155,10 +155,10 @@ async def test_f72_the_first_failure_is_that_of_the_refused_node(
 
 async def test_f72_many_refusals_take_a_few_transactions_each(clean_db: Db, clean_pool: Pool, refusing: None) -> None:
     flow = await started(clean_db, node("a"), *(bad(f"b{n}", 0) for n in range(30)))
-    todo = Todo(tasks=[await end_task_of(clean_db, flow, 0)])
+    worklist = Worklist(tasks=[await end_task_of(clean_db, flow, 0)])
     steps = 0
-    while todo:
-        todo.add(await next_step(clean_pool, todo, None))
+    while worklist:
+        worklist.add(await worklist.step(clean_pool, None))
         steps += 1
     assert await states(clean_db, flow) == ("FAILED", "C" + "F" * 30)
     assert steps < 30 * 3, "not from the beginning for each"
@@ -174,7 +174,7 @@ async def test_f94_f64_a_child_built_with_old_inputs_is_built_anew(clean_db: Db,
             if len(seen) == 1:
                 assert await control.retry_nodes(clean_pool, flow, ["a"], None)
                 again = await end_task_of(clean_db, flow, 0, result='{"ok":5}')
-                await next_step(clean_pool, Todo(tasks=[again]), None)
+                await Worklist(tasks=[again]).step(clean_pool, None)
             return plan(node("inside"))
 
     flow = await started(clean_db, node("a"), child_node("c", 0, args_from={"x": 0}, allow_failed_deps=True))
@@ -246,12 +246,12 @@ async def test_f71_what_a_divided_step_has_left_to_do_is_known_before_its_other_
         await end_task_of(clean_db, first, 0, seconds_ago=20),
         await end_task_of(clean_db, second, 0, TaskStatus.FAILED, '{"err":{"error_code":"X","message":""}}'),
     ]
-    todo = Todo(tasks=tasks)
+    worklist = Worklist(tasks=tasks)
     left: list[tuple[str, int]] = []
-    while todo and not left:
-        left += (await next_step(clean_pool, todo, None)).to_build
-    assert left == [(first, 1)] and todo, "the other half is still to come"
-    await go_on(clean_pool, todo, None)
+    while worklist and not left:
+        left += (await worklist.step(clean_pool, None)).builds
+    assert left == [(first, 1)] and worklist, "the other half is still to come"
+    await worklist.work_off(clean_pool, None)
     assert (await states(clean_db, second))[0] == "PAUSED"
 
 
@@ -265,11 +265,11 @@ async def test_f71_large_results_are_taken_in_by_several_steps(
     flow = await started(clean_db, *(node(f"n{n}") for n in range(5)))
     large = json.dumps({"ok": "x" * 700})
     tasks = [await end_task_of(clean_db, flow, n, result=large, seconds_ago=60 - n) for n in range(5)]
-    todo = Todo(tasks=tasks)
+    worklist = Worklist(tasks=tasks)
     seen = []
-    while todo:
-        after = await next_step(clean_pool, todo, None)
-        todo.add(after)
+    while worklist:
+        after = await worklist.step(clean_pool, None)
+        worklist.add(after)
         seen.append((await states(clean_db, flow))[1].count("C"))
     assert seen == [2, 4, 5], "and the oldest first"
     assert {(await node_row(clean_db, flow, n))["result"] for n in range(5)} == {large}
@@ -291,10 +291,10 @@ async def test_f71_f62_so_are_those_of_children(
         [large, flow],
     )
     monkeypatch.setattr(store, "ENOUGH_BYTES", 1_000)
-    todo = Todo(children=children)
-    todo.add(await next_step(clean_pool, todo, None))
-    assert (await states(clean_db, flow))[1].count("C") == 2 and len(todo.children) == 1
-    await advance_parents(clean_pool, todo.children, None)
+    worklist = Worklist(children=children)
+    worklist.add(await worklist.step(clean_pool, None))
+    assert (await states(clean_db, flow))[1].count("C") == 2 and len(worklist.children) == 1
+    await worklist.work_off(clean_pool, None)
     assert await states(clean_db, flow) == ("COMPLETED", "CCC")
 
 
@@ -304,10 +304,10 @@ async def test_f71_large_arguments_are_written_by_several_steps(
     """A result of 700 bytes goes to each of those that wait for it."""
     monkeypatch.setattr(step, "ENOUGH_BYTES", 1_000)
     flow = await started(clean_db, node("a"), *(node(f"n{n}", 0, args_from={"x": 0}) for n in range(5)))
-    todo = Todo(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": "x" * 700}))])
+    worklist = Worklist(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": "x" * 700}))])
     seen = []
-    while todo:
-        todo.add(await next_step(clean_pool, todo, None))
+    while worklist:
+        worklist.add(await worklist.step(clean_pool, None))
         seen.append((await states(clean_db, flow))[1])
     assert seen == ["CEERRR", "CEEEER", "CEEEEE"]
 
@@ -318,10 +318,10 @@ async def test_f71_f95_and_so_are_the_elements_of_a_map(
     monkeypatch.setattr(step, "ENOUGH_BYTES", 1_000)
     mapped = node("m", 0, node_type="MAP", map_options=MapOptions(0, "x"))
     flow = await started(clean_db, node("a"), mapped)
-    todo = Todo(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": ["x" * 700] * 3}))])
-    todo.add(await next_step(clean_pool, todo, None))
+    worklist = Worklist(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": ["x" * 700] * 3}))])
+    worklist.add(await worklist.step(clean_pool, None))
     assert await states(clean_db, flow) == ("RUNNING", "CURRR"), "the elements themselves were enough"
-    await go_on(clean_pool, todo, None)
+    await worklist.work_off(clean_pool, None)
     assert await states(clean_db, flow) == ("RUNNING", "CUEEE")
 
 
@@ -331,8 +331,8 @@ async def test_f71_f95_many_maps_are_expanded_by_several_steps(
     monkeypatch.setattr(step, "ENOUGH_BYTES", 1_000)
     maps = [node(f"m{n}", 0, node_type="MAP", map_options=MapOptions(0, "x", 1)) for n in range(4)]
     flow = await started(clean_db, node("a"), *maps)
-    todo = Todo(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": ["x" * 700] * 2}))])
-    todo.add(await next_step(clean_pool, todo, None))
+    worklist = Worklist(tasks=[await end_task_of(clean_db, flow, 0, result=json.dumps({"ok": ["x" * 700] * 2}))])
+    worklist.add(await worklist.step(clean_pool, None))
     assert (await states(clean_db, flow))[1].startswith("CURRR")
-    await go_on(clean_pool, todo, None)
+    await worklist.work_off(clean_pool, None)
     assert (await states(clean_db, flow))[1] == "CUUUU" + "ER" * 4

@@ -9,7 +9,7 @@ import pytest
 
 from horsies import AppConfig, Horsies, RetryPolicy, TaskError, TaskResult, WorkflowDefinition, WorkflowSpec
 from horsies.core.checks import require_sound
-from horsies.core.checks.deadlines import earliest_retries, problems
+from horsies.core.checks.advice import earliest_retries, late_retries
 from horsies.core.models.tasks import TaskOptions
 from tests.unit.workflows.sample import URL
 
@@ -66,7 +66,7 @@ def test_t77_t30_the_earliest_time_of_each_retry(options: TaskOptions, times: li
     ],
 )
 def test_m20_t78_retries_that_do_not_fit_are_told(policy: RetryPolicy | None, seconds: int, said: str | None) -> None:
-    found = list(problems(spec_of(policy, NOW + timedelta(seconds=seconds)), NOW))
+    found = list(late_retries(spec_of(policy, NOW + timedelta(seconds=seconds)), NOW))
     assert len(found) == (said is not None)
     for warning in found:
         assert said is not None and said in warning.message and warning.code == "HRS-216"
@@ -75,7 +75,7 @@ def test_m20_t78_retries_that_do_not_fit_are_told(policy: RetryPolicy | None, se
 
 
 def test_m20_a_node_without_a_deadline_is_none_of_it() -> None:
-    assert list(problems(spec_of(fixed(10), None), NOW)) == []
+    assert list(late_retries(spec_of(fixed(10), None), NOW)) == []
 
 
 def test_m20_m21_every_workflow_that_a_check_sees_is_looked_at() -> None:

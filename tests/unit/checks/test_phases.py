@@ -145,22 +145,6 @@ def test_m21_who_starts_is_stopped_by_errors_and_not_by_warnings() -> None:
     assert str(several.value).endswith("error: 2 problems in the check")
 
 
-def test_m21_who_starts_does_not_pay_for_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads the source of every function, and each child of a worker runs the check."""
-    app = app_with(retry_policy=RetryPolicy.fixed([1], auto_retry_for=["MINE"]))
-    asked: list[Any] = []
-
-    def getsource(fn: Any) -> str:
-        asked.append(fn)
-        raise OSError
-
-    monkeypatch.setattr("inspect.getsource", getsource)
-    require_sound(app)
-    assert asked == []
-    app.check()
-    assert asked != []
-
-
 OWN = """
     from horsies import AppConfig, Horsies, TaskError, TaskResult, WorkflowSpec
 

@@ -19,8 +19,7 @@ from horsies import (
     WorkflowValidationError,
     from_node,
 )
-from horsies.core.workflows.building import MAX_DEPTH, BuildFailed, BuildRequest
-from horsies.core.workflows.local_builder import LocalBuilder, build_plan
+from horsies.core.workflows.definitions import MAX_DEPTH, BuildFailed, BuildRequest, LocalBuilder, build_plan
 from horsies.core.workflows.plan import plan_from_json, plan_to_json
 from tests.unit.workflows.sample import APP, number, words, workflow
 

@@ -10,13 +10,10 @@ import pytest
 
 from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import ends
-from horsies.core.workflows.completion import Closing, conclude, deciding
-from horsies.core.workflows.elements import expand, map_end
-from horsies.core.workflows.ends import End
-from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, elements
-from horsies.core.workflows.readiness import Verdict, verdict
-from horsies.core.workflows.settling import Flow, Node, Settling
+from horsies.core.workflows import finish
+from horsies.core.workflows.finish import Closing, End, conclude, deciding, end_of_map
+from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, elements, expand
+from horsies.core.workflows.settle import Flow, Node, Readiness, Settling, readiness
 
 PENDING, READY, RUNNING = WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY, WorkflowTaskStatus.RUNNING
 COMPLETED, FAILED, SKIPPED = WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED
@@ -27,28 +24,28 @@ T0 = datetime(2100, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("join", "min_success", "allow", "counts", "expected"),
     [
-        ("all", None, False, (0, 0, 0, 0), Verdict.READY),
-        ("all", None, False, (2, 1, 0, 0), Verdict.WAIT),
-        ("all", None, False, (2, 2, 0, 0), Verdict.READY),
-        ("all", None, False, (2, 0, 1, 0), Verdict.SKIP),
-        ("all", None, False, (2, 0, 0, 1), Verdict.SKIP),
-        ("all", None, True, (2, 1, 0, 0), Verdict.WAIT),
-        ("all", None, True, (2, 0, 1, 0), Verdict.WAIT),
-        ("all", None, True, (2, 0, 1, 1), Verdict.READY),
-        ("any", None, False, (3, 0, 2, 0), Verdict.WAIT),
-        ("any", None, False, (3, 1, 0, 0), Verdict.READY),
-        ("any", None, False, (3, 0, 2, 1), Verdict.SKIP),
-        ("quorum", 2, False, (3, 1, 1, 0), Verdict.WAIT),
-        ("quorum", 2, False, (3, 2, 0, 0), Verdict.READY),
-        ("quorum", 2, False, (3, 1, 1, 1), Verdict.SKIP),
-        ("quorum", 2, False, (3, 0, 2, 0), Verdict.SKIP),
+        ("all", None, False, (0, 0, 0, 0), Readiness.READY),
+        ("all", None, False, (2, 1, 0, 0), Readiness.WAIT),
+        ("all", None, False, (2, 2, 0, 0), Readiness.READY),
+        ("all", None, False, (2, 0, 1, 0), Readiness.SKIP),
+        ("all", None, False, (2, 0, 0, 1), Readiness.SKIP),
+        ("all", None, True, (2, 1, 0, 0), Readiness.WAIT),
+        ("all", None, True, (2, 0, 1, 0), Readiness.WAIT),
+        ("all", None, True, (2, 0, 1, 1), Readiness.READY),
+        ("any", None, False, (3, 0, 2, 0), Readiness.WAIT),
+        ("any", None, False, (3, 1, 0, 0), Readiness.READY),
+        ("any", None, False, (3, 0, 2, 1), Readiness.SKIP),
+        ("quorum", 2, False, (3, 1, 1, 0), Readiness.WAIT),
+        ("quorum", 2, False, (3, 2, 0, 0), Readiness.READY),
+        ("quorum", 2, False, (3, 1, 1, 1), Readiness.SKIP),
+        ("quorum", 2, False, (3, 0, 2, 0), Readiness.SKIP),
     ],
 )
 def test_f30_f31_f32_when_a_node_runs(
-    join: str, min_success: int | None, allow: bool, counts: tuple[int, int, int, int], expected: Verdict
+    join: str, min_success: int | None, allow: bool, counts: tuple[int, int, int, int], expected: Readiness
 ) -> None:
     total, completed, failed, skipped = counts
-    found = verdict(join, min_success, allow, total=total, completed=completed, failed=failed, skipped=skipped)
+    found = readiness(join, min_success, allow, total=total, completed=completed, failed=failed, skipped=skipped)
     assert found is expected
 
 
@@ -114,10 +111,10 @@ def test_f95_a_map_that_runs_does_not_count_its_dependencies() -> None:
 
 
 def test_f22_a_task_that_completed_makes_its_node_completed_and_any_other_end_failed() -> None:
-    assert ends.of_task(TaskStatus.COMPLETED, OK, None) == End(COMPLETED, OK)
-    assert ends.of_task(TaskStatus.FAILED, BAD, "BAD") == End(FAILED, BAD, "BAD")
+    assert finish.end_of_task(TaskStatus.COMPLETED, OK, None) == End(COMPLETED, OK)
+    assert finish.end_of_task(TaskStatus.FAILED, BAD, "BAD") == End(FAILED, BAD, "BAD")
     for status, code in ((TaskStatus.EXPIRED, "TASK_EXPIRED"), (TaskStatus.CANCELLED, "TASK_CANCELLED")):
-        end = ends.of_task(status, None, None)
+        end = finish.end_of_task(status, None, None)
         assert (end.status, end.error_code) == (FAILED, code)
 
 
@@ -224,7 +221,7 @@ def test_f95_f37_an_element_has_its_own_place() -> None:
 
 def test_f95_a_map_succeeds_with_as_many_elements_as_it_needs() -> None:
     some = [(COMPLETED, OK, None), (FAILED, BAD, "BAD"), (COMPLETED, OK, None)]
-    assert map_end(some, 2) == End(COMPLETED, f'{{"ok":[{OK},{BAD},{OK}]}}')
-    end = map_end(some, None)
+    assert end_of_map(some, 2) == End(COMPLETED, f'{{"ok":[{OK},{BAD},{OK}]}}')
+    end = end_of_map(some, None)
     assert (end.status, end.error_code) == (FAILED, "BAD")
     assert json.loads(end.result or "")["err"]["data"] == {"failed": [1], "succeeded": 2, "total": 3}

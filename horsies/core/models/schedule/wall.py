@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-MINUTES = (1 << 60) - 1  # 0..59
 HOURS = (1 << 24) - 1  # 0..23
 MONTHS = (1 << 13) - 2  # 1..12
 MONTH_DAYS = (1 << 32) - 2  # 1..31

@@ -1,8 +1,10 @@
-"""What a workflow does about errors, and, re-exported, the states of workflows and their nodes."""
+"""What a workflow does about errors, how a node waits for several others, and, re-exported, the states of workflows and
+their nodes."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, TypeAlias
 
 from horsies.core.types.status import (
     WORKFLOW_TASK_TERMINAL_STATES,
@@ -14,10 +16,13 @@ from horsies.core.types.status import (
 __all__ = [
     "WORKFLOW_TASK_TERMINAL_STATES",
     "WORKFLOW_TERMINAL_STATES",
+    "Join",
     "OnError",
     "WorkflowStatus",
     "WorkflowTaskStatus",
 ]
+
+Join: TypeAlias = Literal["all", "any", "quorum"]
 
 
 class OnError(StrEnum):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeV
 from horsies.core.codec.results import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowContextMissingIdError, WorkflowValidationError
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.workflows.plan import Join
+from horsies.core.models.workflow.enums import Join
 
 if TYPE_CHECKING:
     from horsies.core.models.workflow.definition import WorkflowDefinition

@@ -1,6 +1,6 @@
 """A workflow that can be started: its nodes, checked and in their places. It does not change; a start writes its plan.
 
-How it is started is not known here: the app gives each spec a starter (`workflows/starting.py`).
+How it is started is not known here: the app gives each spec a starter (`workflows/start.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from horsies.core.models.workflow.enums import OnError
 from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, placed
 from horsies.core.models.workflow.policies import SuccessPolicy
 from horsies.core.models.workflow.results import WorkflowStartError, WorkflowStartResult, no_broker
-from horsies.core.workflows import local_builder, registry
-from horsies.core.workflows.building import BuildRequest
+from horsies.core.workflows import definitions
 from horsies.core.workflows.checks import check
-from horsies.core.workflows.draft import Draft
-from horsies.core.workflows.plan import WorkflowPlan
-from horsies.core.workflows.planning import plan_of
+from horsies.core.workflows.definitions import BuildRequest
+from horsies.core.workflows.plan import Draft, WorkflowPlan, plan_of
 
 if TYPE_CHECKING:
     from horsies.core.models.workflow.policies import NodeRef
@@ -79,7 +77,7 @@ class WorkflowSpec(Generic[OutT]):
             on_error,
             output,
             success_policy,
-            definition_key or registry.key_of_build(),
+            definition_key or definitions.key_of_build(),
             app,
             location or SourceLocation.of_caller(),
             declared,
@@ -128,7 +126,7 @@ class WorkflowSpec(Generic[OutT]):
         if not roots:
             return self._plan
         children = {
-            index: local_builder.build_plan(
+            index: definitions.build_plan(
                 app, BuildRequest(node.sub_workflow_key or "", node.kwargs_json, {}, depth=depth + 1)
             )
             for index, node in roots.items()

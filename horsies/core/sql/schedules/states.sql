@@ -5,5 +5,5 @@ SELECT schedule_name,
             ELSE last_run_at END AS last_run_at,
        CASE WHEN next_run_at > '9999-12-01Z' THEN '9999-12-01Z' WHEN next_run_at < '1970-01-01Z' THEN '1970-01-01Z'
             ELSE next_run_at END AS next_run_at,
-       last_task_id, run_count, config_hash, GREATEST(LEAST(updated_at, now()), '1970-01-01Z') AS updated_at
+       last_task_id, run_count, config_hash
 FROM horsies_schedule_state WHERE schedule_name = ANY(%(names)s::text[])

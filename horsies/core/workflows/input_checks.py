@@ -1,5 +1,5 @@
-"""What a node is called with: the names and types of its arguments, and where they come from (HRS-008 to HRS-010,
-HRS-013 for F-35, HRS-019 to HRS-024, HRS-026, HRS-031).
+"""What the nodes of a workflow are called with: the names and types of their arguments, where those come from, and what
+child workflows take and give (HRS-008 to HRS-010, HRS-013 for F-35, HRS-016 of a child, HRS-019 to HRS-026, HRS-031).
 """
 
 from __future__ import annotations
@@ -10,21 +10,40 @@ from typing import Any
 from horsies.core.codec.arguments import ArgumentsCodec
 from horsies.core.codec.shapes import CodecError
 from horsies.core.codec.signature import INJECTED
+from horsies.core.definition import TaskDefinition
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, SubWorkflowNode, TaskNode
-from horsies.core.workflows.checks.children import is_sound
-from horsies.core.workflows.checks.fits import element_of, fits, results_in, shown
-from horsies.core.workflows.draft import Draft, map_param, type_of
-from horsies.core.workflows.parameters import parameters_of
+from horsies.core.workflows.definitions import parameters_of
+from horsies.core.workflows.fits import element_of, fits, results_in, shown
+from horsies.core.workflows.plan import Draft, map_param, type_of
 
 
-def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """What is wrong with them. What can be written of the arguments is written, for the plan."""
+def child_problems(draft: Draft) -> Iterator[HorsiesError]:
+    """Workflows in workflows, and what a definition promises to give (HRS-016 of a child, HRS-025)."""
+    for index, node in enumerate(draft.nodes):
+        if not isinstance(node, SubWorkflowNode):
+            continue
+        if not _is_sound(node):
+            text = f"workflow_def is a subclass of WorkflowDefinition, not {node.workflow_def!r:.100}"
+            yield draft.node_error(index, ErrorCode.CONFIG_INVALID, text)
+        elif not isinstance(node.workflow_def.definition_key, str) or not node.workflow_def.definition_key:
+            text = f"{node.workflow_def.__qualname__} has no definition_key, by which workers could find it"
+            yield draft.node_error(index, ErrorCode.WORKFLOW_NO_DEFINITION_KEY, text)
+    place = draft.output_index
+    is_unknown = draft.output is not None and place is None  # a finding of its own (HRS-011)
+    if draft.declared and not is_unknown:
+        output = None if place is None else draft.nodes[place]
+        if problem := output_problem(output, draft.declared[0]):
+            yield draft.error(ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH, problem)
+
+
+def input_problems(draft: Draft) -> Iterator[HorsiesError]:
+    """What is wrong with the arguments of the nodes. What can be written of the arguments is written, for the plan."""
     for index, node in enumerate(draft.nodes):
         draft.kwargs_json[index] = None
         if node.args_from or node.workflow_ctx_from:
             yield from _sources(draft, index, node)
-        if not is_sound(node):
+        if not _is_sound(node):
             continue
         if isinstance(node, SubWorkflowNode) and not _takes_parameters(node):
             yield from _without_parameters(draft, index, node)
@@ -38,6 +57,25 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
             yield draft.node_error(index, ErrorCode.WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING, text)
         else:
             yield from _Inputs(draft, index, node, codec).problems()
+
+
+def output_problem(output: Node[Any] | None, declared: Any) -> str | None:
+    """Why a definition that declares this type cannot have this output; None if it can."""
+    if output is None:
+        if declared is Any or declared is None or declared is type(None):
+            return None
+        return f"WorkflowDefinition[{shown(declared)}] without an output: name one in Meta.output, or declare None"
+    gives = type_of(output)
+    if fits(gives, declared):
+        return None
+    return f"it is declared to give {shown(declared)}, but its output {output!r} gives {shown(gives)}"
+
+
+def _is_sound(node: Node[Any]) -> bool:
+    """Whether what it runs is what it should be, so that more can be asked about it."""
+    if isinstance(node, SubWorkflowNode):
+        return isinstance(node.workflow_def, type) and hasattr(node.workflow_def, "takes_parameters")
+    return isinstance(node, TaskNode) and isinstance(node.fn, TaskDefinition)
 
 
 def _codec_of(node: Node[Any]) -> ArgumentsCodec:

@@ -1,33 +1,80 @@
-"""Phase 3: definitions and builders are built, sends suppressed; functions that look like builders but are not noted as
-such are named (F-91, F-92).
+"""What the code of an app says, without asking anybody: its modules can be imported, its workflows can be built, its
+schedules and error codes fit (phases 2 to 5 of the check, M-20).
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from horsies.core import discovery
 from horsies.core.app_workflows import BUILDER_MARK, WorkflowBuilder
-from horsies.core.checks.subject import Subject
 from horsies.core.errors import (
     CheckWarning,
+    ConfigurationError,
     ErrorCode,
     HorsiesError,
     MultipleValidationErrors,
     SourceLocation,
+    ValidationReport,
     WorkflowValidationError,
 )
+from horsies.core.exception_mapper import default_code_problems, is_reserved, mapper_problems
 from horsies.core.models.workflow.definition import WorkflowDefinition
 from horsies.core.models.workflow.nodes import SubWorkflowNode, TaskNode
 from horsies.core.models.workflow.spec import WorkflowSpec
+from horsies.core.scheduler.checks import schedule_problems
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
 
 Definition = type[WorkflowDefinition[Any]]
+
+
+@dataclass
+class Subject:
+    """An app under check. `specs` are the workflows that have been built on the way."""
+
+    app: Horsies
+    specs: list[WorkflowSpec[Any]] = field(default_factory=list)
+
+    @cached_property
+    def discovered(self) -> list[ModuleType]:
+        """The modules that the app names. They are imported by then."""
+        return [discovery.import_entry(entry) for entry in self.app.get_discovered_task_modules()]
+
+    @cached_property
+    def own_module(self) -> ModuleType | None:
+        """The module that made the app, if it is not one of those: a program of one file has no others."""
+        place = self.app.location
+        if place is None:
+            return None
+        found = [module for module in list(sys.modules.values()) if getattr(module, "__file__", None) == place.file]
+        return next((module for module in found if module not in self.discovered), None)
+
+    @property
+    def modules(self) -> Iterator[ModuleType]:
+        yield from self.discovered
+        if self.own_module is not None:
+            yield self.own_module
+
+
+def imports(subject: Subject) -> Iterator[HorsiesError]:
+    """Phase 2: every discovered module can be imported, and every task's types can be resolved."""
+    report = ValidationReport(phase="imports")
+    subject.app.collect_imports(report)
+    for task in subject.app.tasks.values():
+        try:
+            _ = task.codec
+        except HorsiesError as error:
+            report.add(error)
+    yield from report
 
 
 def definitions_of(app: Horsies) -> list[Definition]:
@@ -44,14 +91,14 @@ def definitions(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def builders(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 3.2: every builder gives a sound workflow."""
+    """Phase 3.2: every builder gives a sound workflow, sends suppressed (F-91)."""
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
             yield from _check_builder(builder, subject)
 
 
 def undecorated(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders."""
+    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders (F-92)."""
     for module in subject.discovered:
         for fn in _forgotten(module):
             yield WorkflowValidationError(**_forgotten_fields(fn))
@@ -62,6 +109,23 @@ def undecorated_in_own_module(subject: Subject) -> Iterator[CheckWarning]:
     if subject.own_module is not None:
         for fn in _forgotten(subject.own_module):
             yield CheckWarning(**_forgotten_fields(fn))
+
+
+def schedules(subject: Subject) -> Iterator[HorsiesError]:
+    """Phase 4: every schedule names a task, a queue and a time zone that exist, and arguments that the task takes
+    (S-04). Disabled ones as well: they are meant to be enabled again."""
+    config = subject.app.config.schedule
+    for schedule in () if config is None else config.schedules:
+        yield from schedule_problems(subject.app, schedule)
+
+
+def policies(subject: Subject) -> Iterator[HorsiesError]:
+    """Phase 5: mappers and default codes once more, since a dict can be changed after it was checked."""
+    app, config = subject.app, subject.app.config
+    yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
+    for task in app.tasks.values():
+        owner = f"task {task.task_name!r}"
+        yield from _mapper_errors(task.exception_mapper, task.default_unhandled_error_code, owner, task.location)
 
 
 def _forgotten(module: ModuleType) -> list[FunctionType]:
@@ -183,3 +247,20 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec
+
+
+def _mapper_errors(
+    mapper: Mapping[type[BaseException], str], default: Any, owner: str, location: SourceLocation | None
+) -> Iterator[HorsiesError]:
+    for kind, code in mapper.items():
+        for text in mapper_problems({kind: code}):
+            yield _mapper_error(f"{owner}: {text}", code, location)
+    if default is not None:
+        for text in default_code_problems(default):
+            yield _mapper_error(f"{owner}: {text}", default, location)
+
+
+def _mapper_error(message: str, code: Any, location: SourceLocation | None) -> ConfigurationError:
+    collides = isinstance(code, str) and is_reserved(code)
+    kind = ErrorCode.CHECK_RESERVED_CODE_COLLISION if collides else ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+    return ConfigurationError(message, code=kind, location=location)

@@ -11,13 +11,46 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.ends import SKIPPED, End, error_of
-from horsies.core.workflows.readiness import Verdict, verdict
+from horsies.core.workflows.finish import SKIPPED, End, error_of
 
 Key: TypeAlias = tuple[str, int]  # workflow id and index
+
+
+class Readiness(Enum):
+    """What becomes of a node that waits."""
+
+    WAIT = auto()
+    READY = auto()
+    SKIP = auto()
+
+
+def readiness(
+    join: str,
+    min_success: int | None,
+    allow_failed_deps: bool,
+    *,
+    total: int,
+    completed: int,
+    failed: int,
+    skipped: int,
+) -> Readiness:
+    """May a node run? The counters over its dependencies decide it (F-30): there are `total` of them, of which so many
+    have ended one way or the other."""
+    if total == 0:
+        return Readiness.READY
+    unsuccessful = failed + skipped
+    if join == "all":
+        if completed == total or (allow_failed_deps and completed + unsuccessful == total):
+            return Readiness.READY
+        return Readiness.SKIP if unsuccessful and not allow_failed_deps else Readiness.WAIT
+    needed = 1 if join == "any" else min_success or total
+    if completed >= needed:
+        return Readiness.READY
+    return Readiness.SKIP if total - unsuccessful < needed else Readiness.WAIT
 
 
 class Flow(NamedTuple):
@@ -116,9 +149,9 @@ class NodeState:
     def is_changed(self) -> bool:
         return self.status is not self.row.status or bool(self.completed or self.failed or self.skipped) or self.opened
 
-    def verdict(self) -> Verdict:
+    def readiness(self) -> Readiness:
         row = self.row
-        return verdict(
+        return readiness(
             "all" if row.node_type == "MAP" else row.join,
             row.min_success,
             row.allow_failed_deps,
@@ -210,13 +243,13 @@ class Settling:
         node = self.nodes[key]
         if node.status is not WorkflowTaskStatus.PENDING or not self.flows[key[0]].is_running:
             return
-        match node.verdict():
-            case Verdict.READY:
+        match node.readiness():
+            case Readiness.READY:
                 node.status = WorkflowTaskStatus.READY
                 self.ready[key] = None
-            case Verdict.SKIP:
+            case Readiness.SKIP:
                 self.end(key, SKIPPED)
-            case Verdict.WAIT:
+            case Readiness.WAIT:
                 pass
 
     def changed(self) -> Iterator[tuple[Key, NodeState]]:

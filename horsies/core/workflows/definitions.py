@@ -1,0 +1,191 @@
+"""The workflow definitions of this process: how they are found by their key (F-06), the parameters of their
+`build_with`, and how that is called when a sub-workflow node is ready (F-60).
+
+A class registers itself when it is defined, before there is any app to ask: hence one registry for the process. It
+holds classes weakly, and the same lines run again (a module reloaded, or imported under a second name) replace what
+they made.
+
+`build_with` is user code. A worker lets its helper child call it (`worker/helper_builder.py`); a program that starts or
+resumes a workflow calls it itself (`LocalBuilder`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from horsies.core.codec import signature as signatures
+from horsies.core.codec.arguments import ArgumentsCodec
+from horsies.core.codec.signature import Signature
+from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
+from horsies.core.models.codes import OperationalErrorCode
+from horsies.core.workflows.inputs import with_members
+from horsies.core.workflows.plan import WorkflowPlan
+
+if TYPE_CHECKING:
+    from horsies.core.models.workflow.definition import WorkflowDefinition
+
+    Definition: TypeAlias = type[WorkflowDefinition[Any]]
+
+MAX_DEPTH = 32  # of a workflow in its tree; the one at the top has 0 (F-65)
+
+_definitions: WeakValueDictionary[str, Definition] = WeakValueDictionary()
+_building: ContextVar[str | None] = ContextVar("horsies_definition_key", default=None)
+
+_NO_NAMES: Mapping[str, Any] = MappingProxyType({})
+# A workflow may hold a thousand nodes of one definition, and building a codec takes a while.
+_codecs: WeakKeyDictionary[type[Any], ArgumentsCodec] = WeakKeyDictionary()
+
+
+def find(key: str) -> Definition | None:
+    """The definition with this key."""
+    return _definitions.get(key)
+
+
+def register(definition: Definition) -> None:
+    """Take a definition by its key; HRS-017 if another has it."""
+    key = definition.definition_key
+    known = _definitions.get(key)
+    if known is not None and known is not definition and not _is_same_source(known, definition):
+        error = WorkflowValidationError(
+            f"workflow {definition.__qualname__}: there is a definition with the key {key!r} already",
+            code=ErrorCode.WORKFLOW_DUPLICATE_DEFINITION_KEY,
+            location=definition.location,
+            help_text="give one of them another definition_key",
+        )
+        raise error.with_note(f"the first one is {known.__qualname__} at {known.location}")
+    _definitions[key] = definition
+
+
+@contextmanager
+def building(key: str | None) -> Iterator[None]:
+    """While `build_with` of a definition runs: specs built meanwhile have its key (F-05)."""
+    token = _building.set(key)
+    try:
+        yield
+    finally:
+        _building.reset(token)
+
+
+def key_of_build() -> str | None:
+    """The key of the definition that is being built."""
+    return _building.get()
+
+
+class NoPlaceForApp(ValueError):
+    """`build_with` does not take the app as its first argument."""
+
+
+def parameters_of(definition: type[WorkflowDefinition[Any]]) -> ArgumentsCodec:
+    """The codec of its parameters. Raises what reading annotations of the user's can raise; `NoPlaceForApp`."""
+    codec = _codecs.get(definition)
+    if codec is None:
+        codec = _codecs[definition] = ArgumentsCodec(signature_of(definition))
+    return codec
+
+
+def prepare(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any]) -> None:
+    """Read the parameters now, while these names exist. If that does not work, it is told when they are needed."""
+    with suppress(Exception):
+        _codecs[definition] = ArgumentsCodec(signature_of(definition, local_names))
+
+
+def signature_of(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any] = _NO_NAMES) -> Signature:
+    """The signature of `build_with` without the app."""
+    # The two are often imported for type checkers only, and are of no importance here.
+    names = {**local_names, "Horsies": object, "WorkflowSpec": _Anything}
+    signature = signatures.read(definition.build_with, names)
+    if not signature.positional:
+        if signature.var_positional is None:
+            raise NoPlaceForApp("build_with must take the app as its first argument")
+        return signature
+    first = signature.positional[0]
+    return replace(
+        signature,
+        positional=signature.positional[1:],
+        positional_only=max(0, signature.positional_only - 1),
+        keyword=signature.keyword - {first},
+        required=signature.required - {first},
+        kinds={name: kind for name, kind in signature.kinds.items() if name != first},
+        _fits=set(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """`injected`: for each parameter of `args_from` the JSON of the whole `TaskResult`."""
+
+    definition_key: str
+    kwargs_json: str | None
+    injected: Mapping[str, str]
+    depth: int = 1  # of the child in its tree (F-65)
+
+
+class BuildFailed(Exception):
+    """There is no plan, and there will be none: the node fails with `code`. (Anything else that is raised, as when the
+    helper child died, leaves the node READY, to be tried again.)"""
+
+    def __init__(self, message: str, code: OperationalErrorCode = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotBuiltHere(Exception):
+    """This program does not know the definition. That says nothing about the workers: the node stays READY for them."""
+
+
+class Builder(Protocol):
+    """Calls `build_with` of a definition, somewhere."""
+
+    async def build(self, request: BuildRequest) -> WorkflowPlan: ...
+
+
+class LocalBuilder:
+    """A `Builder` that lets a thread call `build_with`, so that the event loop goes on."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def build(self, request: BuildRequest) -> WorkflowPlan:
+        return await asyncio.to_thread(build_plan, self._app, request)
+
+
+def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
+    """The plan of a child workflow, with those of its own children that wait for nothing. `BuildFailed`: there is none,
+    whoever asks."""
+    key = request.definition_key
+    if request.depth > MAX_DEPTH:
+        raise BuildFailed(f"workflow {key!r} is nested more than {MAX_DEPTH} levels deep")
+    definition = find(key)
+    if definition is None:
+        raise BuildFailed(f"there is no workflow definition with the key {key!r} in this process")
+    try:
+        given = with_members(request.kwargs_json, request.injected)
+        _, params = parameters_of(definition).decode(None, given)
+        spec = definition.build_with(app, **params)
+        return spec.plan(app, request.depth)
+    except BuildFailed:
+        raise
+    except HorsiesError as problem:
+        code = f"[{problem.code}] " if problem.code else ""
+        raise BuildFailed(f"workflow {key!r} cannot be built: {code}{problem.message}") from problem
+    except Exception as problem:  # whatever the user's code raises
+        raise BuildFailed(f"workflow {key!r} cannot be built: {type(problem).__name__}: {problem}") from problem
+
+
+class _Anything:
+    """Stands for a generic class in an annotation that nobody looks at."""
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return inspect.Parameter.empty
+
+
+def _is_same_source(known: Definition, new: Definition) -> bool:
+    return (known.location, known.__qualname__) == (new.location, new.__qualname__)

@@ -1,0 +1,241 @@
+"""How nodes and workflows end. A node: with the result of its task, with that of its child workflow, with those of its
+elements, or with one that is made up for it because there is none (F-22, F-62, F-95, R-32). A workflow, when all its
+nodes have ended: COMPLETED or FAILED, with which result or error (F-42, F-43, F-75, F-96).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.models.codes import (
+    BUILTIN_CODE_REGISTRY,
+    BuiltInTaskCode,
+    OperationalErrorCode,
+    OutcomeCode,
+    RetrievalCode,
+)
+from horsies.core.models.tasks import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
+from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows.inputs import NO_RESULT, mapped_result
+
+if TYPE_CHECKING:
+    from horsies.core.workflows.settle import Flow
+
+SHOWN = 20  # places of failed elements in the error of a map
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The final state of a node. `result` is the JSON of a `TaskResult`, None for a skipped one."""
+
+    status: WorkflowTaskStatus
+    result: str | None = None
+    error_code: str | None = None
+    summary: str | None = None  # of a child workflow
+
+
+SKIPPED = End(WorkflowTaskStatus.SKIPPED)
+
+
+def failure(code: BuiltInTaskCode, message: str) -> End:
+    """A node that failed without a result of its own."""
+    error = TaskError(error_code=code, message=message)
+    return End(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code.value)
+
+
+_MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
+    TaskStatus.FAILED: (OperationalErrorCode.WORKER_CRASHED, "The task failed and left no result."),
+    TaskStatus.CANCELLED: (OutcomeCode.TASK_CANCELLED, "The task was cancelled."),
+    TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is not there."),
+    TaskStatus.EXPIRED: (OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
+}
+LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task does not exist any more.")
+CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
+
+
+def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) -> End:
+    """The end of a node whose task has ended like this. COMPLETED means a result that is ok (F-22)."""
+    if result is None:
+        return failure(*_MISSING[status])
+    if status is TaskStatus.COMPLETED:
+        return End(WorkflowTaskStatus.COMPLETED, result)
+    return End(WorkflowTaskStatus.FAILED, result, error_code or _code_of(result))
+
+
+def end_of_child(
+    child_id: str, status: WorkflowStatus, result: str | None, error: str | None, counts: tuple[int, int, int, int]
+) -> End:
+    """The end of a node whose child workflow has ended like this (F-62)."""
+    total, completed, failed, skipped = counts
+    summary = SubWorkflowSummary(
+        status=status,
+        output=_output(result) if status is WorkflowStatus.COMPLETED else None,
+        total_tasks=total,
+        completed_tasks=completed,
+        failed_tasks=failed,
+        skipped_tasks=skipped,
+        error_summary=_message(error),
+    )
+    text = summary.model_dump_json()
+    if status is WorkflowStatus.COMPLETED:
+        return End(WorkflowTaskStatus.COMPLETED, result or '{"ok":null}', summary=text)
+    is_cancelled = status is WorkflowStatus.CANCELLED
+    code = OutcomeCode.WORKFLOW_CANCELLED if is_cancelled else OutcomeCode.SUBWORKFLOW_FAILED
+    cause = f": {summary.error_summary.removesuffix('.')}" if summary.error_summary else ""
+    failed_with = SubWorkflowError(
+        error_code=code,
+        message=f"The child workflow {child_id} " + ("was cancelled." if is_cancelled else f"failed{cause}."),
+        sub_workflow_id=child_id,
+        sub_workflow_summary=summary,
+    )
+    return End(
+        WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=failed_with)), code.value, summary=text
+    )
+
+
+def end_of_map(results: Sequence[tuple[WorkflowTaskStatus, str | None, str | None]], min_success: int | None) -> End:
+    """The end of a map whose elements have all ended, in the order of the list: status, result and error code of
+    each."""
+    completed = sum(status is WorkflowTaskStatus.COMPLETED for status, _, _ in results)
+    if completed >= (len(results) if min_success is None else min_success):
+        return End(WorkflowTaskStatus.COMPLETED, mapped_result([_seen(*one) for one in results]))
+    failed = [place for place, (status, _, _) in enumerate(results) if status is WorkflowTaskStatus.FAILED]
+    code = (results[failed[0]][2] if failed else None) or OutcomeCode.UPSTREAM_SKIPPED.value
+    error = TaskError(
+        error_code=BUILTIN_CODE_REGISTRY.get(code, code),
+        message=f"{completed} of {len(results)} elements succeeded, {len(failed)} failed.",
+        data={"failed": failed[:SHOWN], "succeeded": completed, "total": len(results)},
+    )
+    return End(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code)
+
+
+def error_of(result: str | None) -> str | None:
+    """The error in the JSON of a result, as JSON; None if there is none."""
+    try:
+        error = json.loads(result or "null")["err"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return json.dumps(error, separators=(",", ":"), ensure_ascii=False)
+
+
+class Closing(NamedTuple):
+    """A node that has a say in how its workflow ends."""
+
+    workflow_id: str
+    task_index: int
+    status: WorkflowTaskStatus
+    result: str | None
+    error_code: str | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """`result` is the JSON of a `TaskResult`; `error` that of its error, if it is one."""
+
+    status: WorkflowStatus
+    result: str
+    error: str | None = None
+    error_code: str | None = None
+
+
+def deciding(flow: Flow) -> set[int]:
+    """The indexes of the nodes that `conclude` has to know, beside the first that failed."""
+    found = set() if flow.output_index is None else {flow.output_index}
+    for case in (flow.success_policy or {}).get("cases", []):
+        found.update(case)
+    return found
+
+
+def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, code: str | None = None) -> Conclusion:
+    """What the workflow has come to. `closings`: the deciding nodes and the first that failed, in any order; `error`:
+    the first failure of all, if it has happened just now and is not written yet."""
+    nodes = {closing.task_index: closing for closing in closings}
+    if flow.is_overdue:
+        return ended_by(OutcomeCode.WORKFLOW_EXPIRED, "The deadline of the workflow passed before all its nodes ended.")
+    if flow.success_policy is not None:
+        return _by_policy(flow, nodes)
+    if error is not None:
+        return Conclusion(WorkflowStatus.FAILED, f'{{"err":{error}}}', error, code)
+    failed = _first_failed(nodes.values())
+    return _completed(flow, nodes) if failed is None else _failed_with(failed)
+
+
+def ended_by(code: BuiltInTaskCode, message: str) -> Conclusion:
+    """A workflow that did not come to its own end."""
+    result = serialize_error_payload(TaskResult(err=TaskError(error_code=code, message=message)))
+    status = WorkflowStatus.CANCELLED if code is OutcomeCode.WORKFLOW_CANCELLED else WorkflowStatus.FAILED
+    return Conclusion(status, result, error_of(result), code.value)
+
+
+def _code_of(result: str) -> str | None:
+    try:
+        code = json.loads(result)["err"]["error_code"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if isinstance(code, dict):
+        code = next(iter(code.values()), None)
+    return code if isinstance(code, str) else None
+
+
+def _output(result: str | None) -> object:
+    try:
+        return json.loads(result or "null")["ok"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _message(error: str | None) -> str | None:
+    """One line about what went wrong in the child: the code and the message of its error."""
+    if error is None:
+        return None
+    try:
+        given = json.loads(error)
+        code = given.get("error_code")
+        code = next(iter(code.values()), None) if isinstance(code, dict) else code
+        return ": ".join(str(part) for part in (code, given.get("message")) if part) or None
+    except (ValueError, AttributeError, RecursionError):
+        return None
+
+
+def _seen(status: WorkflowTaskStatus, result: str | None, code: str | None) -> str | None:
+    if status is not WorkflowTaskStatus.SKIPPED:
+        return result
+    error = TaskError(error_code=OutcomeCode.UPSTREAM_SKIPPED, message="The element was skipped.")
+    return serialize_error_payload(TaskResult(err=error))
+
+
+def _by_policy(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
+    cases: list[list[int]] = (flow.success_policy or {}).get("cases", [])
+    for case in cases:
+        if all(index in nodes and nodes[index].status is WorkflowTaskStatus.COMPLETED for index in case):
+            return _completed(flow, nodes)
+    required = {index for case in cases for index in case}
+    failed = _first_failed(nodes[index] for index in required if index in nodes)
+    if failed is not None:
+        return _failed_with(failed)
+    return ended_by(OutcomeCode.WORKFLOW_SUCCESS_CASE_NOT_MET, "None of the success cases was met.")
+
+
+def _first_failed(nodes: Iterable[Closing]) -> Closing | None:
+    failed = [node for node in nodes if node.status is WorkflowTaskStatus.FAILED]
+    return min(failed, key=lambda node: (node.completed_at is None, node.completed_at, node.task_index), default=None)
+
+
+def _completed(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
+    """The output is that of a node that has one: of a node that a policy lets fail there is none (F-62)."""
+    output = None if flow.output_index is None else nodes.get(flow.output_index)
+    has_output = output is not None and output.status is WorkflowTaskStatus.COMPLETED
+    return Conclusion(WorkflowStatus.COMPLETED, (output.result if output and has_output else None) or NO_RESULT)
+
+
+def _failed_with(node: Closing) -> Conclusion:
+    error = error_of(node.result)
+    if node.result is None or error is None:
+        return ended_by(OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed and left no result.")
+    return Conclusion(WorkflowStatus.FAILED, node.result, error, node.error_code)

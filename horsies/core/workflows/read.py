@@ -1,0 +1,283 @@
+"""What can be asked of a workflow by its id, and how the answers are read (F-83 to F-87).
+
+Each `ask_…` is an async function that runs on the broker's loop and raises what goes wrong; `run` and `run_async` are
+how a caller of either kind gets its answer as a value. The results are made of the rows by plain functions, in the
+caller's thread; a stored text that cannot be read is an error result too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import psycopg
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaError
+
+from horsies.core.brokers.endings import AnyResult, read_text
+from horsies.core.brokers.hub import can_exist
+from horsies.core.brokers.results import SchemaInitFailed, describe, is_transient, reason
+from horsies.core.brokers.waiter import TimedOut, Unreachable, WorkflowEnding
+from horsies.core.codec.results import ResultCodec
+from horsies.core.definition import TaskDefinition
+from horsies.core.errors import HorsiesError
+from horsies.core.models.tasks import (
+    BuiltInTaskCode,
+    OperationalErrorCode,
+    OutcomeCode,
+    RetrievalCode,
+    TaskError,
+    TaskResult,
+)
+from horsies.core.models.workflow.nodes import TaskNode
+from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult, WorkflowTaskInfo
+from horsies.core.store import workflow_reads
+from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
+from horsies.core.sync import BridgeError
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.workflows import definitions
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
+    from horsies.core.models.workflow.spec import WorkflowSpec
+
+T = TypeVar("T")
+CodecOf: TypeAlias = Callable[[StoredNode], ResultCodec | None]
+
+
+class Waited(NamedTuple):
+    """How waiting for a workflow ended; the nodes only of one that COMPLETED and has no output node."""
+
+    ending: WorkflowEnding
+    nodes: list[StoredNode]
+
+
+class Family(NamedTuple):
+    """A workflow, the child workflows below it, and the nodes of all of them."""
+
+    workflows: list[WorkflowRow]
+    nodes: list[NodeRow]
+
+
+def run(
+    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
+) -> HandleResult[T]:
+    """The answer for a caller that blocks."""
+    try:
+        return Ok(broker.bridge.run(partial(_checked, broker, workflow_id, operation)))
+    except Exception as problem:
+        return Err(operation_error(workflow_id, problem))
+
+
+async def run_async(
+    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
+) -> HandleResult[T]:
+    """The answer for a caller on any loop."""
+    try:
+        return Ok(await broker.bridge.call(partial(_checked, broker, workflow_id, operation)))
+    except Exception as problem:
+        return Err(operation_error(workflow_id, problem))
+
+
+def operation_error(workflow_id: str, problem: Exception) -> HandleOperationError:
+    """The error value for what was raised."""
+    match problem:
+        case NoSuchWorkflow():
+            code, message = HandleErrorCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}"
+            return HandleOperationError(code, message, False, workflow_id)
+        case BridgeError():
+            code = HandleErrorCode.LOOP_RUNNER_FAILED
+        case psycopg.Error() | OSError() | HorsiesError() | SchemaInitFailed():
+            code = HandleErrorCode.DB_OPERATION_FAILED
+        case _:
+            code = HandleErrorCode.INTERNAL_FAILED
+    return HandleOperationError(code, describe(problem), is_transient(problem), workflow_id, reason(problem))
+
+
+async def ask_status(broker: PostgresBroker, workflow_id: str) -> WorkflowStatus:
+    async with broker.hub.connection() as conn:
+        return await workflow_reads.status(conn, workflow_id)
+
+
+async def ask_end(broker: PostgresBroker, workflow_id: str, *, timeout_ms: int | None) -> Waited:
+    """Wait for the end, or a pause."""
+    timeout = None if timeout_ms is None else max(0.0, timeout_ms / 1000)
+    ending = await broker.hub.wait_for_workflow(workflow_id, timeout)
+    nodes: list[StoredNode] = []
+    if isinstance(ending, WorkflowEnded) and ending.status is WorkflowStatus.COMPLETED and ending.output is None:
+        nodes = await ask_results(broker, workflow_id)
+    return Waited(ending, nodes)
+
+
+async def ask_node(broker: PostgresBroker, workflow_id: str, *, node_id: str) -> StoredNode | None:
+    async with broker.hub.connection() as conn:
+        return await workflow_reads.node(conn, workflow_id, node_id)
+
+
+async def ask_results(broker: PostgresBroker, workflow_id: str) -> list[StoredNode]:
+    async with broker.hub.connection() as conn:
+        return await workflow_reads.results(conn, workflow_id)
+
+
+async def ask_nodes(broker: PostgresBroker, workflow_id: str, *, with_results: bool) -> list[NodeRow]:
+    async with broker.hub.connection() as conn:
+        found = await workflow_reads.nodes(conn, [workflow_id], with_results=with_results)
+    if not found:
+        raise NoSuchWorkflow(workflow_id)
+    return found
+
+
+async def ask_family(broker: PostgresBroker, workflow_id: str) -> Family:
+    async with broker.hub.connection() as conn:
+        workflows = await workflow_reads.family(conn, workflow_id)
+        ids = [workflow.id for workflow in workflows]
+        return Family(workflows, await workflow_reads.nodes(conn, ids, with_results=False))
+
+
+async def _checked(
+    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
+) -> T:
+    if not can_exist(workflow_id):
+        raise NoSuchWorkflow(workflow_id)
+    return await operation(broker, workflow_id)
+
+
+def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf) -> AnyResult:
+    """What waiting for a workflow gives. That of a COMPLETED one without an output node is made by `all_results`."""
+    match ending:
+        case TimedOut():
+            why = f"workflow {workflow_id} did not end in time; it may still run"
+            return failed(RetrievalCode.WAIT_TIMEOUT, why)
+        case Unreachable(problem):
+            return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {describe(problem)}")
+        case WorkflowEnded(status=None):
+            return not_found(workflow_id)
+        case WorkflowEnded(status=WorkflowStatus.PAUSED):
+            return failed(OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it go on")
+        case WorkflowEnded(status=WorkflowStatus.CANCELLED):
+            return failed(OutcomeCode.WORKFLOW_CANCELLED, f"workflow {workflow_id} was cancelled")
+        case WorkflowEnded(status=WorkflowStatus.COMPLETED, output=StoredNode() as output):
+            return node_result(output, codec_of(output))
+        case WorkflowEnded(status=WorkflowStatus.COMPLETED):
+            return TaskResult(ok=None)
+        case WorkflowEnded():
+            return _error_of(workflow_id, ending.error)
+
+
+def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
+    """What is known of one node now."""
+    if not node.status.is_terminal:
+        return failed(RetrievalCode.RESULT_NOT_READY, f"node {node.node_id!r} is {node.status}")
+    if node.result is not None:
+        read = read_text(node.result, codec)
+        if isinstance(read, Ok):
+            return read.value
+        problem = read.err_value
+        return failed(problem.code, f"the stored result of node {node.node_id!r} cannot be read: {problem.message}")
+    match node.status:
+        case WorkflowTaskStatus.SKIPPED:
+            data = {"dependency_index": node.task_index}
+            return failed(OutcomeCode.UPSTREAM_SKIPPED, f"node {node.node_id!r} was skipped", data)
+        case WorkflowTaskStatus.FAILED:
+            return failed(OperationalErrorCode.WORKER_CRASHED, f"node {node.node_id!r} failed without a result")
+        case _:
+            return failed(RetrievalCode.RESULT_NOT_AVAILABLE, f"node {node.node_id!r} has no stored result")
+
+
+def all_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult | None]:
+    """Of each node its result; None for one that was skipped: the value of a workflow without an output node."""
+    return {
+        node.node_id: None if node.status is WorkflowTaskStatus.SKIPPED else node_result(node, codec_of(node))
+        for node in nodes
+    }
+
+
+def ended_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult]:
+    """The results of the nodes that have ended; a skipped one says so."""
+    return {node.node_id: node_result(node, codec_of(node)) for node in nodes if node.status.is_terminal}
+
+
+def info(row: NodeRow, codec_of: CodecOf) -> WorkflowTaskInfo:
+    """A node for people and programs that look at a workflow."""
+    has_result = row.status.is_terminal and row.status is not WorkflowTaskStatus.SKIPPED
+    node = row.stored()
+    return WorkflowTaskInfo(
+        node_id=row.node_id,
+        index=row.task_index,
+        name=row.task_name,
+        status=row.status,
+        result=node_result(node, codec_of(node)) if has_result else None,
+        started_at=row.started_at,
+        completed_at=row.completed_at,
+    )
+
+
+def not_found(workflow_id: str) -> AnyResult:
+    return failed(RetrievalCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}")
+
+
+def no_such_node(workflow_id: str, node_id: str | None) -> AnyResult:
+    why = "the node has no id" if node_id is None else f"workflow {workflow_id} has no node {node_id!r}"
+    return failed(RetrievalCode.TASK_NOT_FOUND, why)
+
+
+def operation_failed(error: HandleOperationError) -> AnyResult:
+    """A question that got no answer, as a result."""
+    if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
+        return not_found(error.workflow_id)
+    return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {error.message}")
+
+
+def failed(code: BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
+    return TaskResult(err=TaskError(error_code=code, message=message, data=data))
+
+
+def _error_of(workflow_id: str, stored: str | None) -> AnyResult:
+    """The error a workflow FAILED with, as it was stored."""
+    if stored is None:
+        return failed(OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
+    read = read_text(f'{{"err":{stored}}}', None)
+    if isinstance(read, Ok):
+        return read.value
+    problem = read.err_value
+    return failed(problem.code, f"the stored error of workflow {workflow_id} cannot be read: {problem.message}")
+
+
+class NodeCodecs:
+    """The codecs of the nodes of one workflow, by the tasks of the app and those of its spec."""
+
+    def __init__(self, app: KnowsTasks | None, spec: WorkflowSpec[Any] | None) -> None:
+        self._app = app
+        self._spec = spec
+        self._tasks: Mapping[str, TaskDefinition[..., Any]] | None = None
+        self._found: dict[tuple[str, str], ResultCodec | None] = {}
+
+    def of(self, node: StoredNode) -> ResultCodec | None:
+        """The codec for the result of this node; None if its type is not known here."""
+        key = (node.node_type, node.sub_workflow_key or node.task_name)
+        if key not in self._found:
+            self._found[key] = self._find(node)
+        return self._found[key]
+
+    def _find(self, node: StoredNode) -> ResultCodec | None:
+        try:
+            if node.node_type == "SUBWORKFLOW":
+                definition = definitions.find(node.sub_workflow_key or "")
+                return None if definition is None else definition.output_codec()
+            if (task := self._known().get(node.task_name)) is None:
+                return None
+            if node.node_type != "MAP":
+                return task.codec.result
+            of_element: Any = task.codec.signature.returns
+            return ResultCodec(list[of_element])
+        except (HorsiesError, PydanticUserError, SchemaError):  # a type that cannot be resolved here
+            return None
+
+    def _known(self) -> Mapping[str, TaskDefinition[..., Any]]:
+        if self._tasks is None:
+            nodes = () if self._spec is None else self._spec.tasks
+            of_spec = {node.name: node.fn for node in nodes if isinstance(node, TaskNode)}
+            self._tasks = {**({} if self._app is None else self._app.tasks), **of_spec}
+        return self._tasks
