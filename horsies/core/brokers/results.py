@@ -21,6 +21,9 @@ from horsies.core.types.result import Err, Ok
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Everything that working with the database raises, whether it is away or does not like what it was given.
+AWAY = (psycopg.Error, OSError)  # a TimeoutError is an OSError
+
 _TRANSIENT = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
@@ -79,6 +82,16 @@ def is_about_content(problem: BaseException) -> bool:
     return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
 
 
+def is_away(problem: BaseException) -> bool:
+    """Is it the database's fault? No batch does better in smaller parts then."""
+    return isinstance(problem, AWAY) and not is_about_content(problem)
+
+
+def is_held_up(problem: BaseException) -> bool:
+    """Does somebody keep a row locked, or did the statement take too long? The database answers all the same."""
+    return isinstance(problem, errors.LockNotAvailable | errors.QueryCanceled)
+
+
 def describe(exc: BaseException) -> str:
     """One line for a person: what failed, in the words of whoever refused it."""
     exc = reason(exc)
@@ -86,6 +99,11 @@ def describe(exc: BaseException) -> str:
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
     text = " ".join(str(exc).split())
     return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def is_known(problem: BaseException) -> bool:
+    """May the database or its configuration fail like this? Anything else is a mistake of ours."""
+    return isinstance(problem, (*AWAY, HorsiesError, SchemaInitFailed))
 
 
 def hint_for(text: str) -> str | None:
@@ -123,6 +141,6 @@ def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
     """The error value for what was raised; a schema that could not be created has its own code whatever was asked."""
     if isinstance(exc, SchemaInitFailed):
         return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
-    if not isinstance(exc, (psycopg.Error, OSError, HorsiesError)):
+    if not is_known(exc):
         return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
     return broker_error(code, exc)

@@ -17,6 +17,7 @@ import psycopg
 from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
+from horsies.core.store.halving import halves
 from horsies.core.store.tasks import Connection
 from horsies.core.workflows import ends
 from horsies.core.workflows.aftermath import Aftermath
@@ -155,8 +156,8 @@ def _next_part(todo: Todo) -> Part:
 
 
 def _halves(part: Part) -> list[Part]:
-    half = len(part.items) // 2
-    return [part._replace(items=part.items[:half]), part._replace(items=part.items[half:])]
+    # Not `by_halves`: a part stays in the line of what is to be done, as what it leads to comes before the next one.
+    return [part._replace(items=half) for half in halves(part.items)]
 
 
 def _smaller(part: Part, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Part]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-import psycopg
-
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
@@ -201,5 +199,5 @@ async def _follow(pool: Connections, after: Aftermath, builder: Builder | None) 
     todo.add(after)
     try:
         await go_on(pool, todo, builder)
-    except (psycopg.Error, OSError, TimeoutError) as problem:
+    except AWAY as problem:
         log.warning("what follows is left to the workers: %s", describe(problem))

@@ -8,12 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import psycopg
-
 from horsies.core.brokers.hub import can_exist
-from horsies.core.brokers.results import SchemaInitFailed, describe, is_transient, reason
+from horsies.core.brokers.results import describe, is_known, is_transient, reason
 from horsies.core.brokers.waiter import WorkflowEnding
-from horsies.core.errors import HorsiesError
 from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
@@ -73,7 +70,7 @@ def error(workflow_id: str, problem: Exception) -> HandleOperationError:
             return HandleOperationError(code, message, False, workflow_id)
         case BridgeError():
             code = HandleErrorCode.LOOP_RUNNER_FAILED
-        case psycopg.Error() | OSError() | HorsiesError() | SchemaInitFailed():
+        case _ if is_known(problem):
             code = HandleErrorCode.DB_OPERATION_FAILED
         case _:
             code = HandleErrorCode.INTERNAL_FAILED

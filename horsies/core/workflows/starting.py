@@ -13,10 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
-import psycopg
-
 from horsies.core import tracing
-from horsies.core.brokers.results import SchemaInitFailed, describe, is_about_content, is_transient, reason
+from horsies.core.brokers.results import describe, is_about_content, is_known, is_transient, reason
 from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.core.models.workflow.nodes import SubWorkflowNode
 from horsies.core.models.workflow.results import (
@@ -182,8 +180,7 @@ class _Start(Generic[OutT]):
         if is_about_content(cause):
             # It cannot be stored, however often that is tried.
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, describe(cause), cause=cause)
-        is_database = isinstance(problem, psycopg.Error | OSError | HorsiesError | SchemaInitFailed)
-        code = _Code.ENQUEUE_FAILED if is_database else _Code.INTERNAL_FAILED
+        code = _Code.ENQUEUE_FAILED if is_known(problem) else _Code.INTERNAL_FAILED
         retryable = code is _Code.ENQUEUE_FAILED and is_transient(problem)
         return self.call.failed(self.spec.name, code, describe(problem), retryable=retryable, cause=cause)
 
