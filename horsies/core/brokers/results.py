@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 import psycopg
 from psycopg import errors
 
 from horsies.core.errors import HorsiesError
 from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.core.sync import BridgeError
 from horsies.core.types.result import Err, Ok
 
 P = ParamSpec("P")
@@ -51,6 +52,14 @@ _REFUSED_FOR_GOOD = (
 
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
 _NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
+
+
+class OperationRefused(Exception):
+    """What is asked for cannot be done; nothing went wrong."""
+
+    def __init__(self, code: BrokerErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SchemaInitFailed(Exception):
@@ -121,10 +130,10 @@ def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationEr
 
 def as_broker_result(
     code: BrokerErrorCode,
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[BrokerResult[T]]]]:
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
     """What the function returns becomes `Ok`, what it raises an `Err` with this code."""
 
-    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[BrokerResult[T]]]:
+    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
         @functools.wraps(fn)
         async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
             try:
@@ -138,7 +147,12 @@ def as_broker_result(
 
 
 def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
-    """The error value for what was raised; a schema that could not be created has its own code whatever was asked."""
+    """The error value for what was raised. A schema that could not be created and a bridge that broke have codes of
+    their own, whatever was asked."""
+    if isinstance(exc, OperationRefused):
+        return BrokerOperationError(exc.code, str(exc))
+    if isinstance(exc, BridgeError):
+        return broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, exc)
     if isinstance(exc, SchemaInitFailed):
         return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
     if not is_known(exc):

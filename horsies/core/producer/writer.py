@@ -24,6 +24,7 @@ from horsies.core.producer.steps import in_transaction, run_async
 from horsies.core.store.halving import by_halves
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.sync import Answer
+from horsies.core.types.twins import is_blocking
 
 LANES = 2  # statements under way at once: one gathers its commit while the next is on its way
 
@@ -52,17 +53,16 @@ class Writer:
         self._is_closed = False
 
     async def write_alone(self, send: Send) -> Verdict | None:
-        """Write a send from the caller's own loop, whichever that is. None if that cannot be done now, because others
-        are sending too or no connection lies idle: then `submit` it."""
-        with self._alone_with_a_connection() as conn:
-            return None if conn is None else await _written(conn, send)
-
-    def write_alone_blocking(self, send: Send) -> Verdict | None:
-        """The same for a caller that blocks. None also if a loop is running in its thread."""
-        if _is_loop_running():
+        """Write a send in the caller's own thread: on its loop, whichever that is, or blocking. None if that cannot be
+        done now, because others are sending too or no connection lies idle, or because a caller that blocks does so
+        inside a running loop: then `submit` it."""
+        blocks = is_blocking()
+        if blocks and _is_loop_running():
             return None
         with self._alone_with_a_connection() as conn:
-            return None if conn is None else self._run_here(_written(conn, send))
+            if conn is None:
+                return None
+            return self._run_here(_written(conn, send)) if blocks else await _written(conn, send)
 
     @contextmanager
     def _alone_with_a_connection(self) -> Iterator[AsyncConnection[Any] | None]:

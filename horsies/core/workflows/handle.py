@@ -14,6 +14,7 @@ from horsies.core.models.workflow.results import HandleResult, WorkflowTaskInfo
 from horsies.core.store.workflow_reads import NodeRow, StoredNode
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import operations, reading
 from horsies.core.workflows.codecs import NodeCodecs
 from horsies.core.workflows.diagram import mermaid
@@ -38,20 +39,11 @@ class WorkflowHandle(Generic[OutT]):
         self._spec = spec
         self._codecs = NodeCodecs(broker.app, spec)
 
-    def status(self) -> HandleResult[WorkflowStatus]:
-        """How the workflow stands."""
-        return operations.run(self._broker, self.workflow_id, operations.status)
-
     async def status_async(self) -> HandleResult[WorkflowStatus]:
         """How the workflow stands."""
         return await operations.run_async(self._broker, self.workflow_id, operations.status)
 
-    def get(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
-        """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
-        their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
-        ending = partial(operations.end, timeout_ms=timeout_ms)
-        with tracing.getting("workflow", self.workflow_id):
-            return self._read_end(operations.run(self._broker, self.workflow_id, ending))
+    status = run_sync(status_async)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
         """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
@@ -60,12 +52,7 @@ class WorkflowHandle(Generic[OutT]):
         with tracing.getting("workflow", self.workflow_id):
             return self._read_end(await operations.run_async(self._broker, self.workflow_id, ending))
 
-    def result_for(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
-        """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
-        if (node_id := self._id_of(node)) is None:
-            return reading.no_such_node(self.workflow_id, None)
-        look = partial(operations.node, node_id=node_id)
-        return self._read_node(node_id, operations.run(self._broker, self.workflow_id, look))
+    get = run_sync(get_async)
 
     async def result_for_async(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
         """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
@@ -74,75 +61,58 @@ class WorkflowHandle(Generic[OutT]):
         look = partial(operations.node, node_id=node_id)
         return self._read_node(node_id, await operations.run_async(self._broker, self.workflow_id, look))
 
-    def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
-        """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
-        return operations.run(self._broker, self.workflow_id, operations.results).map(self._read_results)
+    result_for = run_sync(result_for_async)
 
     async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
         """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
         return (await operations.run_async(self._broker, self.workflow_id, operations.results)).map(self._read_results)
 
-    def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
-        """How each node stands, in the order of their indexes; the elements of maps come last."""
-        look = partial(operations.nodes, with_results=True)
-        return operations.run(self._broker, self.workflow_id, look).map(self._read_infos)
+    results = run_sync(results_async)
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """How each node stands, in the order of their indexes; the elements of maps come last."""
         look = partial(operations.nodes, with_results=True)
         return (await operations.run_async(self._broker, self.workflow_id, look)).map(self._read_infos)
 
-    def diagram(self) -> HandleResult[str]:
-        """The graph with the present state of each node, as Mermaid text."""
-        look = partial(operations.nodes, with_results=False)
-        return operations.run(self._broker, self.workflow_id, look).map(mermaid)
+    tasks = run_sync(tasks_async)
 
     async def diagram_async(self) -> HandleResult[str]:
         """The graph with the present state of each node, as Mermaid text."""
         look = partial(operations.nodes, with_results=False)
         return (await operations.run_async(self._broker, self.workflow_id, look)).map(mermaid)
 
-    def cancel(self) -> HandleResult[None]:
-        """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
-        return operations.run(self._broker, self.workflow_id, operations.cancel)
+    diagram = run_sync(diagram_async)
 
     async def cancel_async(self) -> HandleResult[None]:
         """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
         return await operations.run_async(self._broker, self.workflow_id, operations.cancel)
 
-    def pause(self) -> HandleResult[bool]:
-        """Start nothing more, here and in the child workflows; True if it was running."""
-        return operations.run(self._broker, self.workflow_id, operations.pause)
+    cancel = run_sync(cancel_async)
 
     async def pause_async(self) -> HandleResult[bool]:
         """Start nothing more, here and in the child workflows; True if it was running."""
         return await operations.run_async(self._broker, self.workflow_id, operations.pause)
 
-    def resume(self) -> HandleResult[bool]:
-        """Go on; True if it was paused."""
-        return operations.run(self._broker, self.workflow_id, operations.resume)
+    pause = run_sync(pause_async)
 
     async def resume_async(self) -> HandleResult[bool]:
         """Go on; True if it was paused."""
         return await operations.run_async(self._broker, self.workflow_id, operations.resume)
 
-    def retry_node(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
-        """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
-        can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
-        return operations.run(self._broker, self.workflow_id, self._retrying(node))
+    resume = run_sync(resume_async)
 
     async def retry_node_async(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
         """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
         can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
         return await operations.run_async(self._broker, self.workflow_id, self._retrying(node))
 
-    def retry_failed(self) -> HandleResult[bool]:
-        """As `retry_node`, for every FAILED node."""
-        return operations.run(self._broker, self.workflow_id, partial(operations.retry, node_ids=None))
+    retry_node = run_sync(retry_node_async)
 
     async def retry_failed_async(self) -> HandleResult[bool]:
         """As `retry_node`, for every FAILED node."""
         return await operations.run_async(self._broker, self.workflow_id, partial(operations.retry, node_ids=None))
+
+    retry_failed = run_sync(retry_failed_async)
 
     def _retrying(self, node: Node[Any] | NodeKey[Any]) -> partial[Any]:
         node_id = self._id_of(node)

@@ -17,6 +17,7 @@ from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNod
 from horsies.core.sync import BridgeError
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import control, registry
 from horsies.core.workflows.building import Builder, BuildRequest, NotBuiltHere
 from horsies.core.workflows.local_builder import LocalBuilder
@@ -42,16 +43,6 @@ class Family(NamedTuple):
     nodes: list[NodeRow]
 
 
-def run(
-    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
-) -> HandleResult[T]:
-    """The answer for a caller that blocks."""
-    try:
-        return Ok(broker.bridge.run(partial(_checked, broker, workflow_id, operation)))
-    except Exception as problem:
-        return Err(error(workflow_id, problem))
-
-
 async def run_async(
     broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
 ) -> HandleResult[T]:
@@ -60,6 +51,9 @@ async def run_async(
         return Ok(await broker.bridge.call(partial(_checked, broker, workflow_id, operation)))
     except Exception as problem:
         return Err(error(workflow_id, problem))
+
+
+run = run_sync(run_async)
 
 
 def error(workflow_id: str, problem: Exception) -> HandleOperationError:

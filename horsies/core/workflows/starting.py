@@ -24,9 +24,10 @@ from horsies.core.models.workflow.results import (
     WorkflowStartResult,
     no_broker,
 )
-from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
+from horsies.core.producer.resending import RESEND_PAUSES, tried
 from horsies.core.store import workflow_reads
 from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import start
 from horsies.core.workflows.building import BuildFailed
 from horsies.core.workflows.handle import WorkflowHandle
@@ -40,20 +41,6 @@ OutT = TypeVar("OutT")
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _Code = WorkflowStartErrorCode
-
-
-def start_workflow(
-    spec: WorkflowSpec[OutT],
-    broker: PostgresBroker,
-    workflow_id: str | None = None,
-    sent_at: datetime | None = None,
-    *,
-    resend_on_transient_err: bool = False,
-    good_until: datetime | None = None,
-) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
-    made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
-    return made.value.start(resend_on_transient_err) if isinstance(made, Ok) else made
 
 
 async def start_workflow_async(
@@ -70,20 +57,15 @@ async def start_workflow_async(
     return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
 
 
+start_workflow = run_sync(start_workflow_async)
+
+
 class WorkflowStarter:
     """What the `start` methods of a spec go through: the broker of its app, opened at the first use."""
 
     def __init__(self, broker: Callable[[], PostgresBroker], *, resend: bool = False) -> None:
         self._broker = broker
         self._resend = resend
-
-    def start(
-        self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
-    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Start it under a new id, or one that is given."""
-        return start_workflow(
-            spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
-        )
 
     async def start_async(
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
@@ -92,11 +74,6 @@ class WorkflowStarter:
         return await start_workflow_async(
             spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
         )
-
-    def retry(self, spec: WorkflowSpec[OutT], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
-        made = _again(spec, self._broker(), error)
-        return made.value.start(self._resend) if isinstance(made, Ok) else made
 
     async def retry_async(
         self, spec: WorkflowSpec[OutT], error: WorkflowStartError
@@ -143,17 +120,11 @@ class _Start(Generic[OutT]):
     call: _Call
     layout: Layout
 
-    def start(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        write = partial(self.broker.bridge.run, self._write)
-        with tracing.starting(self.spec.name, self.call.workflow_id) as span:
-            self.layout.carry(span.trace)
-            return self._told(tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
-
     async def start_async(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
         write = partial(self.broker.bridge.call, self._write)
         with tracing.starting(self.spec.name, self.call.workflow_id) as span:
             self.layout.carry(span.trace)
-            return self._told(await tried_async(write, self._explain, RESEND_PAUSES if resend else ()), span)
+            return self._told(await tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
 
     def _told(
         self, written: Result[None, WorkflowStartError], span: tracing.Spanning
