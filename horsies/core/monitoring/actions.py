@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from psycopg import AsyncConnection
 
@@ -17,6 +17,9 @@ from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.sql import load
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
 
 
 class TaskActionErrorCode(StrEnum):
@@ -51,6 +54,11 @@ class TaskCancelled:
 
 
 TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
+
+
+async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
+    """Cancel a task that has not ended; one that runs only with `include_running`, and then its code is stopped."""
+    return await broker.cancel_task_async(task_id, include_running=include_running)
 
 
 async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:

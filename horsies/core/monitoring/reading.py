@@ -14,7 +14,7 @@ from horsies.core.brokers.answers import answered_within
 from horsies.core.brokers.pool import Pool
 from horsies.core.brokers.results import AWAY, describe
 from horsies.core.monitoring.exposition import Reading
-from horsies.core.monitoring.models import Snapshot
+from horsies.core.monitoring.models.snapshots import Snapshot
 from horsies.core.monitoring.snapshot import Configured, read_snapshot
 from horsies.core.store import monitoring
 from horsies.core.store.tasks import Connection
