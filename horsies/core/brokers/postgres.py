@@ -96,6 +96,7 @@ class PostgresBroker:
     @as_broker_result(BrokerErrorCode.SCHEMA_INIT_FAILED)
     @on_bridge
     async def ensure_schema_initialized(self) -> None:
+        """Create the tables, or bring them up to this version, unless that has been done."""
         await self.hub.ready()
 
     ensure_schema_initialized_sync = run_sync(ensure_schema_initialized)
@@ -247,6 +248,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def ping_database_async(self) -> DatabasePing:
+        """Ask the database for a sign of life."""
         return await pings.ping_database(self.hub)
 
     ping_database = run_sync(ping_database_async)
@@ -256,6 +258,7 @@ class PostgresBroker:
     async def ping_workers_async(
         self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
     ) -> list[WorkerPong]:
+        """Ask the workers for a sign of life; ends early when enough have answered."""
         return await pings.ping_workers(self.hub, target_worker_id, timeout_seconds, min_responses)
 
     ping_workers = run_sync(ping_workers_async)
@@ -263,6 +266,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def list_worker_states_async(self) -> list[WorkerStateSnapshot]:
+        """The newest snapshot of each worker."""
         async with self.hub.connection() as conn:
             return await worker_states.newest(conn)
 
@@ -271,6 +275,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def get_worker_state_async(self, worker_id: str) -> WorkerStateSnapshot | None:
+        """The newest snapshot of one worker."""
         if not can_be_stored(worker_id):
             return None
         async with self.hub.connection() as conn:
@@ -283,6 +288,7 @@ class PostgresBroker:
     async def get_worker_state_history_async(
         self, worker_id: str, limit: int | None = None
     ) -> list[WorkerStateSnapshot]:
+        """The snapshots of one worker, newest first."""
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return []
         async with self.hub.connection() as conn:
@@ -293,6 +299,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def get_worker_stats(self) -> list[dict[str, Any]]:
+        """For each process that runs tasks: how many, since when, and its last sign of life."""
         async with self.hub.connection() as conn:
             return await worker_states.stats(conn)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import psycopg
 from psycopg import errors
@@ -124,8 +124,21 @@ def hint_for(text: str) -> str | None:
     return None
 
 
+class ErrorFacts(TypedDict):
+    """What every error value says of the exception behind it."""
+
+    message: str
+    retryable: bool
+    exception: BaseException
+
+
+def facts_of(problem: BaseException) -> ErrorFacts:
+    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`."""
+    return {"message": describe(problem), "retryable": is_transient(problem), "exception": reason(problem)}
+
+
 def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
-    return BrokerOperationError(code, describe(exc), is_transient(exc), reason(exc))
+    return BrokerOperationError(code, **facts_of(exc))
 
 
 def as_broker_result(

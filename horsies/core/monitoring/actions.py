@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.results import describe, is_transient, reason
+from horsies.core.brokers.results import facts_of
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
@@ -74,8 +74,9 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
 
 
 def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
-    code, message = TaskActionErrorCode.DB_OPERATION_FAILED, config.redact(describe(problem))
-    return Err(TaskActionError(code, message, task_id, retryable=is_transient(problem), exception=reason(problem)))
+    facts = facts_of(problem)
+    facts["message"] = config.redact(facts["message"])
+    return Err(TaskActionError(TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts))
 
 
 def _is_cancellable(found: Any, *, include_running: bool) -> bool:

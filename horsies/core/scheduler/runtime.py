@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from horsies.core.brokers.results import describe, is_about_content, is_transient, reason
+from horsies.core.brokers.results import facts_of, is_about_content
 from horsies.core.codec.fingerprint import with_sha
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
@@ -78,10 +78,10 @@ def _as_result(
 
 
 def _failed(problem: BaseException, name: str | None = None) -> Err[ScheduleError]:
-    code, cause = ScheduleErrorCode.DB_OPERATION_FAILED, reason(problem)
-    if is_about_content(cause):  # a name or arguments that it cannot store
+    code, facts = ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
+    if is_about_content(facts["exception"]):  # a name or arguments that it cannot store
         code = ScheduleErrorCode.INVALID_SCHEDULE
-    return Err(ScheduleError(code, describe(problem), name, retryable=is_transient(problem), exception=cause))
+    return Err(ScheduleError(code, name=name, **facts))
 
 
 class Schedules:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from horsies.core.brokers.hub import can_exist
-from horsies.core.brokers.results import describe, is_known, is_transient, reason
+from horsies.core.brokers.results import facts_of, is_known
 from horsies.core.brokers.waiter import WorkflowEnding
 from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult
 from horsies.core.store import workflow_reads
@@ -68,7 +68,7 @@ def error(workflow_id: str, problem: Exception) -> HandleOperationError:
             code = HandleErrorCode.DB_OPERATION_FAILED
         case _:
             code = HandleErrorCode.INTERNAL_FAILED
-    return HandleOperationError(code, describe(problem), is_transient(problem), workflow_id, reason(problem))
+    return HandleOperationError(code, workflow_id=workflow_id, **facts_of(problem))
 
 
 async def status(broker: PostgresBroker, workflow_id: str) -> WorkflowStatus:
