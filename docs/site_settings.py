@@ -1,5 +1,6 @@
-"""For the reference of the documentation site: the `description` of a setting is what is said about it, and what an
-object merely keeps from its `__init__` is its own business.
+"""For the reference of the documentation site: the `description` of a setting is what is said about it, what an object
+merely keeps from its `__init__` is its own business, a blocking twin has the signature and the words of the function it
+is made of, and what a decorator makes of a result is told.
 
 Read from the source, as everything in the reference is; nothing is imported.
 """
@@ -7,9 +8,13 @@ Read from the source, as everything in the reference is; nothing is imported.
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 import griffe
+
+_RESULTS = {"as_broker_result": "BrokerResult", "_as_result": "ScheduleResult"}
+_TWIN = re.compile(r"run_sync\((\w+)\)")
 
 
 class Settings(griffe.Extension):
@@ -33,3 +38,36 @@ class Settings(griffe.Extension):
         said = given.get("description")
         if said is not None and attr.docstring is None:
             attr.docstring = griffe.Docstring(ast.literal_eval(said), parent=attr)
+
+
+class Twins(griffe.Extension):
+    """Turns `get = run_sync(get_async)` into a method."""
+
+    def on_class_members(self, *, cls: griffe.Class, **kwargs: Any) -> None:
+        _add_twins(cls)
+
+    def on_module_members(self, *, mod: griffe.Module, **kwargs: Any) -> None:
+        _add_twins(mod)
+
+    def on_function_instance(self, *, func: griffe.Function, **kwargs: Any) -> None:
+        for decorator in func.decorators:
+            result = _RESULTS.get(str(decorator.value).partition("(")[0])
+            if result is not None:
+                func.returns = f"{result}[{func.returns}]"
+
+
+def _add_twins(owner: griffe.Class | griffe.Module) -> None:
+    for name, member in list(owner.members.items()):
+        made = _TWIN.fullmatch(str(member.value)) if isinstance(member, griffe.Attribute) else None
+        if made is None:
+            continue
+        awaiting = owner.members[made[1]]
+        assert isinstance(awaiting, griffe.Function)
+        owner.members[name] = griffe.Function(
+            name,
+            lineno=member.lineno,
+            parameters=awaiting.parameters,
+            returns=awaiting.returns,
+            docstring=awaiting.docstring,
+            parent=owner,
+        )

@@ -1,8 +1,7 @@
 import asyncio
 import os
 
-from horsies import AppConfig, Horsies, TaskError, TaskResult
-from horsies.core.worker.service import Worker
+from horsies import AppConfig, Horsies, TaskError, TaskResult, Worker
 
 app = Horsies(AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:.horsies/postgres")))
 

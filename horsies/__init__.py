@@ -1,6 +1,10 @@
 """horsies: a PostgreSQL-backed task queue, fast, typed, and exact about every state."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from horsies.core.app import ChildProcessStartHook, Horsies
+from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.errors import (
     ErrorCode,
     HorsiesError,
@@ -127,6 +131,10 @@ from horsies.core.workflows.control import pause_workflow, pause_workflow_sync, 
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.start import start_workflow, start_workflow_async
 
+if TYPE_CHECKING:
+    from horsies.core.worker.config import WorkerConfig
+    from horsies.core.worker.service import Worker
+
 __all__ = [
     "INFRASTRUCTURE_RESILIENT_FLAG",
     "TASK_TERMINAL_STATES",
@@ -184,6 +192,7 @@ __all__ = [
     "OperationalErrorCode",
     "OutcomeCode",
     "PayloadPolicy",
+    "PostgresBroker",
     "PostgresConfig",
     "PreparedTask",
     "QueueMode",
@@ -223,6 +232,8 @@ __all__ = [
     "ValidationReport",
     "Weekday",
     "WeeklySchedule",
+    "Worker",
+    "WorkerConfig",
     "WorkerPong",
     "WorkerRecovered",
     "WorkerRecoveryConfig",
@@ -255,3 +266,17 @@ __all__ = [
     "start_workflow",
     "start_workflow_async",
 ]
+
+# A worker is a lot of code, and who only sends does not need it: these are imported when they are asked for.
+_LATER = {"Worker": "horsies.core.worker.service", "WorkerConfig": "horsies.core.worker.config"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

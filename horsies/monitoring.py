@@ -1,8 +1,13 @@
 """Look at the queue and act on it: async functions whose first parameter is the broker."""
 
 from horsies.core.models.tasks import TaskAttemptInfo
-from horsies.core.monitoring.actions import TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled
-from horsies.core.monitoring.api import cancel_task
+from horsies.core.monitoring.actions import (
+    TaskActionError,
+    TaskActionErrorCode,
+    TaskActionResult,
+    TaskCancelled,
+    cancel_task,
+)
 from horsies.core.monitoring.detail import (
     get_task_detail,
     get_worker_history,
@@ -12,41 +17,42 @@ from horsies.core.monitoring.detail import (
     ping,
 )
 from horsies.core.monitoring.explain import explain_task
-from horsies.core.monitoring.models import (
-    ActiveWorkerInfo,
+from horsies.core.monitoring.models.answers import (
+    MonitoringErrorCode,
+    MonitoringQueryError,
+    MonitoringResult,
+    to_jsonable,
+)
+from horsies.core.monitoring.models.explanations import Explanation, Why
+from horsies.core.monitoring.models.snapshots import DatabaseFacts, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount
+from horsies.core.monitoring.models.tasks import (
     Breakdown,
-    DatabaseFacts,
     ErrorCategory,
     ErrorFacet,
-    Explanation,
     Facets,
     FacetValue,
     GroupBy,
     GroupRow,
-    LivenessReport,
-    MonitoringErrorCode,
-    MonitoringQueryError,
-    MonitoringResult,
-    QueueInfo,
-    ScheduleStateInfo,
-    Snapshot,
     SortBy,
     SortDir,
     StatusCount,
-    TaskCount,
     TaskDetail,
     TaskListPage,
     TaskSummary,
-    Why,
+)
+from horsies.core.monitoring.models.workers import (
+    ActiveWorkerInfo,
+    LivenessReport,
     WorkerHistoryPoint,
     WorkerPingInfo,
     WorkerStateInfo,
+)
+from horsies.core.monitoring.models.workflows import (
     WorkflowEdge,
     WorkflowNodeInfo,
     WorkflowRunDetail,
     WorkflowRunSummary,
     WorkflowTaskDetail,
-    to_jsonable,
 )
 from horsies.core.monitoring.queries import list_tasks, task_breakdown, task_facets, task_stats
 from horsies.core.monitoring.reruns import TaskRerun, TaskRerunResult, rerun_task

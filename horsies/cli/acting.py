@@ -13,7 +13,7 @@ from horsies.cli.ids import Ids, opened_for
 from horsies.cli.options import DatabaseUrl
 from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.monitoring.models import to_jsonable
+from horsies.core.monitoring.models.answers import to_jsonable
 from horsies.core.types.result import Err, Ok
 from horsies.monitoring import TaskActionError, TaskActionErrorCode, TaskCancelled, TaskRerun, cancel_task, rerun_task
 

@@ -11,7 +11,8 @@ from rich.text import Text
 from horsies.cli import manual, output
 from horsies.cli.ids import OneId, no_such_task, only_one, opened_for
 from horsies.cli.options import DatabaseUrl
-from horsies.core.monitoring.models import Explanation, to_jsonable
+from horsies.core.monitoring.models.answers import to_jsonable
+from horsies.core.monitoring.models.explanations import Explanation
 from horsies.monitoring import explain_task
 
 USAGE = "horsies explain shop.tasks:app 0198c5de-0001-7000-8000-000000000001"

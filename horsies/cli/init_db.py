@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import psycopg
-
 from horsies.cli import database, output
 from horsies.cli.options import DatabaseUrl, OptionalModule
 from horsies.core.brokers.connections import connect
-from horsies.core.brokers.results import describe, hint_for
+from horsies.core.brokers.results import AWAY, describe, hint_for
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import InstallReport, install
@@ -23,7 +21,7 @@ def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> 
     output.say(chosen.sentence())
     try:
         report = asyncio.run(_install(chosen.config, is_configured=own is not None))
-    except (psycopg.Error, OSError) as problem:
+    except AWAY as problem:
         raise ConfigurationError(
             "the schema could not be created",
             code=ErrorCode.BROKER_INIT_FAILED,

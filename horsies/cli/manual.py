@@ -24,7 +24,7 @@ from horsies.core.errors import HorsiesError
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
 from horsies.core.models.workflow.results import HandleResult
-from horsies.core.monitoring.models import MonitoringErrorCode, MonitoringResult
+from horsies.core.monitoring.models.answers import MonitoringErrorCode, MonitoringResult
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.locate import load_app

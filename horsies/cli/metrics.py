@@ -18,7 +18,7 @@ from horsies.core.app import Horsies
 from horsies.core.errors import HorsiesError
 from horsies.core.monitoring.endpoints import Encode, Endpoints, encoder
 from horsies.core.monitoring.exposition import of_reading
-from horsies.core.monitoring.models import Snapshot
+from horsies.core.monitoring.models.snapshots import Snapshot
 from horsies.core.monitoring.reading import NoReading, Reader
 from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.types.result import Err

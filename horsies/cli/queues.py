@@ -11,7 +11,8 @@ from rich.text import Text
 from horsies.cli import manual
 from horsies.cli.options import DatabaseUrl, OptionalModule
 from horsies.cli.watching import Every, Watch, refuse_watching, watch_until_interrupted
-from horsies.core.monitoring.models import QueueInfo, Snapshot, to_jsonable
+from horsies.core.monitoring.models.answers import to_jsonable
+from horsies.core.monitoring.models.snapshots import QueueInfo, Snapshot
 from horsies.monitoring import take_snapshot
 
 _TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "oldest due", "ended/min", "workers")

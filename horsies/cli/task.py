@@ -13,7 +13,8 @@ from horsies.cli import manual, output
 from horsies.cli.ids import OneId, no_such_task, only_one, opened_for
 from horsies.cli.options import DatabaseUrl
 from horsies.core.models.tasks import TaskAttemptInfo
-from horsies.core.monitoring.models import TaskDetail, to_jsonable
+from horsies.core.monitoring.models.answers import to_jsonable
+from horsies.core.monitoring.models.tasks import TaskDetail
 from horsies.core.types.status import TaskStatus
 from horsies.monitoring import get_task_detail
 

@@ -14,7 +14,8 @@ from horsies.cli import manual, output
 from horsies.cli.completing import members
 from horsies.cli.options import DatabaseUrl, OptionalModule, Queues, TaskNames, parse_members, parse_names
 from horsies.cli.watching import Every, Watch, refuse_watching, watch_until_interrupted
-from horsies.core.monitoring.models import ErrorCategory, SortDir, TaskListPage, TaskSummary, to_jsonable
+from horsies.core.monitoring.models.answers import to_jsonable
+from horsies.core.monitoring.models.tasks import ErrorCategory, SortDir, TaskListPage, TaskSummary
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
 from horsies.monitoring import list_tasks
 

@@ -19,7 +19,7 @@ from horsies.cli.workflow_tree import as_json_tree, as_lines
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
-from horsies.core.monitoring.models import to_jsonable
+from horsies.core.monitoring.models.answers import to_jsonable
 from horsies.core.types.result import Err
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control, read

@@ -34,6 +34,7 @@ from horsies.core.producer.size import SizeGuard
 from horsies.core.recovery.worker_utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskDecorator, TaskFunction
+from horsies.core.types.twins import run_sync
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
 H = TypeVar("H", bound=Callable[[], None])
@@ -260,37 +261,25 @@ class Horsies(MakesWorkflows):
             self._sender = Sender(self.get_broker(), resend=self.config.resend_on_transient_err)
         return self._sender
 
-    def get_result(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[TaskResult[Any, TaskError]]:
-        """Wait for a task by its id. The outer error is one of the infrastructure, the inner one the task's."""
-        return self.get_broker().get_typed_result(task_id, timeout_ms)
-
     async def get_result_async(
         self, task_id: str, timeout_ms: int | None = None
     ) -> BrokerResult[TaskResult[Any, TaskError]]:
         """Wait for a task by its id. The outer error is one of the infrastructure, the inner one the task's."""
         return await self.get_broker().get_typed_result_async(task_id, timeout_ms)
 
-    def get_task_info(self, task_id: str, **include: Unpack[Include]) -> BrokerResult[TaskInfo | None]:
-        """How a task stands; `Ok(None)` if there is no such row."""
-        return self.get_broker().get_task_info(task_id, **include)
+    get_result = run_sync(get_result_async)
 
     async def get_task_info_async(self, task_id: str, **include: Unpack[Include]) -> BrokerResult[TaskInfo | None]:
         """How a task stands; `Ok(None)` if there is no such row."""
         return await self.get_broker().get_task_info_async(task_id, **include)
 
-    def ping_database(self) -> BrokerResult[DatabasePing]:
-        """Ask the database for a sign of life."""
-        return self.get_broker().ping_database()
+    get_task_info = run_sync(get_task_info_async)
 
     async def ping_database_async(self) -> BrokerResult[DatabasePing]:
         """Ask the database for a sign of life."""
         return await self.get_broker().ping_database_async()
 
-    def ping_workers(
-        self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
-    ) -> BrokerResult[list[WorkerPong]]:
-        """Ask the workers for a sign of life; ends early when enough have answered."""
-        return self.get_broker().ping_workers(target_worker_id, timeout_seconds, min_responses)
+    ping_database = run_sync(ping_database_async)
 
     async def ping_workers_async(
         self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
@@ -298,33 +287,27 @@ class Horsies(MakesWorkflows):
         """Ask the workers for a sign of life; ends early when enough have answered."""
         return await self.get_broker().ping_workers_async(target_worker_id, timeout_seconds, min_responses)
 
-    def list_worker_states(self) -> BrokerResult[list[WorkerStateSnapshot]]:
-        """The newest snapshot of each worker."""
-        return self.get_broker().list_worker_states()
+    ping_workers = run_sync(ping_workers_async)
 
     async def list_worker_states_async(self) -> BrokerResult[list[WorkerStateSnapshot]]:
         """The newest snapshot of each worker."""
         return await self.get_broker().list_worker_states_async()
 
-    def get_worker_state(self, worker_id: str) -> BrokerResult[WorkerStateSnapshot | None]:
-        """The newest snapshot of one worker."""
-        return self.get_broker().get_worker_state(worker_id)
+    list_worker_states = run_sync(list_worker_states_async)
 
     async def get_worker_state_async(self, worker_id: str) -> BrokerResult[WorkerStateSnapshot | None]:
         """The newest snapshot of one worker."""
         return await self.get_broker().get_worker_state_async(worker_id)
 
-    def get_worker_state_history(
-        self, worker_id: str, limit: int | None = None
-    ) -> BrokerResult[list[WorkerStateSnapshot]]:
-        """The snapshots of one worker, newest first."""
-        return self.get_broker().get_worker_state_history(worker_id, limit)
+    get_worker_state = run_sync(get_worker_state_async)
 
     async def get_worker_state_history_async(
         self, worker_id: str, limit: int | None = None
     ) -> BrokerResult[list[WorkerStateSnapshot]]:
         """The snapshots of one worker, newest first."""
         return await self.get_broker().get_worker_state_history_async(worker_id, limit)
+
+    get_worker_state_history = run_sync(get_worker_state_history_async)
 
     def __repr__(self) -> str:
         return f"<Horsies with {len(self._tasks)} task(s) on {self.config.broker.display_url()}>"

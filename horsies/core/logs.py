@@ -116,6 +116,12 @@ def counted(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number} {noun if number == 1 else nouns or noun + 's'}"
 
 
+def is_worth_a_line(count: int) -> bool:
+    """Whether to log what has now happened `count` times in a row: the 1st, 2nd, 4th, 8th time and so on. What goes on
+    and on stays visible and does not flood the log."""
+    return count.bit_count() == 1
+
+
 def log_failure(
     log: logging.Logger, level: int, event: str, facts: Mapping[str, object], *, code: str | None, reason: str | None
 ) -> None:

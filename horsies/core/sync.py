@@ -1,9 +1,10 @@
 """The one bridge between callers of any kind and the event loop that does the I/O.
 
 A `Bridge` owns one daemon thread with one event loop, and what lives there (connections, a listener). `run` blocks the
-calling thread, also inside a running loop of the caller's; `call` awaits from any loop. Whatever breaks the bridge
-itself is a `BridgeError` at once, never a wait without end. A process forked later starts with a loop of its own: the
-parent's is put aside untouched, because closing it would end sessions that belong to the parent (T-67).
+calling thread, also inside a running loop of the caller's; `call` awaits from any loop, and blocks inside a blocking
+twin (`types/twins.py`). Whatever breaks the bridge itself is a `BridgeError` at once, never a wait without end. A
+process forked later starts with a loop of its own: the parent's is put aside untouched, because closing it would end
+sessions that belong to the parent (T-67).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from horsies.core.types.twins import is_blocking
 
 log = logging.getLogger("horsies.sync")
 
@@ -38,38 +41,20 @@ class BridgeError(Exception):
 
 
 class Bridged(Protocol):
-    """What `run_sync` and `on_bridge` need of the object whose methods they turn around."""
+    """What `on_bridge` needs of the object whose methods it takes over."""
 
     @property
     def bridge(self) -> Bridge[Any]: ...
 
 
-def run_sync(
-    method: Callable[Concatenate[S, P], Awaitable[T]], *, failed: Callable[[BridgeError], T]
-) -> Callable[Concatenate[S, P], T]:
-    """The blocking twin of an async method, which runs on the bridge; a broken bridge is `failed(error)`."""
-
-    @functools.wraps(method)
-    def blocking(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return self.bridge.run(functools.partial(method, self, *args, **kwargs))
-        except BridgeError as error:
-            return failed(error)
-
-    return blocking
-
-
 def on_bridge(
-    method: Callable[Concatenate[S, P], Awaitable[T]], *, failed: Callable[[BridgeError], T]
+    method: Callable[Concatenate[S, P], Awaitable[T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """The same method for callers on any event loop: it runs on the bridge, the caller awaits."""
 
     @functools.wraps(method)
     async def awaiting(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await self.bridge.call(functools.partial(method, self, *args, **kwargs))
-        except BridgeError as error:
-            return failed(error)
+        return await self.bridge.call(functools.partial(method, self, *args, **kwargs))
 
     return awaiting
 
@@ -111,6 +96,8 @@ class Bridge(Generic[R]):
 
     async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
         """Await `make_call()` on the loop, from another loop (or from that very one)."""
+        if is_blocking():
+            return self.run(make_call)
         runner = self._running()
         if asyncio.get_running_loop() is runner.loop:
             return await make_call()
@@ -131,6 +118,8 @@ class Bridge(Generic[R]):
 
     async def ask_async(self, begin: Callable[[R, Answer[T]], None]) -> T:
         """The same for a caller on any loop."""
+        if is_blocking():
+            return self.ask(begin)
         runner = self._running()
         answer: _Awaited[T] = _Awaited(asyncio.get_running_loop())
         with runner.owing(answer):

@@ -39,6 +39,7 @@ from horsies.core.producer.many import Call, PreparedTask
 from horsies.core.producer.options import NO_OPTIONS, Flags, SendOptions, flags_of, given
 from horsies.core.store.sends import Send
 from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
@@ -64,31 +65,24 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         """Run the function here and now, as a worker would: no row, no retry, no queue."""
         return execution.call(self, args, kwargs)
 
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task. A `good_until=` beside the arguments is its deadline, if the function has no such name."""
-        return self.dispatch(NO_OPTIONS, None, args, kwargs)
-
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task. A `good_until=` beside the arguments is its deadline, if the function has no such name."""
-        return await self.dispatch_async(NO_OPTIONS, None, args, kwargs)
+        return await self.dispatch(NO_OPTIONS, None, args, kwargs)
 
-    def schedule(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task to run after `delay` seconds."""
-        return self.dispatch(NO_OPTIONS, given(delay), args, kwargs)
+    send = run_sync(send_async)
 
     async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task to run after `delay` seconds."""
-        return await self.dispatch_async(NO_OPTIONS, given(delay), args, kwargs)
+        return await self.dispatch(NO_OPTIONS, given(delay), args, kwargs)
 
-    def send_many(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Enqueue a task for each call, all or none; the handles come in their order. A call is a tuple of positional
-        arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
-        return self.dispatch_many(NO_OPTIONS, calls)
+    schedule = run_sync(schedule_async)
 
     async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
         """Enqueue a task for each call, all or none; the handles come in their order. A call is a tuple of positional
         arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
-        return await self.dispatch_many_async(NO_OPTIONS, calls)
+        return await self.dispatch_many(NO_OPTIONS, calls)
+
+    send_many = run_sync(send_many_async)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
         """A call for `send_many`."""
@@ -106,71 +100,45 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         psycopg or SQLAlchemy, sync or async, the task becomes part of your transaction."""
         return TaskSendOptions(self, SendOptions(good_until, idempotency_key, flags, connection))
 
-    def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """Replay a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
-        return self._replay(error, scheduled=False)
-
     async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """Replay a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
-        return await self._replay_async(error, scheduled=False)
+        return await self._replay(error, scheduled=False)
 
-    def retry_schedule(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """Replay a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
-        return self._replay(error, scheduled=True)
+    retry_send = run_sync(retry_send_async)
 
     async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """Replay a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
-        return await self._replay_async(error, scheduled=True)
+        return await self._replay(error, scheduled=True)
 
-    def retry_send_many(self, error: TaskSendError) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Replay a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
-        again = self._again_many(error)
-        return self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
+    retry_schedule = run_sync(retry_schedule_async)
 
     async def retry_send_many_async(self, error: TaskSendError) -> TaskSendResult[list[TaskHandle[T]]]:
         """Replay a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
         again = self._again_many(error)
-        return await self.app.sender.send_many_async(again.value, self) if isinstance(again, Ok) else again
+        return await self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
 
-    def dispatch(
+    retry_send_many = run_sync(retry_send_many_async)
+
+    async def dispatch(
         self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> TaskSendResult[TaskHandle[T]]:
         """Build the payload and write it: what every way of sending comes down to."""
         payload = self._payload(options, delay, args, kwargs)
         if isinstance(payload, Err):
             return payload
-        return self.app.sender.send(payload.value, self, connection=options.connection)
+        return await self.app.sender.send(payload.value, self, connection=options.connection)
 
-    async def dispatch_async(
-        self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> TaskSendResult[TaskHandle[T]]:
-        """Build the payload and write it: what every way of sending comes down to."""
-        payload = self._payload(options, delay, args, kwargs)
-        if isinstance(payload, Err):
-            return payload
-        return await self.app.sender.send_async(payload.value, self, connection=options.connection)
-
-    def dispatch_many(self, options: SendOptions, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Build all payloads, then write them together."""
-        sent_at = datetime.now(UTC)
-        if self.app.sends_suppressed:
-            return envelope.suppressed(self)
-        sends = many.collect(self, calls, options, sent_at)
-        if isinstance(sends, Err):
-            return sends
-        return self.app.sender.send_many(sends.value, self, connection=options.connection)
-
-    async def dispatch_many_async(
+    async def dispatch_many(
         self, options: SendOptions, calls: Iterable[Call[P, T]]
     ) -> TaskSendResult[list[TaskHandle[T]]]:
         """Build all payloads, then write them together."""
         sent_at = datetime.now(UTC)
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
-        sends = await many.collect_async(self, calls, options, sent_at)
+        sends = await many.collect(self, calls, options, sent_at)
         if isinstance(sends, Err):
             return sends
-        return await self.app.sender.send_many_async(sends.value, self, connection=options.connection)
+        return await self.app.sender.send_many(sends.value, self, connection=options.connection)
 
     def _payload(
         self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -180,15 +148,11 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
             return envelope.suppressed(self)
         return envelope.build(self, args, kwargs, options, sent_at, delay)
 
-    def _replay(self, error: TaskSendError, *, scheduled: bool) -> TaskSendResult[TaskHandle[T]]:
-        again = self._again(error, scheduled)
-        return self.app.sender.send(again.value[1], self, task_id=again.value[0]) if isinstance(again, Ok) else again
-
-    async def _replay_async(self, error: TaskSendError, *, scheduled: bool) -> TaskSendResult[TaskHandle[T]]:
+    async def _replay(self, error: TaskSendError, *, scheduled: bool) -> TaskSendResult[TaskHandle[T]]:
         again = self._again(error, scheduled)
         if isinstance(again, Err):
             return again
-        return await self.app.sender.send_async(again.value[1], self, task_id=again.value[0])
+        return await self.app.sender.send(again.value[1], self, task_id=again.value[0])
 
     def _again(self, error: TaskSendError, scheduled: bool) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
         if self.app.sends_suppressed:

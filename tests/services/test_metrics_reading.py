@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from horsies.core.monitoring import reading
-from horsies.core.monitoring.models import Snapshot
+from horsies.core.monitoring.models.snapshots import Snapshot
 from horsies.core.monitoring.reading import NoReading, Reader
 from tests.unit.test_metrics_exposition import a_snapshot
 

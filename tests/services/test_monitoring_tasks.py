@@ -16,7 +16,8 @@ from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.monitoring import asking
-from horsies.core.monitoring.models import MonitoringErrorCode, TaskSummary
+from horsies.core.monitoring.models.answers import MonitoringErrorCode
+from horsies.core.monitoring.models.tasks import TaskSummary
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_attempt, given_task

@@ -16,7 +16,7 @@ from horsies import AppConfig, DailySchedule, Horsies, ScheduleConfig, TaskSched
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.monitoring import workflow_queries
-from horsies.core.monitoring.models import MonitoringErrorCode
+from horsies.core.monitoring.models.answers import MonitoringErrorCode
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_attempt, given_node, given_task, given_workflow

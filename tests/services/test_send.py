@@ -247,8 +247,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def note(seconds: float) -> None:
         noted.append(seconds)
 
-    monkeypatch.setattr(resending, "sleep", noted.append)
-    monkeypatch.setattr(resending, "sleep_async", note)
+    monkeypatch.setattr(resending, "wait", note)
     return noted
 
 

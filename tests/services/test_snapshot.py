@@ -16,7 +16,8 @@ from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.monitoring import snapshot
-from horsies.core.monitoring.models import MonitoringErrorCode, Snapshot
+from horsies.core.monitoring.models.answers import MonitoringErrorCode
+from horsies.core.monitoring.models.snapshots import Snapshot
 from horsies.core.schema.install import SCHEMA_VERSION
 from horsies.core.store import monitoring as monitoring_store
 from horsies.core.types.status import TaskStatus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import subprocess
@@ -10,13 +11,17 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec
 
 import pytest
 
-from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
+from horsies.core.sync import Bridge, BridgeError, on_bridge
+from horsies.core.types.twins import run_sync
 from tests.support import eventually, eventually_sync
+
+P = ParamSpec("P")
 
 
 class Resource:
@@ -31,23 +36,37 @@ class Resource:
         self.closed = True
 
 
+def or_minus_one(method: Callable[P, Awaitable[int]]) -> Callable[P, Coroutine[Any, Any, int]]:
+    @functools.wraps(method)
+    async def safe(*args: P.args, **kwargs: P.kwargs) -> int:
+        try:
+            return await method(*args, **kwargs)
+        except BridgeError:
+            return -1
+
+    return safe
+
+
 class Client:
     def __init__(self) -> None:
         self.bridge: Bridge[Resource] = Bridge(Resource, dispose=Resource.close)
 
-    async def _double(self, number: int) -> int:
+    @or_minus_one
+    @on_bridge
+    async def double_async(self, number: int) -> int:
+        """Twice the number."""
         await asyncio.sleep(0)
         assert threading.get_ident() == self.bridge.here().thread
         return 2 * number
 
-    async def _sleep_for_ever(self) -> int:
+    @or_minus_one
+    @on_bridge
+    async def sleep_for_ever_async(self) -> int:
         await asyncio.Event().wait()
         return 0
 
-    double = run_sync(_double, failed=lambda error: -1)
-    double_async = on_bridge(_double, failed=lambda error: -1)
-    sleep_for_ever = run_sync(_sleep_for_ever, failed=lambda error: -1)
-    sleep_for_ever_async = on_bridge(_sleep_for_ever, failed=lambda error: -1)
+    double = run_sync(double_async)
+    sleep_for_ever = run_sync(sleep_for_ever_async)
 
 
 @pytest.fixture

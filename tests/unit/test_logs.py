@@ -163,3 +163,7 @@ def test_m12_json_lines_are_never_coloured(monkeypatch: pytest.MonkeyPatch) -> N
     log, out = said("json")
     log.error("failed")
     assert "\x1b" not in out.getvalue()
+
+
+def test_what_goes_on_and_on_gets_ever_fewer_lines() -> None:
+    assert [count for count in range(1, 100) if logs.is_worth_a_line(count)] == [1, 2, 4, 8, 16, 32, 64]

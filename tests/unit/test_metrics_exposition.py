@@ -12,14 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from horsies.core.monitoring import catalogue, prometheus
 from horsies.core.monitoring.counts import MOST_PAIRS, MOST_QUEUES, MOST_TASKS, Histogram, WorkerCounts
 from horsies.core.monitoring.exposition import Reading, WorkerFacts, of_reading, of_scheduler, of_worker
-from horsies.core.monitoring.models import (
-    DatabaseFacts,
-    QueueInfo,
-    ScheduleStateInfo,
-    Snapshot,
-    TaskCount,
-    WorkerStateInfo,
-)
+from horsies.core.monitoring.models.snapshots import DatabaseFacts, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount
+from horsies.core.monitoring.models.workers import WorkerStateInfo
 from horsies.core.types.status import TaskStatus
 from tests.metrics_support import Series, series_of, value
 

@@ -16,7 +16,7 @@ from horsies.core.monitoring.filters import (
     order,
     page,
 )
-from horsies.core.monitoring.models import ErrorCategory
+from horsies.core.monitoring.models.tasks import ErrorCategory
 from horsies.core.types.status import TaskStatus
 
 

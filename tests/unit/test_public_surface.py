@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 
 import pytest
 
@@ -75,6 +77,9 @@ NAMES = [
     "ActiveWorker",
     "recover_stuck_workflows",
     "recover_stuck_workflows_sync",
+    "PostgresBroker",
+    "Worker",
+    "WorkerConfig",
 ]
 
 WORKFLOW_NAMES = [
@@ -153,6 +158,21 @@ def test_t02_every_exported_name_exists_once_and_in_order() -> None:
 @pytest.mark.parametrize(("module", "name"), PATHS)
 def test_t03_module_paths(module: str, name: str) -> None:
     assert hasattr(importlib.import_module(module), name)
+
+
+def test_who_only_sends_does_not_import_the_worker() -> None:
+    code = "import sys, horsies; sys.exit(any('horsies.core.worker' in name for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_names_that_are_imported_later_are_the_same_objects() -> None:
+    from horsies.core.worker.config import WorkerConfig
+    from horsies.core.worker.service import Worker
+
+    assert horsies.Worker is Worker and horsies.WorkerConfig is WorkerConfig
+    assert {"Worker", "WorkerConfig"} <= set(dir(horsies))
+    with pytest.raises(AttributeError, match="no attribute 'Wroker'"):
+        horsies.Wroker  # noqa: B018
 
 
 def test_t01_recovery_config_is_the_same_object_in_both_places() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from horsies.core.monitoring.models import Why, WorkerStateInfo
+from horsies.core.monitoring.models.explanations import Why
+from horsies.core.monitoring.models.workers import WorkerStateInfo
 from horsies.core.monitoring.reasons import explain_node, explain_task
 from horsies.core.store.explaining import NodeFacts, QueueFacts, TaskFacts
 

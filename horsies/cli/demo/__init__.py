@@ -7,12 +7,10 @@ import os
 import signal
 import uuid
 
-import psycopg
-
 from horsies.cli import database, output
 from horsies.cli.options import DatabaseUrl
 from horsies.core.brokers.connections import connect
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import install
@@ -34,7 +32,7 @@ def demo(database_url: DatabaseUrl = None) -> int:
     except KeyboardInterrupt:
         output.say("interrupted")
         return 1
-    except (psycopg.Error, OSError) as problem:
+    except AWAY as problem:
         raise ConfigurationError(
             "the database cannot be used",
             code=ErrorCode.BROKER_INIT_FAILED,

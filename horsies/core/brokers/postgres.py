@@ -1,5 +1,5 @@
 """The public face of the queue for those who send, wait and look. Thin: each method is written once, async, and runs on
-the bridge's loop; its blocking and awaiting twins are a line each. Results are decoded in the caller's own thread,
+the bridge's loop; its blocking twin is a line. Results are decoded in the caller's own thread,
 because decoding runs validators of the user's types.
 """
 
@@ -9,13 +9,12 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Protocol
 
 from horsies.core.brokers import endings, pings
 from horsies.core.brokers.endings import AnyResult
 from horsies.core.brokers.hub import Hub, can_exist
-from horsies.core.brokers.results import as_broker_result, broker_error, failure
+from horsies.core.brokers.results import OperationRefused, as_broker_result
 from horsies.core.brokers.waiter import Ending, Unreachable
 from horsies.core.codec.fingerprint import is_intact
 from horsies.core.codec.results import ResultCodec
@@ -43,10 +42,11 @@ from horsies.core.recovery.ended import of_workflows
 from horsies.core.recovery.reconcile import advance_ended
 from horsies.core.store import results, worker_states
 from horsies.core.store.sends import Send
-from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
+from horsies.core.sync import Bridge, BridgeError, on_bridge
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
 from horsies.core.types.texts import can_be_stored
+from horsies.core.types.twins import run_sync
 
 _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
@@ -62,10 +62,6 @@ class KnowsTasks(Protocol):
     def hooks(self) -> HookRegistry: ...
     @property
     def sends_suppressed(self) -> bool: ...
-
-
-def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
-    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
 
 
 class PostgresBroker:
@@ -98,11 +94,12 @@ class PostgresBroker:
         await self.bridge.close_async()
 
     @as_broker_result(BrokerErrorCode.SCHEMA_INIT_FAILED)
-    async def _ensure_schema(self) -> None:
+    @on_bridge
+    async def ensure_schema_initialized(self) -> None:
+        """Create the tables, or bring them up to this version, unless that has been done."""
         await self.hub.ready()
 
-    ensure_schema_initialized = on_bridge(_ensure_schema, failed=_loop_failed)
-    ensure_schema_initialized_sync = run_sync(_ensure_schema, failed=_loop_failed)
+    ensure_schema_initialized_sync = run_sync(ensure_schema_initialized)
 
     async def write(self, send: Send) -> Verdict:
         """Write a row, raising what goes wrong. For code that runs on the bridge."""
@@ -112,7 +109,7 @@ class PostgresBroker:
         """Write many rows or none, raising what goes wrong; their ids. For code that runs on the bridge."""
         return await self.hub.writer.write_all(sends)
 
-    async def _enqueue(
+    async def enqueue_async(
         self,
         task: str | TaskSendPayload,
         args: Sequence[Any] = (),
@@ -146,61 +143,57 @@ class PostgresBroker:
             return Err(BrokerOperationError(BrokerErrorCode.INVALID_JSON_PAYLOAD, made.error.message))
         return await self._enqueue_payload(made.value, task_id)
 
-    enqueue = run_sync(_enqueue, failed=_loop_failed)
-    enqueue_async = on_bridge(_enqueue, failed=_loop_failed)
+    enqueue = run_sync(enqueue_async)
 
-    async def _enqueue_payload(self, payload: TaskSendPayload, task_id: str | None) -> BrokerResult[str]:
+    @as_broker_result(BrokerErrorCode.ENQUEUE_FAILED)
+    @on_bridge
+    async def _enqueue_payload(self, payload: TaskSendPayload, task_id: str | None) -> str:
         if not is_intact(payload):
-            return Err(
-                BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, "the payload does not fit its fingerprint")
-            )
-        try:
-            verdict = await self.write(Send(task_id or new_task_id(), payload))
-        except Exception as problem:
-            return Err(failure(BrokerErrorCode.ENQUEUE_FAILED, problem))
+            raise OperationRefused(BrokerErrorCode.PAYLOAD_MISMATCH, "the payload does not fit its fingerprint")
+        verdict = await self.write(Send(task_id or new_task_id(), payload))
         if isinstance(verdict, Mismatch):
-            return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, verdict.reason))
-        return Ok(verdict.task_id)
+            raise OperationRefused(BrokerErrorCode.PAYLOAD_MISMATCH, verdict.reason)
+        return verdict.task_id
 
-    async def _wait(self, task_id: str, timeout_ms: int | None = None) -> Ending:
+    async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> Ending:
         """How a task ends, as the database tells it; `read_ending` makes a result of it."""
-        return await self.hub.wait_for(task_id, None if timeout_ms is None else max(0.0, timeout_ms / 1000))
+        try:
+            return await self._wait(task_id, None if timeout_ms is None else max(0.0, timeout_ms / 1000))
+        except BridgeError as problem:
+            return Unreachable(problem)
 
-    wait = run_sync(_wait, failed=Unreachable)
-    wait_async = on_bridge(_wait, failed=Unreachable)
+    wait = run_sync(wait_async)
+
+    @on_bridge
+    async def _wait(self, task_id: str, timeout: float | None) -> Ending:
+        return await self.hub.wait_for(task_id, timeout)
 
     def read_ending(self, task_id: str, ending: Ending, codec: ResultCodec | None) -> tuple[AnyResult, bool]:
         """The result of an ending, and whether it is final."""
         return endings.result_of(task_id, ending, codec), endings.is_final(ending)
 
-    def get_result(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
-        """Wait for a task by its id (T-61). The value has its type if the task is registered here, else it is JSON."""
-        return self._read_any(task_id, self.wait(task_id, timeout_ms))
-
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
         """Wait for a task by its id (T-61). The value has its type if the task is registered here, else it is JSON."""
         return self._read_any(task_id, await self.wait_async(task_id, timeout_ms))
 
-    def get_typed_result(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[AnyResult]:
-        """The same for callers that need the type: failures of the database and unknown types are `Err` (T-64)."""
-        return self._read_typed(task_id, self.wait(task_id, timeout_ms))
+    get_result = run_sync(get_result_async)
 
     async def get_typed_result_async(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[AnyResult]:
         """The same for callers that need the type: failures of the database and unknown types are `Err` (T-64)."""
-        return self._read_typed(task_id, await self.wait_async(task_id, timeout_ms))
+        return endings.typed_result_of(task_id, await self.wait_async(task_id, timeout_ms), self._codec_of)
+
+    get_typed_result = run_sync(get_typed_result_async)
 
     def _read_any(self, task_id: str, ending: Ending) -> AnyResult:
         name = ending.task_name if isinstance(ending, results.Ended) else None
         return endings.result_of(task_id, ending, self._codec_of(name))
-
-    def _read_typed(self, task_id: str, ending: Ending) -> BrokerResult[AnyResult]:
-        return endings.typed_result_of(task_id, ending, self._codec_of)
 
     def _codec_of(self, task_name: str | None) -> ResultCodec | None:
         task = self.app.tasks.get(task_name) if self.app is not None and task_name is not None else None
         return None if task is None else task.codec.result
 
     @as_broker_result(_DB)
+    @on_bridge
     async def _info(
         self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
     ) -> dict[str, Any] | None:
@@ -214,20 +207,6 @@ class PostgresBroker:
                 row["attempts"] = await results.attempts(conn, task_id) if include_attempts else None
             return row
 
-    _info_now = run_sync(_info, failed=_loop_failed)
-    _info_soon = on_bridge(_info, failed=_loop_failed)
-
-    def get_task_info(
-        self,
-        task_id: str,
-        *,
-        include_result: bool = False,
-        include_failed_reason: bool = False,
-        include_attempts: bool = False,
-    ) -> BrokerResult[TaskInfo | None]:
-        """How a task stands (T-63); `Ok(None)` if there is no such row."""
-        return self._info_now(task_id, include_result, include_failed_reason, include_attempts).map(self._read_info)
-
     async def get_task_info_async(
         self,
         task_id: str,
@@ -237,8 +216,10 @@ class PostgresBroker:
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
         """How a task stands (T-63); `Ok(None)` if there is no such row."""
-        row = await self._info_soon(task_id, include_result, include_failed_reason, include_attempts)
+        row = await self._info(task_id, include_result, include_failed_reason, include_attempts)
         return row.map(self._read_info)
+
+    get_task_info = run_sync(get_task_info_async)
 
     def _read_info(self, row: dict[str, Any] | None) -> TaskInfo | None:
         if row is None:
@@ -248,114 +229,113 @@ class PostgresBroker:
             row["result"] = self._read_any(row["task_id"], ended)
         return TaskInfo(**row)
 
-    async def _cancel_task(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
-        """Cancel a task that has not ended (M-48)."""
-        if not can_exist(task_id):
-            return Err(why_not_cancelled(task_id, None))
-        try:
-            async with self.hub.connection() as conn:
-                return await cancel(conn, task_id, include_running=include_running)
-        except Exception as problem:
-            return action_failed(task_id, problem, self.config)
-
-    def cancel_task(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
-        """Cancel a task that has not ended (M-48)."""
-        try:
-            return self.bridge.run(partial(self._cancel_task, task_id, include_running=include_running))
-        except BridgeError as problem:
-            return action_failed(task_id, problem, self.config)
-
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""
         try:
-            return await self.bridge.call(partial(self._cancel_task, task_id, include_running=include_running))
-        except BridgeError as problem:
+            return await self._cancel(task_id, include_running)
+        except Exception as problem:
             return action_failed(task_id, problem, self.config)
 
+    cancel_task = run_sync(cancel_task_async)
+
+    @on_bridge
+    async def _cancel(self, task_id: str, include_running: bool) -> TaskActionResult:
+        if not can_exist(task_id):
+            return Err(why_not_cancelled(task_id, None))
+        async with self.hub.connection() as conn:
+            return await cancel(conn, task_id, include_running=include_running)
+
     @as_broker_result(_DB)
-    async def _ping_database(self) -> DatabasePing:
+    @on_bridge
+    async def ping_database_async(self) -> DatabasePing:
+        """Ask the database for a sign of life."""
         return await pings.ping_database(self.hub)
 
-    ping_database = run_sync(_ping_database, failed=_loop_failed)
-    ping_database_async = on_bridge(_ping_database, failed=_loop_failed)
+    ping_database = run_sync(ping_database_async)
 
     @as_broker_result(_DB)
-    async def _ping_workers(
+    @on_bridge
+    async def ping_workers_async(
         self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
     ) -> list[WorkerPong]:
+        """Ask the workers for a sign of life; ends early when enough have answered."""
         return await pings.ping_workers(self.hub, target_worker_id, timeout_seconds, min_responses)
 
-    ping_workers = run_sync(_ping_workers, failed=_loop_failed)
-    ping_workers_async = on_bridge(_ping_workers, failed=_loop_failed)
+    ping_workers = run_sync(ping_workers_async)
 
     @as_broker_result(_DB)
-    async def _list_worker_states(self) -> list[WorkerStateSnapshot]:
+    @on_bridge
+    async def list_worker_states_async(self) -> list[WorkerStateSnapshot]:
+        """The newest snapshot of each worker."""
         async with self.hub.connection() as conn:
             return await worker_states.newest(conn)
 
-    list_worker_states = run_sync(_list_worker_states, failed=_loop_failed)
-    list_worker_states_async = on_bridge(_list_worker_states, failed=_loop_failed)
+    list_worker_states = run_sync(list_worker_states_async)
 
     @as_broker_result(_DB)
-    async def _get_worker_state(self, worker_id: str) -> WorkerStateSnapshot | None:
+    @on_bridge
+    async def get_worker_state_async(self, worker_id: str) -> WorkerStateSnapshot | None:
+        """The newest snapshot of one worker."""
         if not can_be_stored(worker_id):
             return None
         async with self.hub.connection() as conn:
             return next(iter(await worker_states.history(conn, worker_id, limit=1)), None)
 
-    get_worker_state = run_sync(_get_worker_state, failed=_loop_failed)
-    get_worker_state_async = on_bridge(_get_worker_state, failed=_loop_failed)
+    get_worker_state = run_sync(get_worker_state_async)
 
     @as_broker_result(_DB)
-    async def _get_worker_state_history(self, worker_id: str, limit: int | None = None) -> list[WorkerStateSnapshot]:
+    @on_bridge
+    async def get_worker_state_history_async(
+        self, worker_id: str, limit: int | None = None
+    ) -> list[WorkerStateSnapshot]:
+        """The snapshots of one worker, newest first."""
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return []
         async with self.hub.connection() as conn:
             return await worker_states.history(conn, worker_id, limit=limit)
 
-    get_worker_state_history = run_sync(_get_worker_state_history, failed=_loop_failed)
-    get_worker_state_history_async = on_bridge(_get_worker_state_history, failed=_loop_failed)
+    get_worker_state_history = run_sync(get_worker_state_history_async)
 
     @as_broker_result(_DB)
-    async def _get_worker_stats(self) -> list[dict[str, Any]]:
+    @on_bridge
+    async def get_worker_stats(self) -> list[dict[str, Any]]:
+        """For each process that runs tasks: how many, since when, and its last sign of life."""
         async with self.hub.connection() as conn:
             return await worker_states.stats(conn)
 
-    get_worker_stats = on_bridge(_get_worker_stats, failed=_loop_failed)
-
     @as_broker_result(_DB)
-    async def _get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
+    @on_bridge
+    async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
         """The RUNNING tasks of which nothing has been heard for longer (R-91)."""
         recovery, sweeping = self._recovery
         return await stale.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
 
-    get_stale_tasks = on_bridge(_get_stale_tasks, failed=_loop_failed)
-    get_stale_tasks_sync = run_sync(_get_stale_tasks, failed=_loop_failed)
+    get_stale_tasks_sync = run_sync(get_stale_tasks)
 
     @as_broker_result(_DB)
-    async def _mark_stale_tasks_as_failed(self, stale_threshold_ms: int = 300_000) -> int:
+    @on_bridge
+    async def mark_stale_tasks_as_failed(self, stale_threshold_ms: int = 300_000) -> int:
         """Retry or fail them, each by its own policy, as a crash of its worker; how many (R-91, R-20)."""
         return sum([len(step) async for step in self._recover(TaskStatus.RUNNING, stale_threshold_ms)])
 
-    mark_stale_tasks_as_failed = on_bridge(_mark_stale_tasks_as_failed, failed=_loop_failed)
-    mark_stale_tasks_as_failed_sync = run_sync(_mark_stale_tasks_as_failed, failed=_loop_failed)
+    mark_stale_tasks_as_failed_sync = run_sync(mark_stale_tasks_as_failed)
 
     @as_broker_result(_DB)
-    async def _requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> int:
+    @on_bridge
+    async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> int:
         """Give CLAIMED tasks back of which nothing has been heard for longer; how many (R-91, R-19)."""
         steps = self._recover(TaskStatus.CLAIMED, stale_threshold_ms)
         return sum([not task.is_overdue async for step in steps for task in step])
 
-    requeue_stale_claimed = on_bridge(_requeue_stale_claimed, failed=_loop_failed)
-    requeue_stale_claimed_sync = run_sync(_requeue_stale_claimed, failed=_loop_failed)
+    requeue_stale_claimed_sync = run_sync(requeue_stale_claimed)
 
     @as_broker_result(_DB)
-    async def _get_expired_tasks(self) -> list[dict[str, Any]]:
+    @on_bridge
+    async def get_expired_tasks(self) -> list[dict[str, Any]]:
         """The PENDING tasks whose deadline has passed (R-91); a worker expires them soon."""
         return await stale.list_overdue(self.hub)
 
-    get_expired_tasks = on_bridge(_get_expired_tasks, failed=_loop_failed)
-    get_expired_tasks_sync = run_sync(_get_expired_tasks, failed=_loop_failed)
+    get_expired_tasks_sync = run_sync(get_expired_tasks)
 
     async def _recover(self, status: TaskStatus, threshold_ms: int) -> AsyncIterator[list[InFlight]]:
         recovery, sweeping = self._recovery

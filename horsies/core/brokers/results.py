@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Awaitable, Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import psycopg
 from psycopg import errors
 
 from horsies.core.errors import HorsiesError
 from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.core.sync import BridgeError
 from horsies.core.types.result import Err, Ok
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# Everything that working with the database raises, whether it is away or does not like what it was given.
+AWAY = (psycopg.Error, OSError)  # a TimeoutError is an OSError
 
 _TRANSIENT = (
     errors.SerializationFailure,
@@ -48,6 +52,14 @@ _REFUSED_FOR_GOOD = (
 
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
 _NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
+
+
+class OperationRefused(Exception):
+    """What is asked for cannot be done; nothing went wrong."""
+
+    def __init__(self, code: BrokerErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SchemaInitFailed(Exception):
@@ -79,6 +91,16 @@ def is_about_content(problem: BaseException) -> bool:
     return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
 
 
+def is_away(problem: BaseException) -> bool:
+    """Is it the database's fault? No batch does better in smaller parts then."""
+    return isinstance(problem, AWAY) and not is_about_content(problem)
+
+
+def is_held_up(problem: BaseException) -> bool:
+    """Does somebody keep a row locked, or did the statement take too long? The database answers all the same."""
+    return isinstance(problem, errors.LockNotAvailable | errors.QueryCanceled)
+
+
 def describe(exc: BaseException) -> str:
     """One line for a person: what failed, in the words of whoever refused it."""
     exc = reason(exc)
@@ -86,6 +108,11 @@ def describe(exc: BaseException) -> str:
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
     text = " ".join(str(exc).split())
     return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def is_known(problem: BaseException) -> bool:
+    """May the database or its configuration fail like this? Anything else is a mistake of ours."""
+    return isinstance(problem, (*AWAY, HorsiesError, SchemaInitFailed))
 
 
 def hint_for(text: str) -> str | None:
@@ -97,16 +124,29 @@ def hint_for(text: str) -> str | None:
     return None
 
 
+class ErrorFacts(TypedDict):
+    """What every error value says of the exception behind it."""
+
+    message: str
+    retryable: bool
+    exception: BaseException
+
+
+def facts_of(problem: BaseException) -> ErrorFacts:
+    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`."""
+    return {"message": describe(problem), "retryable": is_transient(problem), "exception": reason(problem)}
+
+
 def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
-    return BrokerOperationError(code, describe(exc), is_transient(exc), reason(exc))
+    return BrokerOperationError(code, **facts_of(exc))
 
 
 def as_broker_result(
     code: BrokerErrorCode,
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[BrokerResult[T]]]]:
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
     """What the function returns becomes `Ok`, what it raises an `Err` with this code."""
 
-    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[BrokerResult[T]]]:
+    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
         @functools.wraps(fn)
         async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
             try:
@@ -120,9 +160,14 @@ def as_broker_result(
 
 
 def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
-    """The error value for what was raised; a schema that could not be created has its own code whatever was asked."""
+    """The error value for what was raised. A schema that could not be created and a bridge that broke have codes of
+    their own, whatever was asked."""
+    if isinstance(exc, OperationRefused):
+        return BrokerOperationError(exc.code, str(exc))
+    if isinstance(exc, BridgeError):
+        return broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, exc)
     if isinstance(exc, SchemaInitFailed):
         return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
-    if not isinstance(exc, (psycopg.Error, OSError, HorsiesError)):
+    if not is_known(exc):
         return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
     return broker_error(code, exc)

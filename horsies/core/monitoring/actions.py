@@ -6,17 +6,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.results import describe, is_transient, reason
+from horsies.core.brokers.results import facts_of
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.sql import load
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
 
 
 class TaskActionErrorCode(StrEnum):
@@ -53,6 +56,11 @@ class TaskCancelled:
 TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
 
 
+async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
+    """Cancel a task that has not ended; one that runs only with `include_running`, and then its code is stopped."""
+    return await broker.cancel_task_async(task_id, include_running=include_running)
+
+
 async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
     """PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED."""
     wanted = {"ids": [task_id], "include_running": include_running, "with_workflow": False, "result": _CANCELLED}
@@ -66,8 +74,9 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
 
 
 def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
-    code, message = TaskActionErrorCode.DB_OPERATION_FAILED, config.redact(describe(problem))
-    return Err(TaskActionError(code, message, task_id, retryable=is_transient(problem), exception=reason(problem)))
+    facts = facts_of(problem)
+    facts["message"] = config.redact(facts["message"])
+    return Err(TaskActionError(TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts))
 
 
 def _is_cancellable(found: Any, *, include_running: bool) -> bool:

@@ -13,7 +13,7 @@ from psycopg import errors
 
 from horsies.core.brokers.results import describe, is_transient
 from horsies.core.monitoring.filters import BadQuestion
-from horsies.core.monitoring.models import MonitoringErrorCode, MonitoringQueryError, MonitoringResult
+from horsies.core.monitoring.models.answers import MonitoringErrorCode, MonitoringQueryError, MonitoringResult
 from horsies.core.store import monitoring
 from horsies.core.store.tasks import Connection
 from horsies.core.types.result import Err, Ok

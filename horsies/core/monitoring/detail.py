@@ -11,14 +11,12 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerOperationError
 from horsies.core.monitoring.asking import ask
 from horsies.core.monitoring.filters import BadQuestion, checked_limit, checked_seconds, checked_text
-from horsies.core.monitoring.models import (
+from horsies.core.monitoring.models.answers import MonitoringErrorCode, MonitoringQueryError, MonitoringResult
+from horsies.core.monitoring.models.snapshots import ScheduleStateInfo
+from horsies.core.monitoring.models.tasks import TaskDetail
+from horsies.core.monitoring.models.workers import (
     ActiveWorkerInfo,
     LivenessReport,
-    MonitoringErrorCode,
-    MonitoringQueryError,
-    MonitoringResult,
-    ScheduleStateInfo,
-    TaskDetail,
     WorkerHistoryPoint,
     WorkerPingInfo,
     WorkerStateInfo,

@@ -9,7 +9,8 @@ from horsies.core.brokers.hub import can_exist
 from horsies.core.monitoring import reasons
 from horsies.core.monitoring.asking import ask
 from horsies.core.monitoring.detail import MOST_WORKERS
-from horsies.core.monitoring.models import Explanation, MonitoringResult
+from horsies.core.monitoring.models.answers import MonitoringResult
+from horsies.core.monitoring.models.explanations import Explanation
 from horsies.core.monitoring.reasons import MOST_NAMED
 from horsies.core.store import explaining, monitoring
 from horsies.core.store.tasks import Connection

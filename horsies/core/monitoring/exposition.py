@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from horsies.core.monitoring import catalogue as m
 from horsies.core.monitoring.catalogue import Metric
 from horsies.core.monitoring.counts import MOST_PAIRS, MOST_QUEUES, OTHER, Buckets, Histogram, WorkerCounts
-from horsies.core.monitoring.models import QueueInfo, Snapshot
+from horsies.core.monitoring.models.snapshots import QueueInfo, Snapshot
 
 MOST_SCHEDULES = 200
 

@@ -17,7 +17,7 @@ from horsies.core.models.codes import (
     OutcomeCode,
     RetrievalCode,
 )
-from horsies.core.monitoring.models import ErrorCategory
+from horsies.core.monitoring.models.tasks import ErrorCategory
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
 from horsies.core.types.texts import can_be_stored
 

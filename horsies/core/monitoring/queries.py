@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from horsies.core.monitoring.asking import ask
 from horsies.core.monitoring.filters import DEFAULT_LIMIT, BadQuestion, TaskFilter, checked_limit, order, page
-from horsies.core.monitoring.models import (
+from horsies.core.monitoring.models.answers import MonitoringResult
+from horsies.core.monitoring.models.tasks import (
     Breakdown,
     ErrorCategory,
     Facets,
     GroupBy,
-    MonitoringResult,
     SortBy,
     SortDir,
     StatusCount,

@@ -10,13 +10,11 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from time import monotonic
 
-import psycopg
-
 from horsies.core.brokers.answers import answered_within
 from horsies.core.brokers.pool import Pool
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.monitoring.exposition import Reading
-from horsies.core.monitoring.models import Snapshot
+from horsies.core.monitoring.models.snapshots import Snapshot
 from horsies.core.monitoring.snapshot import Configured, read_snapshot
 from horsies.core.store import monitoring
 from horsies.core.store.tasks import Connection
@@ -91,7 +89,7 @@ class Reader:
         began = monotonic()
         try:
             self._snapshot, problem = await self._read(), None
-        except (NoReading, psycopg.Error, OSError, TimeoutError) as failed:
+        except (NoReading, *AWAY) as failed:
             problem = str(failed) if isinstance(failed, NoReading) else describe(failed)
         except Exception as failed:  # a mistake of ours must not end what it is only looking at
             log.exception("the database could not be read")

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from horsies.core.monitoring.models import Explanation, Why, WorkerStateInfo
+from horsies.core.monitoring.models.explanations import Explanation, Why
+from horsies.core.monitoring.models.workers import WorkerStateInfo
 from horsies.core.store.explaining import NodeFacts, QueueFacts, TaskFacts
 from horsies.core.types.status import TaskStatus
 

@@ -16,15 +16,9 @@ from typing import TYPE_CHECKING, Any
 from horsies.core.models.app import AppConfig
 from horsies.core.monitoring.asking import ask
 from horsies.core.monitoring.detail import MOST_SCHEDULES, MOST_WORKERS, firing_schedules, judged
-from horsies.core.monitoring.models import (
-    DatabaseFacts,
-    MonitoringResult,
-    QueueInfo,
-    ScheduleStateInfo,
-    Snapshot,
-    TaskCount,
-    WorkerStateInfo,
-)
+from horsies.core.monitoring.models.answers import MonitoringResult
+from horsies.core.monitoring.models.snapshots import DatabaseFacts, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount
+from horsies.core.monitoring.models.workers import WorkerStateInfo
 from horsies.core.store import monitoring
 from horsies.core.store.monitoring import EndedOfLate, InHand, Waiting
 from horsies.core.store.tasks import Connection

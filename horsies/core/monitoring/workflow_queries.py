@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 from horsies.core.brokers.hub import can_exist
 from horsies.core.monitoring.asking import ask
 from horsies.core.monitoring.filters import DEFAULT_LIMIT, BadQuestion, checked_limit, checked_text, members
-from horsies.core.monitoring.models import (
-    MonitoringResult,
-    WorkflowRunDetail,
-    WorkflowRunSummary,
-    WorkflowTaskDetail,
-)
+from horsies.core.monitoring.models.answers import MonitoringResult
+from horsies.core.monitoring.models.workflows import WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail
 from horsies.core.store import monitoring, monitoring_workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import WorkflowStatus

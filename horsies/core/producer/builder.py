@@ -13,6 +13,7 @@ from horsies.core.models.tasks import TaskSendResult
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.many import Call, PreparedTask, prepared
 from horsies.core.producer.options import Flags, SendOptions, given
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.producer.options import CallerConnection
@@ -54,30 +55,24 @@ class TaskSendOptions(Generic[P, T]):
         changed: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
         return TaskSendOptions(self._task, replace(self.options, **changed))
 
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task."""
-        return self._task.dispatch(self.options, None, args, kwargs)
-
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task."""
-        return await self._task.dispatch_async(self.options, None, args, kwargs)
+        return await self._task.dispatch(self.options, None, args, kwargs)
 
-    def schedule(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task to run after `delay` seconds."""
-        return self._task.dispatch(self.options, given(delay), args, kwargs)
+    send = run_sync(send_async)
 
     async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task to run after `delay` seconds."""
-        return await self._task.dispatch_async(self.options, given(delay), args, kwargs)
+        return await self._task.dispatch(self.options, given(delay), args, kwargs)
+
+    schedule = run_sync(schedule_async)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
         """A call with these options, for `send_many`."""
         return prepared(self._task, args, kwargs, self.options)
 
-    def send_many(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Enqueue a task for each call, all or none. What a prepared call says itself wins over these options."""
-        return self._task.dispatch_many(self.options, calls)
-
     async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
         """Enqueue a task for each call, all or none. What a prepared call says itself wins over these options."""
-        return await self._task.dispatch_many_async(self.options, calls)
+        return await self._task.dispatch_many(self.options, calls)
+
+    send_many = run_sync(send_many_async)

@@ -19,6 +19,7 @@ from psycopg.rows import tuple_row
 from horsies.core.producer.enqueue import enqueue_all
 from horsies.core.producer.steps import Steps, in_savepoint, in_transaction, run, run_async
 from horsies.core.store.sends import Rows, Send, Statement
+from horsies.core.types.twins import is_blocking
 
 _WANTED = (
     "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
@@ -30,8 +31,12 @@ class WrongConnectionError(ValueError):
     """Nothing can be sent over this connection; the message says what to pass instead."""
 
 
-def write(connection: Any, sends: Sequence[Send]) -> list[str]:
-    """Write all of them over a blocking connection; the ids of their rows come in their order."""
+async def write(connection: Any, sends: Sequence[Send]) -> list[str]:
+    """Write all of them over a connection of the caller's kind; the ids of their rows come in their order."""
+    return _write_blocking(connection, sends) if is_blocking() else await _write_async(connection, sends)
+
+
+def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.Connection):
         _check_open(connection)
         return run(_framed(connection, sends), lambda statement: _execute(connection, statement))
@@ -48,8 +53,7 @@ def write(connection: Any, sends: Sequence[Send]) -> list[str]:
     )
 
 
-async def write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
-    """Write all of them over an async connection; the ids of their rows come in their order."""
+async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.AsyncConnection):
         _check_open(connection)
         return await run_async(_framed(connection, sends), lambda statement: _execute_async(connection, statement))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from horsies.core import tracing
 from horsies.core.models.tasks import TaskError, TaskInfo, TaskResult
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -28,13 +29,6 @@ class TaskHandle(Generic[T]):
         self._codec = codec
         self._final: TaskResult[T, TaskError] | None = None
 
-    def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
-        if self._final is not None:
-            return self._final
-        with tracing.getting("task", self.task_id):
-            return self._keep(self._broker.wait(self.task_id, timeout_ms))
-
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
         """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
         if self._final is not None:
@@ -42,16 +36,7 @@ class TaskHandle(Generic[T]):
         with tracing.getting("task", self.task_id):
             return self._keep(await self._broker.wait_async(self.task_id, timeout_ms))
 
-    def info(
-        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
-    ) -> BrokerResult[TaskInfo | None]:
-        """How the task stands; `Ok(None)` if its row is gone."""
-        return self._broker.get_task_info(
-            self.task_id,
-            include_result=include_result,
-            include_failed_reason=include_failed_reason,
-            include_attempts=include_attempts,
-        )
+    get = run_sync(get_async)
 
     async def info_async(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
@@ -64,13 +49,13 @@ class TaskHandle(Generic[T]):
             include_attempts=include_attempts,
         )
 
-    def cancel(self, *, include_running: bool = False) -> TaskActionResult:
-        """Cancel the task unless it has ended; if it runs, only when asked to, and then its code is stopped."""
-        return self._broker.cancel_task(self.task_id, include_running=include_running)
+    info = run_sync(info_async)
 
     async def cancel_async(self, *, include_running: bool = False) -> TaskActionResult:
         """Cancel the task unless it has ended; if it runs, only when asked to, and then its code is stopped."""
         return await self._broker.cancel_task_async(self.task_id, include_running=include_running)
+
+    cancel = run_sync(cancel_async)
 
     def _keep(self, ending: Ending) -> TaskResult[T, TaskError]:
         """The result of an ending. Only what a task left behind is final; a wait that failed may be tried again."""

@@ -6,7 +6,6 @@ position. Writing is `send.py`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,6 +20,7 @@ from horsies.core.producer.ids import new_task_ids
 from horsies.core.producer.options import NO_OPTIONS, SendOptions, flags_of
 from horsies.core.store.sends import Send
 from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types.twins import pause
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,27 +51,17 @@ Call: TypeAlias = PreparedTask[P, T] | tuple[Any, ...] | Mapping[str, Any]
 Sends: TypeAlias = Result[list[Send], TaskSendError]
 
 
-def collect(task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: SendOptions, sent_at: datetime) -> Sends:
-    """What to write for the calls, or what is wrong with the first bad one."""
-    sends: list[Send] = []
-    for made in _each(task, calls, options, sent_at):
-        if isinstance(made, TaskSendError):
-            return Err(made)
-        sends.append(made)
-    return Ok(sends)
-
-
-async def collect_async(
+async def collect(
     task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: SendOptions, sent_at: datetime
 ) -> Sends:
-    """The same on an event loop, which others need meanwhile."""
+    """What to write for the calls, or what is wrong with the first bad one. Others need an event loop meanwhile."""
     sends: list[Send] = []
     for made in _each(task, calls, options, sent_at):
         if isinstance(made, TaskSendError):
             return Err(made)
         sends.append(made)
         if len(sends) % AT_A_TIME == 0:
-            await asyncio.sleep(0)
+            await pause(0)
     return Ok(sends)
 
 

@@ -1,15 +1,14 @@
-"""Tries again by itself what failed for a reason that passes (T-51), for callers that block and callers that await.
+"""Tries again by itself what failed for a reason that passes (T-51).
 Each try is the same as the one before, under the same id, so a try that had succeeded unseen is recognised.
 """
 
 from __future__ import annotations
 
-from asyncio import sleep as sleep_async
 from collections.abc import Awaitable, Callable, Sequence
-from time import sleep
 from typing import Protocol, TypeVar
 
 from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types.twins import pause as wait
 
 # The pauses of `resend_on_transient_err` in seconds: doubling, no jitter.
 RESEND_PAUSES = (0.2, 0.4, 0.8)
@@ -26,20 +25,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Retryable)
 
 
-def tried(attempt: Callable[[], T], explain: Callable[[BaseException], E], pauses: Sequence[float]) -> Result[T, E]:
-    """What came of it, in the end; `explain` makes an error of what was raised."""
-    for pause in (*pauses, None):
-        try:
-            return Ok(attempt())
-        except Exception as problem:
-            error = explain(problem)
-        if pause is None or not error.retryable:
-            break
-        sleep(pause)
-    return Err(error)
-
-
-async def tried_async(
+async def tried(
     attempt: Callable[[], Awaitable[T]], explain: Callable[[BaseException], E], pauses: Sequence[float]
 ) -> Result[T, E]:
     """What came of it, in the end; `explain` makes an error of what was raised."""
@@ -50,5 +36,5 @@ async def tried_async(
             error = explain(problem)
         if pause is None or not error.retryable:
             break
-        await sleep_async(pause)
+        await wait(pause)
     return Err(error)

@@ -17,7 +17,7 @@ from horsies.core.producer.enqueue import Mismatch, MismatchError, Verdict
 from horsies.core.producer.failures import failure, failure_of_many, of_the_caller
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.producer.ids import new_task_id
-from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
+from horsies.core.producer.resending import RESEND_PAUSES, tried
 from horsies.core.store.sends import Send
 from horsies.core.tracing import Spanning
 from horsies.core.types.result import Err, Ok, Result
@@ -36,7 +36,7 @@ Explain: TypeAlias = Callable[[BaseException], TaskSendError]
 
 
 class Sender:
-    """Sends through one broker; with `resend` a failure of the database is tried again by itself.
+    """Sends through one broker, for callers of either kind; with `resend` a failure of the database is tried again.
 
     With a `connection` the rows become part of the caller's transaction. Nothing is tried again there.
     """
@@ -45,7 +45,7 @@ class Sender:
         self._broker = broker
         self._pauses = RESEND_PAUSES if resend else ()
 
-    def send(
+    async def send(
         self,
         payload: TaskSendPayload,
         task: TaskDefinition[Any, T],
@@ -59,27 +59,10 @@ class Sender:
             send = Send(task_id, payload, span.trace)
             explain = partial(failure, send)
             if connection is not None:
-                return self._handle(task, _inside(connection, [send], explain), span)
-            return self._handle(task, tried(partial(self._write, send), explain, self._pauses), span)
+                return self._handle(task, await _inside(connection, [send], explain), span)
+            return self._handle(task, await tried(partial(self._write, send), explain, self._pauses), span)
 
-    async def send_async(
-        self,
-        payload: TaskSendPayload,
-        task: TaskDefinition[Any, T],
-        *,
-        task_id: str | None = None,
-        connection: CallerConnection | None = None,
-    ) -> TaskSendResult[TaskHandle[T]]:
-        """Write the row, under a new id or, when a send is replayed, under its own."""
-        task_id = task_id or new_task_id()
-        with tracing.sending(payload, task_id) as span:
-            send = Send(task_id, payload, span.trace)
-            explain = partial(failure, send)
-            if connection is not None:
-                return self._handle(task, await _inside_async(connection, [send], explain), span)
-            return self._handle(task, await tried_async(partial(self._write_async, send), explain, self._pauses), span)
-
-    def send_many(
+    async def send_many(
         self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
     ) -> TaskSendResult[list[TaskHandle[T]]]:
         """Write all rows, or none."""
@@ -89,32 +72,12 @@ class Sender:
             sends = _traced(sends, span.trace)
             explain = partial(failure_of_many, sends)
             if connection is not None:
-                return self._handles(task, _inside(connection, sends, explain), span)
-            writing = partial(self._broker.write_all, sends)
-            return self._handles(task, tried(partial(self._broker.bridge.run, writing), explain, self._pauses), span)
-
-    async def send_many_async(
-        self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
-    ) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Write all rows, or none."""
-        if not sends:
-            return Ok([])
-        with tracing.sending_many(sends[0].payload, len(sends)) as span:
-            sends = _traced(sends, span.trace)
-            explain = partial(failure_of_many, sends)
-            if connection is not None:
-                return self._handles(task, await _inside_async(connection, sends, explain), span)
+                return self._handles(task, await _inside(connection, sends, explain), span)
             writing = partial(self._broker.write_all, sends)
             attempt = partial(self._broker.bridge.call, writing)
-            return self._handles(task, await tried_async(attempt, explain, self._pauses), span)
+            return self._handles(task, await tried(attempt, explain, self._pauses), span)
 
-    def _write(self, send: Send) -> Ids:
-        hub = self._broker.bridge.peek()
-        if hub is not None and (written := hub.writer.write_alone_blocking(send)) is not None:
-            return _accepted(written)
-        return _accepted(self._broker.bridge.ask(_submit(send)))
-
-    async def _write_async(self, send: Send) -> Ids:
+    async def _write(self, send: Send) -> Ids:
         hub = self._broker.bridge.peek()
         if hub is not None and (written := await hub.writer.write_alone(send)) is not None:
             return _accepted(written)
@@ -149,15 +112,8 @@ def _accepted(verdict: Verdict) -> Ids:
     return [verdict.task_id]
 
 
-def _inside(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
+async def _inside(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
     try:
-        return Ok(caller.write(connection, sends))
-    except Exception as problem:
-        return Err(of_the_caller(explain(problem)))
-
-
-async def _inside_async(connection: CallerConnection, sends: Sequence[Send], explain: Explain) -> Written:
-    try:
-        return Ok(await caller.write_async(connection, sends))
+        return Ok(await caller.write(connection, sends))
     except Exception as problem:
         return Err(of_the_caller(explain(problem)))

@@ -21,8 +21,10 @@ from psycopg import AsyncConnection
 from horsies.core.brokers.results import is_about_content
 from horsies.core.producer.enqueue import MAX_CHARS, MAX_ROWS, Verdict, enqueue, enqueue_all, length
 from horsies.core.producer.steps import in_transaction, run_async
+from horsies.core.store.halving import by_halves
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.sync import Answer
+from horsies.core.types.twins import is_blocking
 
 LANES = 2  # statements under way at once: one gathers its commit while the next is on its way
 
@@ -51,17 +53,16 @@ class Writer:
         self._is_closed = False
 
     async def write_alone(self, send: Send) -> Verdict | None:
-        """Write a send from the caller's own loop, whichever that is. None if that cannot be done now, because others
-        are sending too or no connection lies idle: then `submit` it."""
-        with self._alone_with_a_connection() as conn:
-            return None if conn is None else await _written(conn, send)
-
-    def write_alone_blocking(self, send: Send) -> Verdict | None:
-        """The same for a caller that blocks. None also if a loop is running in its thread."""
-        if _is_loop_running():
+        """Write a send in the caller's own thread: on its loop, whichever that is, or blocking. None if that cannot be
+        done now, because others are sending too or no connection lies idle, or because a caller that blocks does so
+        inside a running loop: then `submit` it."""
+        blocks = is_blocking()
+        if blocks and _is_loop_running():
             return None
         with self._alone_with_a_connection() as conn:
-            return None if conn is None else self._run_here(_written(conn, send))
+            if conn is None:
+                return None
+            return self._run_here(_written(conn, send)) if blocks else await _written(conn, send)
 
     @contextmanager
     def _alone_with_a_connection(self) -> Iterator[AsyncConnection[Any] | None]:
@@ -145,18 +146,23 @@ class Writer:
         return batch
 
     async def _write(self, batch: list[Waiting]) -> None:
+        """Write them and answer their senders. Where one is at fault, the others do not suffer for it."""
+        try:
+            await by_halves(batch, self._write_part, is_refusal=_is_about_one, give_up=_fail)
+        except asyncio.CancelledError:
+            for waiting in batch:
+                _fail(waiting, ConnectionError("the broker was closed before the send was confirmed"))
+            raise
+
+    async def _write_part(self, batch: Sequence[Waiting]) -> None:
         try:
             async with self._connections.connection() as conn:
                 verdicts = await run_async(enqueue([send for send, _ in batch]), partial(_execute, conn))
         except Exception as problem:
-            if len(batch) > 1 and (is_about_content(problem) or isinstance(problem, TypeError | ValueError)):
-                for one in batch:  # one of them is at fault; the others must not suffer for it
-                    await self._write([one])
-                return
-            _fail(batch, problem)
-        except asyncio.CancelledError:
-            _fail(batch, ConnectionError("the broker was closed before the send was confirmed"))
-            raise
+            if _is_about_one(problem):
+                raise
+            for waiting in batch:
+                _fail(waiting, problem)
         else:
             for (_, answer), verdict in zip(batch, verdicts, strict=True):
                 with suppress(InvalidStateError, asyncio.InvalidStateError):  # the sender has given up
@@ -181,7 +187,10 @@ async def _execute(conn: AsyncConnection[Any], statement: Statement) -> Rows:
     return await cursor.fetchall() if statement.params is not None else ()
 
 
-def _fail(batch: list[Waiting], problem: Exception) -> None:
-    for _, answer in batch:
-        with suppress(InvalidStateError, asyncio.InvalidStateError):
-            answer.set_exception(problem)
+def _is_about_one(problem: Exception) -> bool:
+    return is_about_content(problem) or isinstance(problem, TypeError | ValueError)
+
+
+def _fail(waiting: Waiting, problem: Exception) -> None:
+    with suppress(InvalidStateError, asyncio.InvalidStateError):
+        waiting[1].set_exception(problem)

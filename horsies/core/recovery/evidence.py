@@ -21,11 +21,10 @@ from horsies.core.recovery import journal
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
-from horsies.core.recovery.halving import by_halves
 from horsies.core.recovery.judging import Death, Shares, is_gone, is_in_sight, judge, share_out
 from horsies.core.recovery.processes import UNKNOWN, look_at
 from horsies.core.recovery.sweep import sweep_workers
-from horsies.core.recovery.transition import recover_tasks
+from horsies.core.recovery.transition import recover_in_parts, recover_tasks
 from horsies.core.store import evidence, sweeping
 from horsies.core.store.evidence import Judge, Registered
 from horsies.core.store.jobs import jobs
@@ -164,9 +163,9 @@ class Evidence:
         """What is not enrolled goes by the switches of the reaper, to which it would else be left (R-18)."""
         may_requeue = self._recovery.auto_requeue_stale_claimed
         if requeued := [task for task in shares.requeued if may_requeue or task.is_enrolled]:
-            await by_halves(requeued, partial(self._requeue, reason=GONE))
+            await recover_in_parts(requeued, partial(self._requeue, reason=GONE))
         if shares.crashed and self._recovery.auto_fail_stale_running:
-            await by_halves(shares.crashed, self._crash)
+            await recover_in_parts(shares.crashed, self._crash)
 
     async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
         async with self._pool.connection() as conn:
@@ -214,7 +213,7 @@ class Evidence:
             claimed = [one.task for one in found if one.task.status is TaskStatus.CLAIMED]
             mine = [task for task in claimed if not task.is_enrolled]
             if mine:
-                await by_halves(mine, partial(self._requeue, reason=SILENT))
+                await recover_in_parts(mine, partial(self._requeue, reason=SILENT))
             if len(found) < STEP:
                 return
             after = found[-1].place

@@ -15,17 +15,17 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from horsies.core.brokers.results import as_broker_result, broker_error
+from horsies.core.brokers.results import as_broker_result
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
+from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.recovery.retention import Batches, Stopped
 from horsies.core.store import purging, retention
 from horsies.core.store.purging import FIRST, LOOK, Waiting
 from horsies.core.store.retention import BATCH, START, Choice
-from horsies.core.sync import BridgeError, run_sync
-from horsies.core.types.result import Err
+from horsies.core.sync import on_bridge
 from horsies.core.types.status import TaskStatus
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -63,7 +63,8 @@ class PurgeCount:
 
 
 @as_broker_result(_DB)
-async def _count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
+@on_bridge
+async def count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
     """What `delete_ended` would delete."""
     found: Counter[tuple[str, str, str]] = Counter()
     place: retention.Place | None = START
@@ -76,7 +77,8 @@ async def _count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]
 
 
 @as_broker_result(_DB)
-async def _delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> bool:
+@on_bridge
+async def delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> bool:
     """Delete them, with their attempts; False if somebody else, who prunes as well, was not to be waited for."""
     batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows))
     try:
@@ -89,7 +91,8 @@ async def _delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambd
 
 
 @as_broker_result(_DB)
-async def _count_waiting(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
+@on_bridge
+async def count_waiting(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
     """What `cancel_waiting` would cancel."""
     found: Counter[tuple[str, str, str]] = Counter()
     async for queue, tasks in _waiting(broker, purge, LOOK):
@@ -98,7 +101,8 @@ async def _count_waiting(broker: PostgresBroker, purge: Purge) -> list[PurgeCoun
 
 
 @as_broker_result(_DB)
-async def _cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> None:
+@on_bridge
+async def cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> None:
     """PENDING → CANCELLED: those that waited in the queues when this began."""
     async for _, tasks in _waiting(broker, purge, BATCH):
         async with broker.hub.connection() as conn:
@@ -126,11 +130,7 @@ def _sorted(found: Counter[tuple[str, str, str]]) -> list[PurgeCount]:
     return [PurgeCount(TaskStatus(status), queue, name, count) for (status, queue, name), count in ordered]
 
 
-def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
-    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
-
-
-count_ended_sync = run_sync(_count_ended, failed=_loop_failed)
-delete_ended_sync = run_sync(_delete_ended, failed=_loop_failed)
-count_waiting_sync = run_sync(_count_waiting, failed=_loop_failed)
-cancel_waiting_sync = run_sync(_cancel_waiting, failed=_loop_failed)
+count_ended_sync = run_sync(count_ended)
+delete_ended_sync = run_sync(delete_ended)
+count_waiting_sync = run_sync(count_waiting)
+cancel_waiting_sync = run_sync(cancel_waiting)

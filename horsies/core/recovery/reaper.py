@@ -15,10 +15,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import TypeAlias
 
-import psycopg
-
 from horsies.core import events, logs
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
@@ -35,7 +33,6 @@ from horsies.core.workflows.advance import BuildLater
 log = logging.getLogger("horsies.recovery")
 
 PASS_S = 10.0  # for each pass of a tick
-AWAY = (psycopg.Error, OSError, TimeoutError)
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -176,6 +173,5 @@ class Reaper:
         if not isinstance(problem, AWAY):
             log.error("reaper: the pass over %s failed", name, exc_info=problem)
             return
-        # Often at first, then ever more rarely, as in every service while the database is away.
-        level = logging.WARNING if failures.bit_count() == 1 else logging.DEBUG
+        level = logging.WARNING if logs.is_worth_a_line(failures) else logging.DEBUG
         log.log(level, "reaper: the pass over %s failed and is tried again: %s", name, describe(problem))

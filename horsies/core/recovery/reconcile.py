@@ -15,13 +15,12 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any, TypeVar
 
-import psycopg
-
 from horsies.core import logs
-from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.brokers.results import describe, is_away, is_held_up
 from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.ended import EndedNode
 from horsies.core.store import stuck, workflows
+from horsies.core.store.halving import by_halves
 from horsies.core.store.recovery import STEP
 from horsies.core.store.stuck import DEADLINES, LOOK, NODES, WORKFLOWS, Stuck, What
 from horsies.core.workflows import control, finish
@@ -31,7 +30,6 @@ from horsies.core.workflows.plan import WorkflowPlan
 
 log = logging.getLogger("horsies.recovery")
 
-AWAY = (psycopg.Error, OSError, TimeoutError)
 CANCELLED = finish.CANCELLED.result or ""
 
 T = TypeVar("T")
@@ -176,20 +174,15 @@ async def _in_parts(
 ) -> Advanced:
     """All at once or, if something is wrong with one of them, in ever smaller parts: the others are not kept back. Only
     a database that is away is no business of theirs."""
-    if not found:
-        return Advanced()
-    try:
-        return await handle(found)
-    except Exception as problem:
-        is_locked = isinstance(problem, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled)
-        if isinstance(problem, AWAY) and not is_locked and not is_about_content(problem):
-            raise
-        if len(found) == 1:
-            level = logging.INFO if is_locked else logging.ERROR
-            log.log(level, "a workflow is left for later: %s", describe(problem), extra={"horsies": name(found[0])})
-            return Advanced()
-    half = len(found) // 2
-    return await _in_parts(found[:half], handle, name) + await _in_parts(found[half:], handle, name)
+
+    def is_about_one(problem: Exception) -> bool:
+        return is_held_up(problem) or not is_away(problem)
+
+    def give_up(one: T, problem: Exception) -> None:
+        level = logging.INFO if is_held_up(problem) else logging.ERROR
+        log.log(level, "a workflow is left for later: %s", describe(problem), extra={"horsies": name(one)})
+
+    return sum(await by_halves(found, handle, is_refusal=is_about_one, give_up=give_up), Advanced())
 
 
 def _tell(what: What, done: Advanced) -> None:

@@ -16,8 +16,7 @@ from horsies.core.lifecycle.recovery import Action, InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
-from horsies.core.recovery.halving import by_halves
-from horsies.core.recovery.transition import recover_tasks
+from horsies.core.recovery.transition import recover_in_parts, recover_tasks
 from horsies.core.store import jobs, recovery
 from horsies.core.store.recovery import LOOK, STEP
 from horsies.core.types.status import TaskStatus
@@ -45,7 +44,7 @@ async def recover_stale(
             found = await recovery.find_stale(conn, status, config, sweeping, threshold=threshold)
         count = 0
         for place in range(0, len(found), STEP):
-            recovered = await by_halves(found[place : place + STEP], step)
+            recovered = await recover_in_parts(found[place : place + STEP], step)
             count += len(recovered)
             yield recovered
         if len(found) < LOOK or not count:  # the end, or all of them are in somebody else's hands

@@ -7,12 +7,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from horsies.core.brokers.results import as_broker_result, broker_error
+from horsies.core.brokers.results import as_broker_result
 from horsies.core.errors import ConfigurationError, ErrorCode
-from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
+from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.sync import BridgeError, on_bridge, run_sync
-from horsies.core.types.result import Err
+from horsies.core.sync import on_bridge
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows.control import builder_for
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 @as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
-async def _recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
+@on_bridge
+async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
     """Let every workflow go on that has been left lying: nodes whose task, or child workflow, has ended for at least
     `grace_ms` without anybody having noticed, nodes that nobody has enqueued, workflows past their deadline or without
     an open node. Returns how many nodes and workflows were moved. Child workflows are built if the broker has an app
@@ -31,9 +32,4 @@ async def _recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_00
     return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
 
 
-def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
-    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
-
-
-recover_stuck_workflows = on_bridge(_recover_stuck_workflows, failed=_loop_failed)
-recover_stuck_workflows_sync = run_sync(_recover_stuck_workflows, failed=_loop_failed)
+recover_stuck_workflows_sync = run_sync(recover_stuck_workflows)

@@ -15,9 +15,8 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
-import psycopg
-
 from horsies.core import events, logs
+from horsies.core.brokers.results import AWAY
 from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
@@ -25,8 +24,7 @@ from horsies.core.models.sweeping import SweepStaleWorkersResult
 from horsies.core.recovery.asking import SWEEP_S, Asker, NoHooks
 from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
-from horsies.core.recovery.halving import by_halves
-from horsies.core.recovery.transition import recover_tasks
+from horsies.core.recovery.transition import recover_in_parts, recover_tasks
 from horsies.core.recovery.verdicts import Verdict, Verdicts, verdicts
 from horsies.core.store import sweeping
 from horsies.core.store.jobs import jobs as load_jobs
@@ -145,7 +143,7 @@ class Sweeper:
             return
         try:
             await sweep(self._pool, self._config, self._recovery, self._asker, me=self._me, on_ended=self._on_ended)
-        except (psycopg.Error, OSError, TimeoutError):
+        except AWAY:
             raise
         except Exception:  # a mistake of ours must not stop the worker's own tasks
             log.exception("the sweep failed")
@@ -316,18 +314,14 @@ class _Sweep:
     async def _recover(self, conn: Connection, found: Verdicts) -> tuple[list[InFlight], int]:
         """Do what was decided; who was recovered, and how many the database refuses to change."""
         recovered: list[InFlight] = []
-        refused = 0
+        refused: list[InFlight] = []
 
         async def recover(tasks: Sequence[InFlight], verdict: Verdict) -> list[InFlight]:
-            nonlocal refused
-            refused += len(tasks) == 1
-            mine = await recover_tasks(
+            return await recover_tasks(
                 conn, tasks, verdict.action, "its worker is gone", self.me,
                 delay_s=verdict.delay_s, attempts=verdict.attempts, most_recoveries=self.terms.most_recoveries,
             )  # fmt: skip
-            refused -= len(tasks) == 1
-            return mine
 
         for verdict, tasks in found.groups.items():
-            recovered += await by_halves(tasks, partial(recover, verdict=verdict))
-        return recovered, refused
+            recovered += await recover_in_parts(tasks, partial(recover, verdict=verdict), refused.append)
+        return recovered, len(refused)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from horsies.core import events, logs
+from horsies.core.brokers.results import describe, is_about_content
 from horsies.core.lifecycle.moves import Expire, Fail, Move, Requeue, Retry
 from horsies.core.lifecycle.recovery import Action, InFlight, move_for
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.store import recovery, tasks
+from horsies.core.store.halving import by_halves
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import TaskStatus
 
@@ -62,6 +64,22 @@ async def recover_tasks(
     if recovered:
         _tell(recovered, moved, reason, recovering_worker_id)
     return recovered
+
+
+async def recover_in_parts(
+    found: Sequence[InFlight],
+    recover: Callable[[Sequence[InFlight]], Awaitable[list[InFlight]]],
+    on_refused: Callable[[InFlight], None] = lambda task: None,
+) -> list[InFlight]:
+    """What `recover` could recover of these. A task that the database refuses does not keep the others back."""
+
+    def give_up(task: InFlight, problem: Exception) -> None:
+        fields = {"task_id": task.task_id, "task": task.task_name}
+        log.error("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
+        on_refused(task)
+
+    parts = await by_halves(found, recover, is_refusal=is_about_content, give_up=give_up)
+    return [task for part in parts for task in part]
 
 
 def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:

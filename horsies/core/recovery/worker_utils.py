@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from horsies.core.brokers.results import as_broker_result, broker_error
+from horsies.core.brokers.results import as_broker_result
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.hooks import HookRegistry
-from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError
+from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.sweeping import (
     ActiveWorker,
@@ -26,17 +26,13 @@ from horsies.core.recovery.ended import EndedNode
 from horsies.core.recovery.reconcile import advance_ended
 from horsies.core.recovery.sweep import force_unlock, sweep
 from horsies.core.store import sweeping
-from horsies.core.sync import Bridge, BridgeError, on_bridge, run_sync
-from horsies.core.types.result import Err
+from horsies.core.sync import Bridge, on_bridge
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 _DB = BrokerErrorCode.DB_OPERATION_FAILED
-
-
-def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
-    return Err(broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, error))
 
 
 class WorkerUtils:
@@ -60,44 +56,45 @@ class WorkerUtils:
         return self._broker.bridge
 
     @as_broker_result(_DB)
-    async def _list_active_workers(self, threshold: timedelta | float) -> list[ActiveWorker]:
+    @on_bridge
+    async def list_active_workers(self, threshold: timedelta | float) -> list[ActiveWorker]:
         """Every registered worker, the oldest first; stale is one that was last heard of longer ago than this."""
         async with self._broker.hub.connection() as conn:
             return await sweeping.active(conn, _duration(threshold))
 
-    list_active_workers = on_bridge(_list_active_workers, failed=_loop_failed)
-    list_active_workers_sync = run_sync(_list_active_workers, failed=_loop_failed)
+    list_active_workers_sync = run_sync(list_active_workers)
 
     @as_broker_result(_DB)
-    async def _list_silences(self) -> list[WorkerSilence]:
+    @on_bridge
+    async def list_silences(self) -> list[WorkerSilence]:
         """How long each registered worker has been silent, and whether a sweep would speak of it."""
         async with self._broker.hub.connection() as conn:
             return await sweeping.silences(conn)
 
-    list_silences = on_bridge(_list_silences, failed=_loop_failed)
-    list_silences_sync = run_sync(_list_silences, failed=_loop_failed)
+    list_silences_sync = run_sync(list_silences)
 
     @as_broker_result(_DB)
-    async def _known_workers(self, worker_ids: Sequence[str]) -> set[str]:
+    @on_bridge
+    async def known_workers(self, worker_ids: Sequence[str]) -> set[str]:
         """Those of these workers that are registered, or hold a task."""
         async with self._broker.hub.connection() as conn:
             return await sweeping.known(conn, worker_ids)
 
-    known_workers = on_bridge(_known_workers, failed=_loop_failed)
-    known_workers_sync = run_sync(_known_workers, failed=_loop_failed)
+    known_workers_sync = run_sync(known_workers)
 
     @as_broker_result(_DB)
-    async def _sweep_stale_workers(self, options: SweepStaleWorkersOptions | None = None) -> SweepStaleWorkersResult:
+    @on_bridge
+    async def sweep_stale_workers(self, options: SweepStaleWorkersOptions | None = None) -> SweepStaleWorkersResult:
         """One sweep now, whether or not worker recovery is enabled here. What the options leave open is taken from the
         app's recovery configuration."""
         options = options or SweepStaleWorkersOptions()
         return await self._sweep(self._config, options, options.sweep_threshold)
 
-    sweep_stale_workers = on_bridge(_sweep_stale_workers, failed=_loop_failed)
-    sweep_stale_workers_sync = run_sync(_sweep_stale_workers, failed=_loop_failed)
+    sweep_stale_workers_sync = run_sync(sweep_stale_workers)
 
     @as_broker_result(_DB)
-    async def _sweep_stale_workers_with_config(
+    @on_bridge
+    async def sweep_stale_workers_with_config(
         self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions | None = None
     ) -> SweepStaleWorkersResult:
         """The same with another recovery configuration. A threshold that it names is taken as given, like one of the
@@ -106,11 +103,11 @@ class WorkerUtils:
         named = config.sweep_threshold if "sweep_threshold" in config.model_fields_set else None
         return await self._sweep(config, options, options.sweep_threshold or named)
 
-    sweep_stale_workers_with_config = on_bridge(_sweep_stale_workers_with_config, failed=_loop_failed)
-    sweep_stale_workers_with_config_sync = run_sync(_sweep_stale_workers_with_config, failed=_loop_failed)
+    sweep_stale_workers_with_config_sync = run_sync(sweep_stale_workers_with_config)
 
     @as_broker_result(_DB)
-    async def _force_unlock_workers(self, worker_ids: Sequence[str]) -> int:
+    @on_bridge
+    async def force_unlock_workers(self, worker_ids: Sequence[str]) -> int:
         """Take every task from exactly these workers, whatever their heartbeats say, and delete their rows: no hooks,
         no delay. Returns the number of tasks."""
         if isinstance(worker_ids, str):
@@ -120,8 +117,7 @@ class WorkerUtils:
         await advance_ended(hub, ended)
         return count
 
-    force_unlock_workers = on_bridge(_force_unlock_workers, failed=_loop_failed)
-    force_unlock_workers_sync = run_sync(_force_unlock_workers, failed=_loop_failed)
+    force_unlock_workers_sync = run_sync(force_unlock_workers)
 
     async def _sweep(
         self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions, threshold: timedelta | None

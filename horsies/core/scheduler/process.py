@@ -10,12 +10,13 @@ import signal
 from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.brokers.connections import BY_INDEX, make_pool
+from horsies.core.brokers.results import AWAY
 from horsies.core.errors import HorsiesError
 from horsies.core.scheduler.checks import require_schedule
 from horsies.core.scheduler.payloads import LocalPreparer
 from horsies.core.scheduler.service import Scheduler
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.loop import AWAY, DatabaseGone, Patience
+from horsies.core.worker.loop import DatabaseGone, Patience
 from horsies.core.worker.startup import Persistence, install_schema
 
 log = logging.getLogger("horsies.scheduler")

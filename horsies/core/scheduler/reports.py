@@ -37,9 +37,9 @@ def report(entries: Sequence[Entry], done: Pass) -> None:
 
 
 def complain(entry: Entry, why: str) -> None:
-    """Often at first, then ever more rarely: it is tried again and again."""
+    """It could not be sent, and is tried again and again."""
     entry.failures += 1
-    if entry.failures.bit_count() == 1:
+    if logs.is_worth_a_line(entry.failures):
         tries = f" ({entry.failures} times in a row)" if entry.failures > 1 else ""
         log.error("schedule %r could not be sent and is tried again: %s%s", entry.name, why, tries)
 
@@ -47,7 +47,7 @@ def complain(entry: Entry, why: str) -> None:
 def note_missed(entry: Entry) -> None:
     """Somebody else holds it, which is nothing unless it goes on and on."""
     entry.misses += 1
-    if entry.misses >= MANY_MISSES and entry.misses.bit_count() == 1:
+    if entry.misses >= MANY_MISSES and logs.is_worth_a_line(entry.misses):
         log.warning(
             "schedule %r is due, but somebody else has kept it locked at each of the last %d checks", entry.name,
             entry.misses,

@@ -8,14 +8,14 @@ changed. Each method is written once, async, and runs on the broker's bridge; it
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from horsies.core.brokers.results import describe, is_about_content, is_transient, reason
+from horsies.core.brokers.results import facts_of, is_about_content
 from horsies.core.codec.fingerprint import with_sha
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
@@ -39,8 +39,9 @@ from horsies.core.store import schedules as store
 from horsies.core.store.schedules import Look, Stored
 from horsies.core.store.sends import Send, insert
 from horsies.core.store.tasks import Connection
-from horsies.core.sync import Bridge, on_bridge, run_sync
+from horsies.core.sync import Bridge, on_bridge
 from horsies.core.types.result import Err, Ok
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -63,7 +64,7 @@ class Refused(Exception):
 
 def _as_result(
     method: Callable[Concatenate[Schedules, P], Awaitable[T]],
-) -> Callable[Concatenate[Schedules, P], Awaitable[ScheduleResult[T]]]:
+) -> Callable[Concatenate[Schedules, P], Coroutine[Any, Any, ScheduleResult[T]]]:
     @wraps(method)
     async def safe(self: Schedules, /, *args: P.args, **kwargs: P.kwargs) -> ScheduleResult[T]:
         try:
@@ -77,10 +78,10 @@ def _as_result(
 
 
 def _failed(problem: BaseException, name: str | None = None) -> Err[ScheduleError]:
-    code, cause = ScheduleErrorCode.DB_OPERATION_FAILED, reason(problem)
-    if is_about_content(cause):  # a name or arguments that it cannot store
+    code, facts = ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
+    if is_about_content(facts["exception"]):  # a name or arguments that it cannot store
         code = ScheduleErrorCode.INVALID_SCHEDULE
-    return Err(ScheduleError(code, describe(problem), name, retryable=is_transient(problem), exception=cause))
+    return Err(ScheduleError(code, name=name, **facts))
 
 
 class Schedules:
@@ -95,7 +96,8 @@ class Schedules:
         return self._broker().bridge
 
     @_as_result
-    async def _put(self, schedule: TaskSchedule) -> None:
+    @on_bridge
+    async def put_async(self, schedule: TaskSchedule) -> None:
         """Put a schedule in place, or in place of the one that has its name. It begins with its next run; a paused one
         stays paused. What is wrong with it is INVALID_SCHEDULE."""
         _want_a_schedule(schedule)
@@ -110,11 +112,11 @@ class Schedules:
                 await store.restart(conn, schedule.name)
             await store.bump(conn)
 
-    put = run_sync(_put, failed=_failed)
-    put_async = on_bridge(_put, failed=_failed)
+    put = run_sync(put_async)
 
     @_as_result
-    async def _remove(self, name: str) -> None:
+    @on_bridge
+    async def remove_async(self, name: str) -> None:
         """Remove a run-time schedule, also one that is hidden by the code. It does not fire any more once this has
         returned."""
         async with self._changing(name) as conn:
@@ -123,28 +125,28 @@ class Schedules:
                 _found(name, False)
             await store.bump(conn)
 
-    remove = run_sync(_remove, failed=_failed)
-    remove_async = on_bridge(_remove, failed=_failed)
+    remove = run_sync(remove_async)
 
     @_as_result
-    async def _pause(self, name: str) -> None:
+    @on_bridge
+    async def pause_async(self, name: str) -> None:
         """Let a run-time schedule rest: it does not fire any more once this has returned."""
         await self._set_paused(name, True)
 
-    pause = run_sync(_pause, failed=_failed)
-    pause_async = on_bridge(_pause, failed=_failed)
+    pause = run_sync(pause_async)
 
     @_as_result
-    async def _resume(self, name: str) -> None:
+    @on_bridge
+    async def resume_async(self, name: str) -> None:
         """Let it go on. Runs that it missed are treated as after any pause: the last one is sent, or each of them with
         `catch_up_missed`."""
         await self._set_paused(name, False)
 
-    resume = run_sync(_resume, failed=_failed)
-    resume_async = on_bridge(_resume, failed=_failed)
+    resume = run_sync(resume_async)
 
     @_as_result
-    async def _trigger_now(self, name: str) -> TaskHandle[Any]:
+    @on_bridge
+    async def trigger_now_async(self, name: str) -> TaskHandle[Any]:
         """Send the task of a schedule now, beside its runs, which stay as they are. Also if it is paused or of the
         code."""
         async with self._changing(name) as conn:
@@ -160,11 +162,11 @@ class Schedules:
         codec = self._app.tasks[schedule.task_name].codec.result
         return TaskHandle(send.task_id, self._broker(), codec)
 
-    trigger_now = run_sync(_trigger_now, failed=_failed)
-    trigger_now_async = on_bridge(_trigger_now, failed=_failed)
+    trigger_now = run_sync(trigger_now_async)
 
     @_as_result
-    async def _list(self) -> list[ScheduleInfo]:
+    @on_bridge
+    async def list_async(self) -> list[ScheduleInfo]:
         """Every schedule, of the code and of the database, by name."""
         async with self._broker().hub.connection() as conn:
             look = await store.look(conn)
@@ -176,8 +178,7 @@ class Schedules:
         of_code = self._of_code()
         return [_info(name, of_code.get(name), stored.get(name), states.get(name), look) for name in names]
 
-    list = run_sync(_list, failed=_failed)
-    list_async = on_bridge(_list, failed=_failed)
+    list = run_sync(list_async)
 
     async def _set_paused(self, name: str, paused: bool) -> None:
         self._refuse_code(name, "set enabled=False there")

@@ -12,9 +12,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic
 
-import psycopg
-
-from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.brokers.results import AWAY, describe, is_away
 from horsies.core.models.schedule import ScheduleConfig
 from horsies.core.recovery.connections import Connections
 from horsies.core.scheduler import firing
@@ -27,6 +25,7 @@ from horsies.core.scheduler.preparation import USUAL, Limits, Preparation
 from horsies.core.scheduler.reports import complain, note_missed, report
 from horsies.core.scheduler.roster import Roster
 from horsies.core.store import schedules as store
+from horsies.core.store.halving import by_halves
 from horsies.core.store.tasks import Connection
 
 log = logging.getLogger("horsies.scheduler")
@@ -75,7 +74,7 @@ class Scheduler:
                 await self.check()
             else:
                 await self._fire_due(self._now())
-        except (psycopg.Error, OSError):
+        except AWAY:
             self._next_check = 0.0
             raise
         except Exception:
@@ -161,7 +160,8 @@ class Scheduler:
 
     async def _fire(self, batch: Sequence[Entry]) -> None:
         unprepared: list[Entry] = []
-        for entries, done in await self._by_halves(batch):
+        # One that cannot be fired must not keep the others back (S-39).
+        for entries, done in await by_halves(batch, self._fired_at_once, is_refusal=_is_of_one, give_up=self._give_up):
             report(entries, done)
             for entry in entries:
                 if entry.name in done.unprepared:
@@ -171,27 +171,19 @@ class Scheduler:
                     self._line.add_again(entry)
         self._preparation.ask(unprepared)
 
-    async def _by_halves(self, batch: Sequence[Entry]) -> list[tuple[Sequence[Entry], Pass]]:
-        """Fire all of them in one transaction or, if one cannot be fired, in ever smaller ones: it must not keep the
-        others back (S-39)."""
+    async def _fired_at_once(self, batch: Sequence[Entry]) -> tuple[Sequence[Entry], Pass]:
+        """All of them in one transaction."""
 
         def slots_left(entry: Entry) -> int:
             cap = entry.schedule.max_catch_up_runs - self._fired.get(entry.name, 0)
             return max(1, min(MOST_TASKS // len(batch), cap))
 
-        try:
-            async with self._connections.connection() as conn, conn.transaction():
-                done = await firing.fire(conn, batch, slots_left)
-            return [(batch, done)]
-        except Exception as problem:
-            if isinstance(problem, psycopg.Error | OSError) and not is_about_content(problem):
-                raise
-            if len(batch) == 1:
-                complain(batch[0], describe(problem))
-                self._board.later(batch[0])
-                return []
-        half = len(batch) // 2
-        return [*await self._by_halves(batch[:half]), *await self._by_halves(batch[half:])]
+        async with self._connections.connection() as conn, conn.transaction():
+            return batch, await firing.fire(conn, batch, slots_left)
+
+    def _give_up(self, entry: Entry, problem: Exception) -> None:
+        complain(entry, describe(problem))
+        self._board.later(entry)
 
     def _goes_on(self, entry: Entry, done: Pass) -> bool:
         """Note what became of it; True if there is more to do about it at once."""
@@ -216,3 +208,7 @@ class Scheduler:
         else:
             self._board.later(entry)
         return False
+
+
+def _is_of_one(problem: Exception) -> bool:
+    return not is_away(problem)

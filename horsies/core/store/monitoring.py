@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 from psycopg.rows import dict_row
 
 from horsies.core.monitoring.filters import category_of
-from horsies.core.monitoring.models import (
+from horsies.core.monitoring.models.snapshots import ScheduleStateInfo
+from horsies.core.monitoring.models.tasks import (
     ErrorFacet,
     Facets,
     FacetValue,
     GroupRow,
-    ScheduleStateInfo,
     StatusCount,
     TaskDetail,
     TaskSummary,
-    WorkerHistoryPoint,
-    WorkerStateInfo,
 )
+from horsies.core.monitoring.models.workers import WorkerHistoryPoint, WorkerStateInfo
 from horsies.core.sql import load
 from horsies.core.store import results
 from horsies.core.store.tasks import Connection

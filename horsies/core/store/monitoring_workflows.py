@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from horsies.core.monitoring.models import WorkflowEdge, WorkflowNodeInfo, WorkflowRunSummary
+from horsies.core.monitoring.models.workflows import WorkflowEdge, WorkflowNodeInfo, WorkflowRunSummary
 from horsies.core.sql import load
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus

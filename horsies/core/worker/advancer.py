@@ -16,11 +16,12 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import psycopg
 
+from horsies.core import logs
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.brokers.results import AWAY, describe, is_away, is_held_up
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.recovery.connections import Connections
-from horsies.core.worker.loop import AWAY
+from horsies.core.store.halving import by_halves
 from horsies.core.workflows.advance import AT_ONCE, Worklist
 from horsies.core.workflows.definitions import Builder
 from horsies.core.workflows.settle import Key
@@ -90,7 +91,7 @@ class Advancer:
             return
         self._busy += 1
         try:
-            await self._advance(batch, list(batch))
+            await self._advance(batch)
             self._most = AT_ONCE
         except AWAY:
             # Or something in it is too much for the database: then it must not hold up the others.
@@ -116,7 +117,7 @@ class Advancer:
             await self._take_steps(Worklist(builds=[key]))
             self._refusals.pop(key, None)
         except Exception as problem:
-            if isinstance(problem, AWAY) and not _is_about_one(problem):
+            if not _is_about_one(problem):
                 raise
             self._note_refusal(key, key[0], problem)  # as when there is no helper to build it
             asyncio.get_running_loop().call_later(self._pause(key), self.build_later, key)
@@ -167,24 +168,20 @@ class Advancer:
 
     # One transaction
 
-    async def _advance(self, batch: Waiting, part: Sequence[Unit]) -> None:
-        """These units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
+    async def _advance(self, batch: Waiting) -> None:
+        """The units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
         keeps back the others."""
-        try:
+
+        async def advance(part: Sequence[Unit]) -> None:
             await self._take_steps(self._worklist(batch, part))
-        except Exception as problem:
-            if isinstance(problem, AWAY) and not _is_about_one(problem):
-                raise
-            if len(part) > 1:
-                middle = len(part) // 2
-                await self._advance(batch, part[:middle])
-                await self._advance(batch, part[middle:])
-            else:
-                self._set_aside(part[0], batch.pop(part[0]), problem)
-            return
-        for unit in part:
-            del batch[unit]
-            self._refusals.pop(unit, None)
+            for unit in part:
+                del batch[unit]
+                self._refusals.pop(unit, None)
+
+        def give_up(unit: Unit, problem: Exception) -> None:
+            self._set_aside(unit, batch.pop(unit), problem)
+
+        await by_halves(list(batch), advance, is_refusal=_is_about_one, give_up=give_up)
 
     async def _take_steps(self, worklist: Worklist) -> None:
         """One transaction, as a rule; more if the database does not take everything at once. What is written is filed
@@ -216,7 +213,7 @@ class Advancer:
     def _note_refusal(self, what: Unit | Key, workflow_id: str, problem: Exception) -> None:
         count = self._refusals[what] = self._refusals.get(what, 0) + 1
         is_known = isinstance(problem, psycopg.errors.LockNotAvailable)
-        if count.bit_count() == 1:  # ever more rarely
+        if logs.is_worth_a_line(count):
             log.log(
                 logging.WARNING if is_known else logging.ERROR,
                 "a workflow cannot be advanced now and is tried again: %s",
@@ -227,6 +224,5 @@ class Advancer:
 
 
 def _is_about_one(problem: BaseException) -> bool:
-    """The database answers, and did not like something about this workflow."""
-    slow = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
-    return isinstance(problem, slow) or is_about_content(problem)
+    """Something about this workflow is wrong, and the database is not away."""
+    return is_held_up(problem) or not is_away(problem)

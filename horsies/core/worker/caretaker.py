@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from horsies.core.brokers.pool import PoolTimeout
+from horsies.core.brokers.results import AWAY
 from horsies.core.recovery.asking import Asker
 from horsies.core.recovery.connections import Connections
 from horsies.core.recovery.ended import OnEnded, nobody
@@ -20,7 +21,7 @@ from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.worker.fence import Pulse
 from horsies.core.worker.identity import Identity
-from horsies.core.worker.loop import AWAY, every
+from horsies.core.worker.loop import every
 from horsies.core.worker.plan import Plan
 from horsies.core.workflows.advance import BuildLater
 

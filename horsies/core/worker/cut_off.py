@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 
 from horsies.core.brokers.pool import Pool
+from horsies.core.brokers.results import AWAY
 from horsies.core.hooks import FailureReason, Job, JobInterrupted
 from horsies.core.lifecycle.moves import Fail, Move, Retry
 from horsies.core.recovery.asking import Asker
 from horsies.core.store.jobs import jobs
 from horsies.core.types.status import TaskAttemptOutcome
 from horsies.core.worker.hand import Hand, Held, Phase
-from horsies.core.worker.loop import AWAY
 
 LOOK_S = 2.0  # a database that is away does not hold up a worker that was told to hurry
 

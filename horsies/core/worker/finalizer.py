@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
@@ -18,14 +18,15 @@ import psycopg
 
 from horsies.core import events
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.brokers.results import AWAY, describe, is_about_content
 from horsies.core.lifecycle.moves import Expire, Fail, Move, Requeue, Retry
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.store import tasks
+from horsies.core.store.halving import by_halves
 from horsies.core.worker import outcome
 from horsies.core.worker.hand import Held, Phase
 from horsies.core.worker.lanes import Lanes
-from horsies.core.worker.loop import AWAY, Patience
+from horsies.core.worker.loop import Patience
 
 log = logging.getLogger("horsies.worker")
 
@@ -89,25 +90,21 @@ class Finalizer:
         return batch
 
     async def _write(self, batch: list[Ending]) -> None:
-        """Write this batch, however long the database is away. When the database refuses its content, or somebody keeps
-        a row of it locked, halve it."""
+        """Write this batch. When the database refuses its content, or somebody keeps a row of it locked, halve it."""
+        await by_halves(batch, self._write_part, is_refusal=_is_about_one, give_up=self._set_aside)
+
+    async def _write_part(self, batch: Sequence[Ending]) -> None:
+        """In one transaction, however long the database is away."""
         while True:
             began = monotonic()
             try:
                 async with self._lanes.connection() as conn:
                     moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
             except (*AWAY, UnicodeError) as problem:
-                is_locked = isinstance(problem, psycopg.errors.LockNotAvailable)
-                if is_locked or is_about_content(problem):
-                    if len(batch) > 1:
-                        middle = len(batch) // 2
-                        await self._write(batch[:middle])
-                        await self._write(batch[middle:])
-                        return
-                    if not is_locked and self._replace(batch[0], problem):
+                if _is_about_one(problem):
+                    if len(batch) == 1 and is_about_content(problem) and self._replace(batch[0], problem):
                         continue
-                    self._set_aside(batch[0])
-                    return
+                    raise
                 for ending in batch:
                     ending.uncertain = True
                 await asyncio.sleep(self._patience.failed(problem))
@@ -130,7 +127,7 @@ class Finalizer:
         ending.move, ending.replaced = outcome.of_refused_row(ending.held, describe(problem)), True
         return True
 
-    def _set_aside(self, ending: Ending) -> None:
+    def _set_aside(self, ending: Ending, _problem: Exception) -> None:
         """Nothing about this task can be written now: it is tried again from time to time, and the others go on."""
         ending.refusals += 1
         pause = self._backoff.delay(ending.refusals)
@@ -148,6 +145,10 @@ class Finalizer:
             if isinstance(move, Retry) and moved.get(ending.held.id) is Fail:
                 move = move.otherwise  # the deadline left no room for it (L-22)
             self._on_settled(ending.held, move, ok)
+
+
+def _is_about_one(problem: Exception) -> bool:
+    return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)
 
 
 def _size(move: Move) -> int:

@@ -16,11 +16,10 @@ import psutil
 from horsies.core.brokers.answers import answered_within
 from horsies.core.brokers.listener import Listener
 from horsies.core.brokers.pool import Pool as Connections
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.store import sweeping
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.loop import AWAY
 from horsies.core.worker.pool import Child, Pool
 from horsies.core.worker.vital_signs import VitalSigns
 

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from horsies.core.brokers.answers import answered_within
+from horsies.core.brokers.results import AWAY
 from horsies.core.models.recovery import RecoveryConfig
 from horsies.core.store import tasks, workers
 from horsies.core.store.tasks import Beat, Claimant, Connection
@@ -23,7 +24,6 @@ from horsies.core.worker.fence import Fence
 from horsies.core.worker.guard import Guard
 from horsies.core.worker.hand import Hand, Held, Phase, StopReason
 from horsies.core.worker.identity import publishable
-from horsies.core.worker.loop import AWAY
 from horsies.core.worker.vital_signs import VitalSigns
 
 log = logging.getLogger("horsies.worker")

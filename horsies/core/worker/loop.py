@@ -7,16 +7,12 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 
-import psycopg
-
 from horsies.core import logs
 from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.models.resilience import WorkerResilienceConfig
 
 log = logging.getLogger("horsies.worker")
-
-AWAY = (psycopg.Error, OSError, TimeoutError)
 
 
 class DatabaseGone(Exception):
@@ -43,8 +39,7 @@ class Patience:
         self._failures += 1
         if self._max_attempts and self._failures >= self._max_attempts:
             raise DatabaseGone(f"{self._name}: {self._failures} tries in a row failed, the last: {describe(problem)}")
-        # Often at first, then ever more rarely: an outage that lasts stays visible and does not flood the log.
-        level = logging.WARNING if self._failures.bit_count() == 1 else logging.DEBUG
+        level = logging.WARNING if logs.is_worth_a_line(self._failures) else logging.DEBUG
         log.log(level, "%s: database error, trying again: %s", self._name, describe(problem))
         return self._backoff.delay(self._failures)
 

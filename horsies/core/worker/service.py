@@ -23,6 +23,7 @@ from horsies.core.brokers.backoff import Backoff
 from horsies.core.brokers.cancelling import cancel_all
 from horsies.core.brokers.connections import BY_INDEX, connect
 from horsies.core.brokers.listener import Listener
+from horsies.core.brokers.results import AWAY
 from horsies.core.errors import HorsiesError
 from horsies.core.lifecycle.moves import Move, Retry
 from horsies.core.store import workers
@@ -49,7 +50,7 @@ from horsies.core.worker.helper_child import HelperChild
 from horsies.core.worker.identity import identify
 from horsies.core.worker.journal import Journal
 from horsies.core.worker.lanes import Lanes
-from horsies.core.worker.loop import AWAY, DatabaseGone, Service, every
+from horsies.core.worker.loop import DatabaseGone, Service, every
 from horsies.core.worker.plan import Plan
 from horsies.core.worker.pool import Child, ChildBroken, Pool
 from horsies.core.worker.pools import Pools

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from horsies.core import logs
+from horsies.core.brokers.results import AWAY
 from horsies.core.worker.advancer import Advancer
 from horsies.core.worker.claimer import Claimer
 from horsies.core.worker.dispatcher import Dispatcher
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Phase
 from horsies.core.worker.heartbeats import Heart
-from horsies.core.worker.loop import AWAY
 from horsies.core.worker.pool import Pool
 from horsies.core.worker.starter import Starter
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 
 from horsies.core import events, logs
+from horsies.core.brokers.results import AWAY
 from horsies.core.lifecycle.moves import Requeue
 from horsies.core.store import node_starts, tasks, workflows
 from horsies.core.store.node_starts import NodeCheck
@@ -23,7 +24,6 @@ from horsies.core.worker.fence import clock
 from horsies.core.worker.finalizer import Finalizer
 from horsies.core.worker.hand import Hand, Held, Phase
 from horsies.core.worker.lanes import Lanes
-from horsies.core.worker.loop import AWAY
 from horsies.core.workflows import finish
 
 log = logging.getLogger("horsies.worker")

@@ -8,12 +8,12 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from horsies.core.brokers.connections import connect
-from horsies.core.brokers.results import describe, hint_for
+from horsies.core.brokers.results import AWAY, describe, hint_for
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.resilience import WorkerResilienceConfig
 from horsies.core.schema.install import install
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.loop import AWAY, Patience
+from horsies.core.worker.loop import Patience
 
 log = logging.getLogger("horsies.worker")
 

@@ -20,6 +20,7 @@ from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.trace import trace_in
 from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
+from horsies.core.store.halving import halves
 from horsies.core.store.tasks import Connection
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
@@ -154,8 +155,8 @@ class Worklist:
 
 
 def _halves(batch: Batch) -> list[Batch]:
-    half = len(batch.items) // 2
-    return [batch._replace(items=batch.items[:half]), batch._replace(items=batch.items[half:])]
+    # Not `by_halves`: a batch stays in the worklist, because what it leads to comes before the next one.
+    return [batch._replace(items=half) for half in halves(batch.items)]
 
 
 def _smaller(batch: Batch, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Batch]:

@@ -10,9 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import psycopg
-
-from horsies.core.brokers.results import describe
+from horsies.core.brokers.results import AWAY, describe
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.workflow.results import HandleResult
 from horsies.core.recovery.connections import Connections
@@ -20,6 +18,7 @@ from horsies.core.store import workflows
 from horsies.core.store.tasks import Connection
 from horsies.core.store.workflow_reads import NoSuchWorkflow
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import definitions, read
 from horsies.core.workflows.advance import Worklist
 from horsies.core.workflows.definitions import Builder, BuildRequest, LocalBuilder, NotBuiltHere
@@ -131,19 +130,13 @@ async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResu
     return await read.run_async(broker, workflow_id, ask_pause)
 
 
-def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Start nothing more, here and in the child workflows; True if it was running."""
-    return read.run(broker, workflow_id, ask_pause)
-
-
 async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
     """Go on; True if it was paused."""
     return await read.run_async(broker, workflow_id, ask_resume)
 
 
-def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Go on; True if it was paused."""
-    return read.run(broker, workflow_id, ask_resume)
+pause_workflow_sync = run_sync(pause_workflow)
+resume_workflow_sync = run_sync(resume_workflow)
 
 
 async def ask_cancel(broker: PostgresBroker, workflow_id: str) -> None:
@@ -268,5 +261,5 @@ async def _follow(pool: Connections, after: StepResult, builder: Builder | None)
     worklist.add(after)
     try:
         await worklist.work_off(pool, builder)
-    except (psycopg.Error, OSError, TimeoutError) as problem:
+    except AWAY as problem:
         log.warning("what follows is left to the workers: %s", describe(problem))

@@ -14,6 +14,7 @@ from horsies.core.models.workflow.results import HandleResult, WorkflowTaskInfo
 from horsies.core.store.workflow_reads import NodeRow, StoredNode
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import control, read
 from horsies.core.workflows.diagram import mermaid
 from horsies.core.workflows.read import NodeCodecs, Waited
@@ -37,20 +38,11 @@ class WorkflowHandle(Generic[OutT]):
         self._spec = spec
         self._codecs = NodeCodecs(broker.app, spec)
 
-    def status(self) -> HandleResult[WorkflowStatus]:
-        """How the workflow stands."""
-        return read.run(self._broker, self.workflow_id, read.ask_status)
-
     async def status_async(self) -> HandleResult[WorkflowStatus]:
         """How the workflow stands."""
         return await read.run_async(self._broker, self.workflow_id, read.ask_status)
 
-    def get(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
-        """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
-        their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
-        ending = partial(read.ask_end, timeout_ms=timeout_ms)
-        with tracing.getting("workflow", self.workflow_id):
-            return self._read_end(read.run(self._broker, self.workflow_id, ending))
+    status = run_sync(status_async)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
         """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
@@ -59,12 +51,7 @@ class WorkflowHandle(Generic[OutT]):
         with tracing.getting("workflow", self.workflow_id):
             return self._read_end(await read.run_async(self._broker, self.workflow_id, ending))
 
-    def result_for(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
-        """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
-        if (node_id := self._id_of(node)) is None:
-            return read.no_such_node(self.workflow_id, None)
-        look = partial(read.ask_node, node_id=node_id)
-        return self._read_node(node_id, read.run(self._broker, self.workflow_id, look))
+    get = run_sync(get_async)
 
     async def result_for_async(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
         """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
@@ -73,75 +60,58 @@ class WorkflowHandle(Generic[OutT]):
         look = partial(read.ask_node, node_id=node_id)
         return self._read_node(node_id, await read.run_async(self._broker, self.workflow_id, look))
 
-    def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
-        """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
-        return read.run(self._broker, self.workflow_id, read.ask_results).map(self._read_results)
+    result_for = run_sync(result_for_async)
 
     async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
         """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
         return (await read.run_async(self._broker, self.workflow_id, read.ask_results)).map(self._read_results)
 
-    def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
-        """How each node stands, in the order of their indexes; the elements of maps come last."""
-        look = partial(read.ask_nodes, with_results=True)
-        return read.run(self._broker, self.workflow_id, look).map(self._read_infos)
+    results = run_sync(results_async)
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """How each node stands, in the order of their indexes; the elements of maps come last."""
         look = partial(read.ask_nodes, with_results=True)
         return (await read.run_async(self._broker, self.workflow_id, look)).map(self._read_infos)
 
-    def diagram(self) -> HandleResult[str]:
-        """The graph with the present state of each node, as Mermaid text."""
-        look = partial(read.ask_nodes, with_results=False)
-        return read.run(self._broker, self.workflow_id, look).map(mermaid)
+    tasks = run_sync(tasks_async)
 
     async def diagram_async(self) -> HandleResult[str]:
         """The graph with the present state of each node, as Mermaid text."""
         look = partial(read.ask_nodes, with_results=False)
         return (await read.run_async(self._broker, self.workflow_id, look)).map(mermaid)
 
-    def cancel(self) -> HandleResult[None]:
-        """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
-        return read.run(self._broker, self.workflow_id, control.ask_cancel)
+    diagram = run_sync(diagram_async)
 
     async def cancel_async(self) -> HandleResult[None]:
         """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
         return await read.run_async(self._broker, self.workflow_id, control.ask_cancel)
 
-    def pause(self) -> HandleResult[bool]:
-        """Start nothing more, here and in the child workflows; True if it was running."""
-        return read.run(self._broker, self.workflow_id, control.ask_pause)
+    cancel = run_sync(cancel_async)
 
     async def pause_async(self) -> HandleResult[bool]:
         """Start nothing more, here and in the child workflows; True if it was running."""
         return await read.run_async(self._broker, self.workflow_id, control.ask_pause)
 
-    def resume(self) -> HandleResult[bool]:
-        """Go on; True if it was paused."""
-        return read.run(self._broker, self.workflow_id, control.ask_resume)
+    pause = run_sync(pause_async)
 
     async def resume_async(self) -> HandleResult[bool]:
         """Go on; True if it was paused."""
         return await read.run_async(self._broker, self.workflow_id, control.ask_resume)
 
-    def retry_node(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
-        """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
-        can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
-        return read.run(self._broker, self.workflow_id, self._retrying(node))
+    resume = run_sync(resume_async)
 
     async def retry_node_async(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
         """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
         can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
         return await read.run_async(self._broker, self.workflow_id, self._retrying(node))
 
-    def retry_failed(self) -> HandleResult[bool]:
-        """As `retry_node`, for every FAILED node."""
-        return read.run(self._broker, self.workflow_id, partial(control.ask_retry, node_ids=None))
+    retry_node = run_sync(retry_node_async)
 
     async def retry_failed_async(self) -> HandleResult[bool]:
         """As `retry_node`, for every FAILED node."""
         return await read.run_async(self._broker, self.workflow_id, partial(control.ask_retry, node_ids=None))
+
+    retry_failed = run_sync(retry_failed_async)
 
     def _retrying(self, node: Node[Any] | NodeKey[Any]) -> partial[Any]:
         node_id = self._id_of(node)

@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-import psycopg
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from horsies.core.brokers.endings import AnyResult, read_text
 from horsies.core.brokers.hub import can_exist
-from horsies.core.brokers.results import SchemaInitFailed, describe, is_transient, reason
+from horsies.core.brokers.results import describe, facts_of, is_known
 from horsies.core.brokers.waiter import TimedOut, Unreachable, WorkflowEnding
 from horsies.core.codec.results import ResultCodec
 from horsies.core.definition import TaskDefinition
@@ -37,6 +36,7 @@ from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNod
 from horsies.core.sync import BridgeError
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import definitions
 
 if TYPE_CHECKING:
@@ -61,16 +61,6 @@ class Family(NamedTuple):
     nodes: list[NodeRow]
 
 
-def run(
-    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
-) -> HandleResult[T]:
-    """The answer for a caller that blocks."""
-    try:
-        return Ok(broker.bridge.run(partial(_checked, broker, workflow_id, operation)))
-    except Exception as problem:
-        return Err(operation_error(workflow_id, problem))
-
-
 async def run_async(
     broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
 ) -> HandleResult[T]:
@@ -81,6 +71,9 @@ async def run_async(
         return Err(operation_error(workflow_id, problem))
 
 
+run = run_sync(run_async)
+
+
 def operation_error(workflow_id: str, problem: Exception) -> HandleOperationError:
     """The error value for what was raised."""
     match problem:
@@ -89,11 +82,11 @@ def operation_error(workflow_id: str, problem: Exception) -> HandleOperationErro
             return HandleOperationError(code, message, False, workflow_id)
         case BridgeError():
             code = HandleErrorCode.LOOP_RUNNER_FAILED
-        case psycopg.Error() | OSError() | HorsiesError() | SchemaInitFailed():
+        case _ if is_known(problem):
             code = HandleErrorCode.DB_OPERATION_FAILED
         case _:
             code = HandleErrorCode.INTERNAL_FAILED
-    return HandleOperationError(code, describe(problem), is_transient(problem), workflow_id, reason(problem))
+    return HandleOperationError(code, workflow_id=workflow_id, **facts_of(problem))
 
 
 async def ask_status(broker: PostgresBroker, workflow_id: str) -> WorkflowStatus:

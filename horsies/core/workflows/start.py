@@ -12,10 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
-import psycopg
-
 from horsies.core import tracing
-from horsies.core.brokers.results import SchemaInitFailed, describe, is_about_content, is_transient, reason
+from horsies.core.brokers.results import describe, is_about_content, is_known, is_transient, reason
 from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.core.models.workflow.nodes import SubWorkflowNode
 from horsies.core.models.workflow.results import (
@@ -25,9 +23,10 @@ from horsies.core.models.workflow.results import (
     WorkflowStartResult,
     no_broker,
 )
-from horsies.core.producer.resending import RESEND_PAUSES, tried, tried_async
+from horsies.core.producer.resending import RESEND_PAUSES, tried
 from horsies.core.store import workflow_reads
 from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows.definitions import BuildFailed
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
@@ -39,20 +38,6 @@ if TYPE_CHECKING:
 OutT = TypeVar("OutT")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _Code = WorkflowStartErrorCode
-
-
-def start_workflow(
-    spec: WorkflowSpec[OutT],
-    broker: PostgresBroker,
-    workflow_id: str | None = None,
-    sent_at: datetime | None = None,
-    *,
-    resend_on_transient_err: bool = False,
-    good_until: datetime | None = None,
-) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
-    made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
-    return made.value.start(resend_on_transient_err) if isinstance(made, Ok) else made
 
 
 async def start_workflow_async(
@@ -69,20 +54,15 @@ async def start_workflow_async(
     return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
 
 
+start_workflow = run_sync(start_workflow_async)
+
+
 class WorkflowStarter:
     """What the `start` methods of a spec go through: the broker of its app, opened at the first use."""
 
     def __init__(self, broker: Callable[[], PostgresBroker], *, resend: bool = False) -> None:
         self._broker = broker
         self._resend = resend
-
-    def start(
-        self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
-    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Start it under a new id, or one that is given."""
-        return start_workflow(
-            spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
-        )
 
     async def start_async(
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
@@ -91,11 +71,6 @@ class WorkflowStarter:
         return await start_workflow_async(
             spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
         )
-
-    def retry(self, spec: WorkflowSpec[OutT], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
-        made = _again(spec, self._broker(), error)
-        return made.value.start(self._resend) if isinstance(made, Ok) else made
 
     async def retry_async(
         self, spec: WorkflowSpec[OutT], error: WorkflowStartError
@@ -142,17 +117,11 @@ class _Start(Generic[OutT]):
     call: _Call
     layout: Layout
 
-    def start(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        write = partial(self.broker.bridge.run, self._write)
-        with tracing.starting(self.spec.name, self.call.workflow_id) as span:
-            self.layout.carry(span.trace)
-            return self._told(tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
-
     async def start_async(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
         write = partial(self.broker.bridge.call, self._write)
         with tracing.starting(self.spec.name, self.call.workflow_id) as span:
             self.layout.carry(span.trace)
-            return self._told(await tried_async(write, self._explain, RESEND_PAUSES if resend else ()), span)
+            return self._told(await tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
 
     def _told(
         self, written: Result[None, WorkflowStartError], span: tracing.Spanning
@@ -179,8 +148,7 @@ class _Start(Generic[OutT]):
         if is_about_content(cause):
             # It cannot be stored, however often that is tried.
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, describe(cause), cause=cause)
-        is_database = isinstance(problem, psycopg.Error | OSError | HorsiesError | SchemaInitFailed)
-        code = _Code.ENQUEUE_FAILED if is_database else _Code.INTERNAL_FAILED
+        code = _Code.ENQUEUE_FAILED if is_known(problem) else _Code.INTERNAL_FAILED
         retryable = code is _Code.ENQUEUE_FAILED and is_transient(problem)
         return self.call.failed(self.spec.name, code, describe(problem), retryable=retryable, cause=cause)
 

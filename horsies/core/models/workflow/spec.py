@@ -16,6 +16,7 @@ from horsies.core.models.workflow.enums import OnError
 from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, placed
 from horsies.core.models.workflow.policies import SuccessPolicy
 from horsies.core.models.workflow.results import WorkflowStartError, WorkflowStartResult, no_broker
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import definitions
 from horsies.core.workflows.checks import check
 from horsies.core.workflows.definitions import BuildRequest
@@ -32,13 +33,9 @@ OutT = TypeVar("OutT")
 class Starter(Protocol):
     """Writes the start of a spec; made by an app."""
 
-    def start(
-        self, spec: WorkflowSpec[T], workflow_id: str | None, *, good_until: datetime | None
-    ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
     async def start_async(
         self, spec: WorkflowSpec[T], workflow_id: str | None, *, good_until: datetime | None
     ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
-    def retry(self, spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]: ...
     async def retry_async(
         self, spec: WorkflowSpec[T], error: WorkflowStartError
     ) -> WorkflowStartResult[WorkflowHandle[T]]: ...
@@ -137,14 +134,6 @@ class WorkflowSpec(Generic[OutT]):
         """How its result is read by type; None if it has no output node."""
         return None if self.output is None else self.output.result_codec()
 
-    def start(
-        self, workflow_id: str | None = None, *, good_until: datetime | None = None
-    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Start the workflow. Nodes that have not started at `good_until` are skipped."""
-        if self.starter is None:
-            return no_broker(self.name, workflow_id)
-        return self.starter.start(self, workflow_id, good_until=good_until)
-
     async def start_async(
         self, workflow_id: str | None = None, *, good_until: datetime | None = None
     ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
@@ -153,17 +142,15 @@ class WorkflowSpec(Generic[OutT]):
             return no_broker(self.name, workflow_id)
         return await self.starter.start_async(self, workflow_id, good_until=good_until)
 
-    def retry_start(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED, under the same id."""
-        if self.starter is None:
-            return no_broker(self.name, getattr(error, "workflow_id", None))
-        return self.starter.retry(self, error)
+    start = run_sync(start_async)
 
     async def retry_start_async(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
         """Try a start again that failed with ENQUEUE_FAILED, under the same id."""
         if self.starter is None:
             return no_broker(self.name, getattr(error, "workflow_id", None))
         return await self.starter.retry_async(self, error)
+
+    retry_start = run_sync(retry_start_async)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a workflow spec does not change")
