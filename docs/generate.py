@@ -68,7 +68,7 @@ are milliseconds, in `_hours` hours; where a `timedelta` is wanted, a number mea
 MODELS: dict[type[BaseModel], str] = {
     AppConfig: "",
     PostgresConfig: "",
-    CustomQueueConfig: "[Workers](workers.md#how-much-it-takes) tells how limits count.",
+    CustomQueueConfig: "[Workers](workers.md#how-much-a-worker-takes) explains how limits are counted.",
     PayloadPolicy: "",
     WorkerResilienceConfig: "",
     RecoveryConfig: "[Recovery](recovery.md) tells what each threshold means and how to choose it. Every stale "
