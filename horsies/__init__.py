@@ -1,4 +1,4 @@
-"""horsies: a PostgreSQL-backed task queue, fast, typed, and exact about every state."""
+"""horsies is a task queue and workflow engine on PostgreSQL."""
 
 from horsies.core.app import ChildProcessStartHook, Horsies
 from horsies.core.errors import (

@@ -57,7 +57,7 @@ def test_m46_every_filter_and_order_reaches_the_list(terminal: Terminal) -> None
 
 
 def test_m46_a_page_is_a_table_or_one_document(terminal: Terminal) -> None:
-    assert terminal.type("tasks").out == "no task fits\n"
+    assert terminal.type("tasks").out == "no task matches\n"
     fill(terminal)
     page = terminal.type("tasks", "--limit", "2")
     assert [row[:4] for row in page.rows[:-1]] == [
