@@ -126,7 +126,7 @@ class Horsies(MakesWorkflows):
         known = self._tasks.get(task.task_name)
         if known is not None and not _is_same_source(known.fn, task.fn):
             error = RegistryError(
-                f"there is a task named {task.task_name!r} already",
+                f"a task named {task.task_name!r} exists already",
                 code=ErrorCode.TASK_DUPLICATE_NAME,
                 location=task.location,
                 help_text="give one of them another name",
@@ -148,9 +148,11 @@ class Horsies(MakesWorkflows):
     def task_queue_problem(self, queue_name: str | None) -> str | None:
         """Why a task cannot be declared with this queue name; None if it can."""
         if self.config.queue_mode is QueueMode.DEFAULT:
-            return None if queue_name is None else "queue_name is for QueueMode.CUSTOM; here is only one queue"
+            return (
+                None if queue_name is None else "queue_name is only for QueueMode.CUSTOM; this app has a single queue"
+            )
         if queue_name is None:
-            return f"in QueueMode.CUSTOM every task names its queue: {', '.join(sorted(self.queue_names))}"
+            return f"in QueueMode.CUSTOM every task must name its queue: {', '.join(sorted(self.queue_names))}"
         return self.queue_problem(queue_name)
 
     def discover_tasks(self, modules: list[str]) -> None:

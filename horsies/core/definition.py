@@ -124,13 +124,13 @@ def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionEr
     # What pydantic advises next is about its own models, not about tasks.
     text = text.partition(". Set `arbitrary_types_allowed")[0].partition("\n")[0].strip() or type(problem).__name__
     help_text = "make it a dataclass, a TypedDict or a pydantic model, or send a plain value (an id, a path, a dict)"
-    error = _wrong(fn, "has a type that cannot travel as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
+    error = _wrong(fn, "has a type that cannot be encoded as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
     return error.with_note(text)
 
 
 def _unresolved(fn: Callable[..., Any], problem: NameError) -> TaskDefinitionError:
     text = "uses a type that does not exist at run time"
-    help_text = "import it outside of `if TYPE_CHECKING`, or define it before the task is first used"
+    help_text = "import it outside `if TYPE_CHECKING`, or define it before the task is first used"
     return _wrong(fn, text, ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text).with_note(str(problem))
 
 

@@ -20,7 +20,7 @@ from horsies.core.models.workflow.results import NOTHING_IS_STARTED
 
 # A module that does things when it is imported: it sends, starts a workflow, or runs a worker of its own.
 _SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", NOTHING_IS_STARTED, "asyncio.run() cannot be called")
-_GUARD = 'put what the script does under `if __name__ == "__main__":`, because workers import the same file'
+_GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
 
 
 def expand_globs(patterns: list[str]) -> list[str]:

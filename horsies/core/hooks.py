@@ -212,9 +212,9 @@ def _event_problem(event: Any) -> str:
     name = event.__name__ if isinstance(event, type) else str(event)
     known = ", ".join(known.__name__ for known in EVENTS)
     if name in RESERVED:
-        return f"the event {name} is reserved and cannot be used yet; there are {known}"
+        return f"the event {name} is reserved and cannot be used yet; the events are {known}"
     hint = f" (the class {name}, not its name)" if name in known.split(", ") else ""
-    return f"{event!r} is not an event of recovery hooks; there are {known}{hint}"
+    return f"{event!r} is not an event of recovery hooks; the events are {known}{hint}"
 
 
 def _handler_problem(event: type[Event], handler: Any) -> str | None:

@@ -115,7 +115,7 @@ class MakesNodes(Generic[P, T]):
         source = over.node if isinstance(over, FromNode) else over
         if not isinstance(source, Node):
             raise WorkflowValidationError(
-                f"map_node goes over from_node(...), not {type(over).__name__}",
+                f"map_node must go over from_node(...), not {type(over).__name__}",
                 code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
                 location=SourceLocation.of_caller(),
             )

@@ -307,18 +307,18 @@ _MISPLACED = {
 
 def _function_problems(fn: Any) -> Iterator[tuple[str, ErrorCode]]:
     if isinstance(fn, TaskFunction):
-        yield f"{fn!r} is a task already; give each app a function of its own", _PREDECORATED
+        yield f"{fn!r} is already a task; give each app its own function", _PREDECORATED
     elif hasattr(fn, "__wrapped__"):
-        yield "@app.task must be the decorator next to the function: another one has wrapped it", _PREDECORATED
+        yield "@app.task must be directly above the function: another decorator has wrapped it", _PREDECORATED
     elif not inspect.isfunction(fn):
-        yield f"a task is a plain function, not {type(fn).__name__}", _PREDECORATED
+        yield f"a task must be a plain function, not {type(fn).__name__}", _PREDECORATED
     elif inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         yield "a task returns one TaskResult and cannot be a generator", ErrorCode.TASK_INVALID_RETURN_TYPE
 
 
 def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        text = f"a task has a name of 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
+        text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
         yield text, ErrorCode.TASK_INVALID_OPTIONS
 
 

@@ -120,13 +120,13 @@ def test_waiting_tasks_can_be_chosen_by_name_and_age(terminal: Terminal) -> None
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "say how long ago"),
+        ([], "--older-than is missing"),
         (["--older-than", "soon"], "is not a duration"),
         (["--older-than", "99999999d"], "longer than a century"),
         (["--older-than", "1h", "--status", "pending"], "'pending' is not one of CANCELLED, COMPLETED"),
         (["--waiting"], "--waiting needs --queue"),
-        (["--waiting", "--queue", "mail", "--status", "failed"], "do not go together"),
-        (["--older-than", "1h", "--queue", ","], "'--queue': no name is given"),
+        (["--waiting", "--queue", "mail", "--status", "failed"], "cannot be combined"),
+        (["--older-than", "1h", "--queue", ","], "'--queue': no name was given"),
     ],
 )
 def test_m11_what_is_not_clear_is_refused(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:

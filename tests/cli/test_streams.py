@@ -183,4 +183,4 @@ def test_m11_a_purge_that_is_interrupted_says_how_far_it_came(terminal: Terminal
     assert purging.returncode == 1 and out == f"deleted {told} tasks\n"
     # The answer to the last commit may be what was interrupted.
     assert left > 0 and rows - left - BATCH <= told <= rows - left
-    assert "not all of it" in err and "Traceback" not in err
+    assert "incomplete" in err and "Traceback" not in err

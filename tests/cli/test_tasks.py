@@ -126,7 +126,7 @@ def test_a_task_is_shown_whole(terminal: Terminal) -> None:
 def test_a_long_result_is_shown_in_part(terminal: Terminal) -> None:
     terminal.given(TaskStatus.COMPLETED, id="long", result=json.dumps({"ok": list(range(50_000))}))
     said = terminal.type("task", "long").out
-    assert len(said.splitlines()) < 1_100 and "characters more: --json shows all" in said
+    assert len(said.splitlines()) < 1_100 and "more characters: --json shows all" in said
     assert len(terminal.type("task", "long", "--json").json["result"]["ok"]) == 50_000
 
 
@@ -209,8 +209,8 @@ def test_m11_a_task_that_is_not_there_is_an_error(terminal: Terminal, command: s
         (["tasks", "--offset", "-1"], "--offset"),
         (["tasks", "--sort", "name"], "--sort"),
         (["tasks", "--sort", "claim_order", "--status", "failed"], "--sort claim_order is an order of PENDING only"),
-        (["tasks", "--watch", "--json"], "--watch shows a table"),
-        (["queues", "--watch", "--json"], "--watch shows a table"),
+        (["tasks", "--watch", "--json"], "--watch can only show a table"),
+        (["queues", "--watch", "--json"], "--watch can only show a table"),
         (["tasks", "--watch", "--every", "soon"], "is not a duration"),
         (["task"], "Missing argument"),
         (["task", "one", "two"], "one task at a time: one two"),

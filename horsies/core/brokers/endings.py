@@ -30,9 +30,9 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
     """What the caller gets; a stored text that cannot be read is an error result too."""
     match ending:
         case TimedOut():
-            return _err(RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still run")
+            return _err(RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running")
         case Unreachable(problem):
-            return _err(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {describe(problem)}")
+            return _err(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
         case Ended(status=None):
             return _err(RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
         case Ended(result=None):

@@ -285,7 +285,7 @@ async def _settle(conn: AsyncConnection[Any]) -> None:
     """End the transaction a caller left open; a connection that is still busy cannot be trusted and is closed."""
     try:
         if conn.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            log.warning("a transaction was left open and is rolled back")
+            log.warning("a transaction was left open and has been rolled back")
             await conn.rollback()
             return
     except psycopg.Error as problem:

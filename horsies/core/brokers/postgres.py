@@ -375,5 +375,5 @@ class PostgresBroker:
 def _patience(**duration: float) -> timedelta:
     threshold = timedelta(**duration)
     if threshold < timedelta(0):
-        raise ValueError("a threshold is a duration of zero or more")
+        raise ValueError("a threshold must be a duration of zero or more")
     return threshold

@@ -93,7 +93,7 @@ def hint_for(text: str) -> str | None:
     if missing := _NO_DATABASE.search(text):
         return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL"
     if _NOT_IN_SCHEMA.search(text):
-        return "the tables may be those of an older version; horsies init-db brings them up to date"
+        return "the tables may be of an older version; horsies init-db upgrades them"
     return None
 
 

@@ -241,7 +241,7 @@ class Waiter(Generic[EndedT]):
         now = asyncio.get_running_loop().time()
         self._outage_since = self._outage_since or now
         self._failures += 1
-        log.debug("looking for results failed: %s", problem)
+        log.debug("the query for results failed: %s", problem)
         if not is_transient(problem):
             self._give_up(ids, problem)
         elif now - self._outage_since >= PATIENCE_SECONDS:

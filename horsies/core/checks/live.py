@@ -137,11 +137,11 @@ def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
 def _unknown(each: Known, names: list[str]) -> HorsiesError:
     near = get_close_matches(each.task_name, names, n=1)
     return RegistryError(
-        f"no module knows the task {each.task_name!r}: {each.amount} of that name wait in {_queues(each)}",
+        f"no module defines the task {each.task_name!r}, but {each.amount} of that name wait in {_queues(each)}",
         code=ErrorCode.TASK_NOT_REGISTERED,
         notes=[f"for example {each.ids[0]}", "a worker that takes one fails it with WORKER_RESOLUTION_ERROR"],
         help_text=(f"was it renamed to {near[0]}? " if near else "")
-        + "Keep the task, under its old name, until none waits any more; or cancel those that do",
+        + "Keep the task under its old name until none is waiting, or cancel the waiting ones",
     )
 
 
@@ -153,13 +153,13 @@ def _unreadable(each: Known, task: TaskFunction[Any, Any], read: Reading) -> Hor
         "a worker that takes one fails it with WORKER_SERIALIZATION_ERROR",
     ]
     if not is_exact:
-        notes.append(f"{each.amount} wait in {_queues(each)}; the others were not looked at")
+        notes.append(f"{each.amount} wait in {_queues(each)}; the others were not checked")
     return ConfigurationError(
-        f"task {each.task_name!r} cannot read the arguments of {read.unreadable} of {seen} that wait",
+        f"task {each.task_name!r} cannot read the arguments of {read.unreadable} of {seen} waiting tasks",
         code=ErrorCode.CHECK_WAITING_UNREADABLE,
         location=task.location,
         notes=notes,
-        help_text="let the task take the old arguments as well (a default, a union) until none waits any more",
+        help_text="let the task also accept the old arguments (a default, a union) until none is waiting",
     )
 
 

@@ -75,20 +75,20 @@ def _by_policy(tasks: Iterable[AnyTask]) -> list[list[AnyTask]]:
 def _why_never(code: str, codes: Codes, sharing: list[AnyTask]) -> tuple[str, str] | None:
     """The reason and what to do about it; None if the code may well come."""
     if code in BUILTIN_CODE_REGISTRY and code not in RETRY_ELIGIBLE:
-        return "a task that ends with it is never tried again", f"of the built-in codes: {_shown(RETRY_ELIGIBLE)}"
+        return "a task that ends with this code is never retried", f"of the built-in codes: {_shown(RETRY_ELIGIBLE)}"
     if code in codes.known:
         return None
     if code == _TIMEOUT:
         return "the task has no time limit", "@app.task(..., timeout_ms=...)"
     if code == _UNHANDLED:
         default = sharing[0].default_unhandled_error_code or sharing[0].app_default_unhandled_error_code
-        return f"exceptions that no mapper knows get the code {default}", f"list {default} instead"
+        return f"exceptions without a mapping get the code {default}", f"list {default} instead"
     likely = _likely(code, codes.known if codes.are_all else codes.known | _mentioned(sharing))
     hint = f"did you mean {likely}?" if likely else "map an exception to it: exception_mapper={...: '" + code + "'}"
     if codes.are_all:
-        return "the function never returns it, and no mapper gives it", hint
+        return "the function never returns this code, and no mapper produces it", hint
     is_mentioned = code in _mentioned(sharing)
-    return ("nothing here gives it, but something alike", hint) if likely and not is_mentioned else None
+    return ("nothing produces this code, but a similar one exists", hint) if likely and not is_mentioned else None
 
 
 def _mentioned(tasks: list[AnyTask]) -> frozenset[str]:

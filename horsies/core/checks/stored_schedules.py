@@ -22,7 +22,7 @@ from horsies.core.types.result import Err
 
 MOST = 10_000
 PAGE = 500
-_WHERE = "it is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
+_WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
 
 def stored_schedules(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:

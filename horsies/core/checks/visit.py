@@ -62,9 +62,9 @@ def no_answer(answer: Err[Any]) -> Iterator[HorsiesError]:
             return
         case errors.UndefinedColumn() | errors.UndefinedFunction():
             yield CheckWarning(
-                "the tables are those of an older version, so what is in them could not be looked at",
+                "the tables are of an older version, so their contents could not be checked",
                 code=ErrorCode.BROKER_INIT_FAILED,
-                help_text="horsies init-db brings them up to date, as does the first worker",
+                help_text="horsies init-db upgrades them, and so does the first worker that starts",
             )
         case _:
             text = f"the database does not answer: {answer.error.message}"

@@ -70,7 +70,7 @@ def _forgotten(module: ModuleType) -> list[FunctionType]:
 
 def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
     return {
-        "message": f"{fn.__qualname__} returns a WorkflowSpec, but no check ever builds it",
+        "message": f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
         "code": ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
         "location": SourceLocation.from_function(fn),
         "help_text": "decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments",
@@ -133,7 +133,7 @@ def _check_builder(builder: WorkflowBuilder, subject: Subject) -> Iterator[Horsi
 def _case_problem(case: Any) -> str | None:
     if isinstance(case, dict) and all(isinstance(name, str) for name in case):
         return None
-    return f"a case is a dict of arguments by name, not {type(case).__name__}"
+    return f"a case must be a dict of arguments by name, not {type(case).__name__}"
 
 
 def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str | None:
@@ -149,7 +149,7 @@ def _build(builder: WorkflowBuilder, subject: Subject, case: dict[str, Any], whi
     try:
         spec = builder.fn(**case)
     except HorsiesError as error:
-        yield _finding(builder, code, f"builds no sound workflow{which}").with_note(error.format_rust_style())
+        yield _finding(builder, code, f"builds an invalid workflow{which}").with_note(error.format_rust_style())
     except (Exception, SystemExit) as problem:
         text = f"raised {type(problem).__name__}{which}{': ' + str(problem) if str(problem) else ''}"
         yield _finding(builder, code, text, location=SourceLocation.of_exception(problem))

@@ -32,5 +32,5 @@ class ResultCodec:
         """The result of a text. `MismatchError.first` is "ok" if only the value does not fit."""
         sides = self._both.decode(text)
         if len(sides) != 1:
-            raise CodecError("a result has either ok or err")
+            raise CodecError("a result must have either ok or err")
         return TaskResult(ok=sides["ok"]) if "ok" in sides else TaskResult(err=sides["err"])

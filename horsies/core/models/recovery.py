@@ -25,31 +25,45 @@ class RecoveryConfig(ConfigModel):
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
-    auto_requeue_stale_claimed: bool = Field(default=True, description="give back claims that have fallen silent")
+    auto_requeue_stale_claimed: bool = Field(
+        default=True, description="return claimed tasks without recent heartbeats to the queue"
+    )
     claimed_stale_threshold_ms: int = Field(
-        default=120_000, ge=1_000, le=3_600_000, description="how long a claim must have been silent for that"
+        default=120_000,
+        ge=1_000,
+        le=3_600_000,
+        description="age of the last heartbeat after which a claimed task is returned",
     )
     auto_fail_stale_running: bool = Field(
-        default=True, description="retry or fail running tasks that have fallen silent, as their policy says"
+        default=True, description="retry or fail running tasks without recent heartbeats, by their policy"
     )
     running_stale_threshold_ms: int = Field(
-        default=300_000, ge=1_000, le=7_200_000, description="how long a running task must have been silent for that"
+        default=300_000,
+        ge=1_000,
+        le=7_200_000,
+        description="age of the last heartbeat after which a running task counts as crashed",
     )
     finalizing_stale_threshold_ms: int = Field(
-        default=300_000, ge=1_000, le=7_200_000, description="how long a result that waits to be written is waited for"
+        default=300_000,
+        ge=1_000,
+        le=7_200_000,
+        description="how long recovery waits for a result that is still to be written",
     )
     # 0 turns the waiting off, not the reconciliation: a mismatch is then repaired on the next pass.
     crashed_worker_recovery_grace_ms: int = Field(
-        default=10_000, ge=0, le=3_600_000, description="pause before workflow states are repaired; 0: none"
+        default=10_000,
+        ge=0,
+        le=3_600_000,
+        description="how long after the end of a task a missing workflow step is repaired; 0: at once",
     )
     check_interval_ms: int = Field(
-        default=30_000, ge=1_000, le=600_000, description="time between looks for silent tasks"
+        default=30_000, ge=1_000, le=600_000, description="time between passes of the reaper"
     )
     runner_heartbeat_interval_ms: int = Field(
-        default=30_000, ge=1_000, le=120_000, description="time between signs of life of running tasks"
+        default=30_000, ge=1_000, le=120_000, description="time between heartbeats of running tasks"
     )
     claimer_heartbeat_interval_ms: int = Field(
-        default=30_000, ge=1_000, le=120_000, description="time between signs of life and renewals of claims"
+        default=30_000, ge=1_000, le=120_000, description="time between heartbeats and renewals of claimed tasks"
     )
     heartbeat_retention_hours: int | None = Field(
         default=24, ge=1, le=8_760, description="how long heartbeats are kept; `None`: for ever"
@@ -64,7 +78,8 @@ class RecoveryConfig(ConfigModel):
         default=30_000, ge=1_000, le=300_000, description="time between snapshots of a worker"
     )
     use_liveness_evidence: bool = Field(
-        default=True, description="act at once when a worker is proven to be gone, instead of waiting for a threshold"
+        default=True,
+        description="recover at once when a worker is proven to be gone, instead of waiting for a threshold",
     )
 
     def _violations(self) -> Iterator[Violation]:
@@ -108,20 +123,24 @@ class WorkerRecoveryConfig(ConfigModel):
 
     enabled: bool = Field(
         default=False,
-        description="sweep workers that are gone; setting anything else turns it on, unless this is `False`",
+        description="recover the tasks of dead workers; setting any other value turns it on, unless this is `False`",
     )
     heartbeat_interval: Duration = Field(
-        default=timedelta(seconds=30), description="time between refreshes of the worker's own row"
+        default=timedelta(seconds=30), description="time between heartbeats of the worker itself"
     )
     sweep_interval: Duration = Field(default=timedelta(seconds=60), description="time between sweeps")
     sweep_threshold: Duration = Field(
-        default=timedelta(minutes=5), description="silence after which a worker counts as gone"
+        default=timedelta(minutes=5), description="silence after which a worker counts as dead"
     )
     recovery_delay: Delay = Field(
-        default=timedelta(seconds=30), description="pause before a recovered task may run again"
+        default=timedelta(seconds=30), description="delay before a recovered task may run again"
     )
     resilient_sweep_threshold_multiplier: int = Field(
-        default=3, ge=1, le=1_000, strict=True, description="so many times longer for workers that hold resilient tasks"
+        default=3,
+        ge=1,
+        le=1_000,
+        strict=True,
+        description="multiplies `sweep_threshold` for workers that hold resilient tasks",
     )
     resilient_job_flags: list[str] = Field(
         default_factory=lambda: [INFRASTRUCTURE_RESILIENT_FLAG], description="flags that make a task resilient"
@@ -130,7 +149,7 @@ class WorkerRecoveryConfig(ConfigModel):
         default=5,
         ge=1,
         strict=True,
-        description="after so many only the task's own retry policy brings it back; `None`: no limit",
+        description="after this many recoveries only the task's own retry policy decides; `None`: no limit",
     )
 
     @model_validator(mode="before")
@@ -144,7 +163,7 @@ class WorkerRecoveryConfig(ConfigModel):
     @classmethod
     def _flags_have_names(cls, flags: list[str]) -> list[str]:
         if not all(flags):
-            raise ValueError("a flag has a name of at least one character")
+            raise ValueError("a flag name must have at least one character")
         return flags
 
     def _violations(self) -> Iterator[Violation]:

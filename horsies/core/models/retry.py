@@ -31,9 +31,9 @@ class RetryPolicy(BaseModel):
         description="seconds before each retry (`fixed`), or one base that doubles (`exponential`)",
     )
     backoff_strategy: Literal["fixed", "exponential"] = Field(
-        default="fixed", description="a pause for each retry, or one that doubles"
+        default="fixed", description="`fixed`: one delay for each retry; `exponential`: one that doubles"
     )
-    jitter: bool = Field(default=True, description="vary each pause by a quarter")
+    jitter: bool = Field(default=True, description="vary each delay randomly by up to a quarter")
 
     @classmethod
     def fixed(

@@ -18,9 +18,9 @@ class SweepStaleWorkersOptions(ConfigModel):
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
-    sweep_threshold: Duration | None = Field(default=None, description="silence after which a worker counts as gone")
-    recovery_delay: Delay | None = Field(default=None, description="pause before a recovered task may run again")
-    dry_run: bool = Field(default=False, description="only tell who would be taken for dead")
+    sweep_threshold: Duration | None = Field(default=None, description="silence after which a worker counts as dead")
+    recovery_delay: Delay | None = Field(default=None, description="delay before a recovered task may run again")
+    dry_run: bool = Field(default=False, description="only report which workers count as dead")
 
 
 @dataclass(frozen=True, slots=True)

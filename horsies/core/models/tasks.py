@@ -178,7 +178,7 @@ class TaskResult(Generic[T_co, E_co]):
     def __init__(self, *, err: E_co) -> None: ...
     def __init__(self, *, ok: Any = _UNSET, err: Any = None) -> None:
         if (ok is _UNSET) == (err is None):
-            raise ValueError("a TaskResult has either ok or err, and not both")
+            raise ValueError("a TaskResult must have either ok or err, not both")
         object.__setattr__(self, "_ok", ok)
         object.__setattr__(self, "_err", err)
 
@@ -207,7 +207,7 @@ class TaskResult(Generic[T_co, E_co]):
     @property
     def err_value(self) -> E_co:
         if self._err is None:
-            raise ValueError("the task succeeded, there is no error")
+            raise ValueError("the task succeeded, so there is no error")
         return self._err
 
     def unwrap(self) -> T_co:
@@ -228,10 +228,10 @@ class TaskResult(Generic[T_co, E_co]):
         return f"TaskResult(ok={self._ok!r})" if self._err is None else f"TaskResult(err={self._err!r})"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a TaskResult does not change")
+        raise AttributeError("a TaskResult is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a TaskResult does not change")
+        raise AttributeError("a TaskResult is immutable")
 
     def __reduce__(self) -> Any:
         return _rebuild, (self._err is None, self._ok if self._err is None else self._err)

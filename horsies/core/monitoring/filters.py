@@ -98,14 +98,14 @@ class TaskFilter:
 def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> dict[str, Any]:
     """The parameters of an order that some index has for these states."""
     if not isinstance(sort_by, str) or sort_by not in _SORTABLE:
-        raise BadQuestion(f"sort_by is one of {', '.join(_SORTABLE)}, not {sort_by!r}")
+        raise BadQuestion(f"sort_by must be one of {', '.join(_SORTABLE)}, not {sort_by!r}")
     if sort_dir not in ("asc", "desc"):
-        raise BadQuestion(f"sort_dir is asc or desc, not {sort_dir!r}")
+        raise BadQuestion(f"sort_dir must be asc or desc, not {sort_dir!r}")
     needed = _SORTABLE[sort_by]
     if needed is not None and not _is_within(members(TaskStatus, "statuses", statuses), needed):
         allowed = ", ".join(sorted(status.value for status in needed))
         raise BadQuestion(
-            f"sort_by={sort_by!r} needs statuses out of {allowed}: no index has that order for the others"
+            f"sort_by={sort_by!r} needs statuses out of {allowed}: there is no index with that order for other statuses"
         )
     return {"sort_by": sort_by, "descending": sort_dir == "desc"}
 
@@ -113,13 +113,13 @@ def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> 
 def page(offset: int, limit: int) -> dict[str, int]:
     """The parameters of a page."""
     if not _is_int(offset) or not 0 <= offset <= DEEPEST_OFFSET:
-        raise BadQuestion(f"offset is a whole number from 0 on, not {offset!r}")
+        raise BadQuestion(f"offset must be a whole number of at least 0, not {offset!r}")
     return {"offset": offset, "limit": checked_limit(limit)}
 
 
 def checked_limit(limit: int) -> int:
     if not _is_int(limit) or not 1 <= limit <= MOST:
-        raise BadQuestion(f"limit is a whole number from 1 to {MOST}, not {limit!r}")
+        raise BadQuestion(f"limit must be a whole number from 1 to {MOST}, not {limit!r}")
     return limit
 
 
@@ -133,13 +133,13 @@ def names(what: str, values: Sequence[str]) -> list[str] | None:
 
 def checked_text(what: str, value: str) -> str:
     if not can_be_stored(value):
-        raise BadQuestion(f"{what} is a text, not {value!r}")
+        raise BadQuestion(f"{what} must be a string, not {value!r}")
     return value
 
 
 def checked_seconds(what: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise BadQuestion(f"{what} is a number of seconds from 0 on, not {value!r}")
+        raise BadQuestion(f"{what} must be a number of seconds of at least 0, not {value!r}")
     return value
 
 
@@ -150,12 +150,12 @@ def members(kind: type[E], what: str, values: Sequence[E | str]) -> frozenset[E]
         return frozenset(kind(value) for value in values) or None
     except ValueError:
         allowed = ", ".join(kind)
-        raise BadQuestion(f"{what} holds {allowed}, not {[str(value) for value in values]}") from None
+        raise BadQuestion(f"{what} may contain only {allowed}, not {[str(value) for value in values]}") from None
 
 
 def _refuse_text(what: str, values: object) -> None:
     if isinstance(values, str) or not isinstance(values, Collection):
-        raise BadQuestion(f"{what} is a list, not {values!r}")
+        raise BadQuestion(f"{what} must be a list, not {values!r}")
 
 
 def _codes(

@@ -67,7 +67,7 @@ class HttpServer:
             raise ConfigurationError(
                 f"cannot listen on {where}: {problem.strerror or problem}",
                 code=ErrorCode.CLI_INVALID_ARGS,
-                help_text="another process may have the port; give each its own",
+                help_text="another process may use the port; give each process its own",
             ) from None
 
     @property
@@ -140,12 +140,12 @@ class HttpServer:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
         route = self._routes.get(path.partition("?")[0])
         if route is None:
-            return _plain(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
+            return _plain(HTTPStatus.NOT_FOUND, f"known paths: {', '.join(self._routes)}")
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await route(headers)
         except TimeoutError:
-            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "it takes too long")
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "it took too long")
         except Exception:
             log.exception("the answer to %s could not be made", path.partition("?")[0])
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)

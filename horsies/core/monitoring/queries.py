@@ -82,7 +82,7 @@ async def task_breakdown(
 
     async def count(conn: Connection) -> Breakdown:
         if group_by not in _GROUPS:
-            raise BadQuestion(f"group_by is one of {', '.join(_GROUPS)}, not {group_by!r}")
+            raise BadQuestion(f"group_by must be one of {', '.join(_GROUPS)}, not {group_by!r}")
         most = checked_limit(limit)
         rows, groups, total = await monitoring.task_breakdown(conn, wanted.params(), group_by=group_by, limit=most)
         return Breakdown(group_by, rows, groups, total)

@@ -63,7 +63,7 @@ def why_not(task_id: str, found: tuple[Any, ...] | None) -> TaskActionError:
         why = f"task {task_id} belongs to workflow {workflow_id}; retry the node there"
         return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
     if status is TaskStatus.COMPLETED:
-        why = f"task {task_id} has succeeded; send a new one if it is to run again"
+        why = f"task {task_id} has succeeded; send a new task to run it again"
         return TaskActionError(TaskActionErrorCode.TASK_HAS_COMPLETED, why, task_id, status)
     why = f"task {task_id} is {status.value}: only a task that has ended can be sent again"
     return TaskActionError(TaskActionErrorCode.TASK_HAS_NOT_ENDED, why, task_id, status)

@@ -78,7 +78,7 @@ async def get_workflow_node(
 
     async def look(conn: Connection) -> WorkflowTaskDetail | None:
         if isinstance(task_index, bool) or not isinstance(task_index, int):
-            raise BadQuestion(f"the index of a node is a whole number, not {task_index!r}")
+            raise BadQuestion(f"the index of a node must be a whole number, not {task_index!r}")
         if not can_exist(workflow_id) or not 0 <= task_index <= LARGEST_INDEX:
             return None
         found = await monitoring_workflows.node(conn, workflow_id, task_index)

@@ -22,7 +22,7 @@ from horsies.core.store.sends import Rows, Send, Statement
 
 _WANTED = (
     "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
-    "for send_async() their async kin"
+    "for send_async() their async counterparts"
 )
 
 

@@ -114,7 +114,9 @@ def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[Verdict]]:
         if not open_sends:
             break
     if open_sends:
-        raise SerializationFailure("the row that holds the idempotency key came and went; send again")
+        raise SerializationFailure(
+            "the row with the idempotency key appeared and disappeared during the send; send again"
+        )
     return [verdicts[send.task_id] for send in sends]
 
 

@@ -99,12 +99,12 @@ def replay(
 ) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
     """The id and payload of a failed send that may be tried again, or why it may not."""
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
-        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
+        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
     payload, task_id = error.payload, error.task_id
     if error.batch:
         return refused(task, "retry_send_many is for errors of send_many")
     if payload is None or task_id is None:
-        return refused(task, "the error has no id and payload to send again")
+        return refused(task, "the error has no id and no payload to send again")
     if payload.task_name != task.task_name:
         return refused(task, f"the error belongs to task {payload.task_name!r}")
     if (payload.enqueue_delay_seconds is not None) is not scheduled:
@@ -119,7 +119,7 @@ def replay_many(
 ) -> Result[list[tuple[str, TaskSendPayload]], TaskSendError]:
     """The ids and payloads of a failed `send_many` that may be tried again, or why it may not."""
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
-        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
+        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
     if not error.batch:
         return refused(task, "retry_send_many is for errors of send_many; this one has no batch to send again")
     for task_id, payload in error.batch:
@@ -138,7 +138,7 @@ def _changed(task: TaskDefinition[Any, Any], task_id: str, payload: TaskSendPayl
 def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
     """A send at a time when nothing is sent."""
     message = (
-        f"task {task.task_name!r}: nothing is sent while modules are imported; a script that sends puts it under "
+        f"task {task.task_name!r}: nothing is sent while modules are imported; a script must send under "
         '`if __name__ == "__main__":`, because workers import the same file'
     )
     return Err(TaskSendError(TaskSendErrorCode.SEND_SUPPRESSED, message))
@@ -160,14 +160,14 @@ def _check_deadline(good_until: Any) -> None:
     try:
         good_until.astimezone(UTC)
     except OverflowError:
-        raise ValueError("good_until lies beyond the years 1 to 9999 in UTC") from None
+        raise ValueError("good_until is outside the years 1 to 9999 in UTC") from None
 
 
 def _check_delay(delay: Any) -> None:
     if delay is None:
         return
     if isinstance(delay, bool) or not isinstance(delay, int) or not 0 <= delay <= _MAX_DELAY:
-        raise ValueError("the delay is a whole number of seconds, 0 or more")
+        raise ValueError("the delay must be a whole number of seconds, 0 or more")
 
 
 def _flags_json(task: TaskDefinition[Any, Any], options: SendOptions) -> str | None:
@@ -181,6 +181,6 @@ def _check_key(key: Any) -> None:
     if key is None:
         return
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_LENGTH:
-        raise ValueError(f"an idempotency key is a text of 1 to {MAX_KEY_LENGTH} characters")
+        raise ValueError(f"an idempotency key must be a string of 1 to {MAX_KEY_LENGTH} characters")
     if "\0" in key or key.encode("utf-8", "replace").decode() != key:
-        raise ValueError("an idempotency key holds no NUL and no lone surrogates")
+        raise ValueError("an idempotency key must not contain NUL or lone surrogates")

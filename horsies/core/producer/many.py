@@ -113,7 +113,7 @@ def _payload(shared: Frame, call: Any, options: SendOptions) -> Result[TaskSendP
     if not isinstance(call, Mapping):
         return envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}")
     if not all(isinstance(name, str) for name in call):
-        return envelope.refused(task, "the names of keyword arguments are texts")
+        return envelope.refused(task, "the names of keyword arguments must be strings")
     if envelope.has_deadline(task, call):
         return envelope.build(task, (), call, options, shared.fields["sent_at"])
     return envelope.fill(shared, (), dict(call))
@@ -129,7 +129,7 @@ def _prepared(
     if call.task.task_name != task.task_name:
         return envelope.refused(task, f"it was prepared for task {call.task.task_name!r}")
     if call.options.connection is not None and call.options.connection is not options.connection:
-        return envelope.refused(task, "it was prepared with another connection than that of the send_many")
+        return envelope.refused(task, "it was prepared with a different connection than the send_many")
     if call.options is NO_OPTIONS and not envelope.has_deadline(task, call.kwargs):
         return envelope.fill(shared, call.args, dict(call.kwargs))
     try:

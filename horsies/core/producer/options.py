@@ -61,7 +61,7 @@ def flags_of(flags: Flags | None) -> dict[str, bool]:
     if flags is None:
         return {}
     if isinstance(flags, str) or not isinstance(flags, Iterable):
-        raise ValueError("flags are a list of names, or a mapping of names to booleans")
+        raise ValueError("flags must be a list of names, or a mapping of names to booleans")
     named = dict(flags) if isinstance(flags, Mapping) else dict.fromkeys(flags, True)
     for name, value in named.items():
         if not isinstance(name, str) or not _FLAG.fullmatch(name):

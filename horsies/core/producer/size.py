@@ -26,7 +26,7 @@ class SizeGuard:
         if limit is not None and size > limit:
             return (
                 f"the arguments have {size} bytes, more than the {limit} that PayloadPolicy.reject_bytes allows; "
-                "store the data elsewhere and send where it is"
+                "store the data elsewhere and send a reference to it"
             )
         self._warn(task_name, "arguments", size)
         return None
@@ -45,4 +45,4 @@ class SizeGuard:
         if limit is None or size <= limit or (task_name, kind) in self._warned:
             return
         self._warned.add((task_name, kind))
-        logger.warning("task %s: %s of %d bytes, more than %d (said once per process)", task_name, kind, size, limit)
+        logger.warning("task %s: %s of %d bytes, more than %d (logged once per process)", task_name, kind, size, limit)

@@ -108,7 +108,7 @@ class InProcess:
         for place, job in enumerate(jobs):
             if budget.is_spent:
                 left = logs.counted(len(jobs) - place, "task")
-                log.warning("%s left for the next sweep: hooks take too long", left)
+                log.warning("%s left for the next sweep: the hooks take too long", left)
                 break
             question = question_about(job, recovering, reason)
             answer = await self._ask(question, partial(self._handlers.decide, question))
@@ -119,7 +119,7 @@ class InProcess:
         budget = Budget(SWEEP_S)
         for place, job in enumerate(jobs):
             if budget.is_spent:
-                log.warning("%d JobInterrupted events are dropped: their handlers take too long", len(jobs) - place)
+                log.warning("%d JobInterrupted events were dropped: their handlers take too long", len(jobs) - place)
                 break
             news = news_about(job, reason)
             await self._ask(news, partial(self._handlers.tell, news))
@@ -198,7 +198,7 @@ class Handlers:
         for handler in self._registry.handlers(JobRecovery):
             answer, problem = await self._call(handler, question)
             if problem is None and answer is not None and not _is_answer(answer):
-                problem = TypeError(f"it returned {answer!r}, which is no JobRecoveryResult")
+                problem = TypeError(f"it returned {answer!r}, which is not a JobRecoveryResult")
             if problem is not None:
                 complain(name_of(handler), question, problem, trace=problem)
                 return JobRecoveryResult.Skip

@@ -177,4 +177,4 @@ class Reaper:
             return
         # Often at first, then ever more rarely, as in every service while the database is away.
         level = logging.WARNING if failures.bit_count() == 1 else logging.DEBUG
-        log.log(level, "reaper: the pass over %s failed and is tried again: %s", name, describe(problem))
+        log.log(level, "reaper: the pass over %s failed and will be retried: %s", name, describe(problem))

@@ -22,7 +22,7 @@ from horsies.core.store import jobs, recovery
 from horsies.core.store.recovery import LOOK, STEP
 from horsies.core.types.status import TaskStatus
 
-REASON = "no sign of life"
+REASON = "no heartbeat"
 _ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
 
 

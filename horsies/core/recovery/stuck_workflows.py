@@ -26,7 +26,7 @@ async def _recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_00
     an open node. Returns how many nodes and workflows were moved. Child workflows are built if the broker has an app
     that knows them; otherwise they are left to the workers."""
     if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
-        message = f"grace_ms is a number of milliseconds of at least 0, not {grace_ms!r}"
+        message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
         raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
     return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
 

@@ -19,7 +19,7 @@ log = logging.getLogger("horsies.recovery")
 LINES = 20
 _WORDS: dict[type, str] = {
     Requeue: "returned to the queue",
-    Retry: "to be tried again",
+    Retry: "to be retried",
     Fail: "failed",
     Expire: "expired",
 }

@@ -158,7 +158,7 @@ def _duration(value: timedelta | float) -> timedelta:
     try:
         found = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (TypeError, ValueError, OverflowError):
-        raise _mistake(f"a threshold is a timedelta or a number of seconds, not {value!r}") from None
+        raise _mistake(f"a threshold must be a timedelta or a number of seconds, not {value!r}") from None
     if found < timedelta(0):
         raise _mistake("a threshold must not be negative")
     return found

@@ -33,9 +33,9 @@ def require_schedule(config: AppConfig) -> ScheduleConfig:
 def schedule_problems(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Iterator[HorsiesError]:
     """Nothing if it is sound. The arguments of a stored one are JSON already."""
     if "\0" in schedule.name or schedule.name.encode("utf-8", "replace").decode() != schedule.name:
-        yield _problem(schedule, "its name holds a NUL or a lone surrogate, which PostgreSQL cannot store")
+        yield _problem(schedule, "its name contains a NUL or a lone surrogate, which PostgreSQL cannot store")
     if next_occurrence(schedule.pattern, datetime.now(UTC), schedule.timezone) is None:
-        yield _problem(schedule, "its pattern names no instant within the next eight years")
+        yield _problem(schedule, "its pattern has no run within the next eight years")
     if schedule.task_name not in app.tasks:
         yield _no_such_task(app, schedule)
     elif isinstance(made := payload_of(app, schedule, is_stored=is_stored), Err):

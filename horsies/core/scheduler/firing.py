@@ -141,7 +141,7 @@ async def _begin(conn: Connection, new: Sequence[Advance]) -> set[str]:
     try:
         return await store.begin(conn, new)
     except psycopg.errors.LockNotAvailable as problem:
-        raise StateLocked("somebody who is not a scheduler writes its state and does not end") from problem
+        raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
 
 
 async def _sends(entry: Entry, step: Fire, now: datetime, breath: Breath) -> list[Send]:

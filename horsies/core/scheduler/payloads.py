@@ -95,7 +95,7 @@ class LocalPreparer:
             place = min(len(made), len(wanted) - 1)
             self._hanging[repr(wanted[place])] = thread
             raise PreparerFailed(f"its arguments took longer than {limit_s:g} s to encode", place) from None
-        return [*made, *(Err("one before it ended the encoding") for _ in wanted[len(made) :])]
+        return [*made, *(Err("the encoding process ended at another schedule") for _ in wanted[len(made) :])]
 
 
 def _settle(is_done: asyncio.Future[None]) -> None:
@@ -128,7 +128,7 @@ def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False
         if is_stored:
             args, kwargs = task.codec.arguments.decode(_text(args), _text(kwargs))
         elif envelope.has_deadline(task, kwargs):
-            return Err("good_until is no argument of the task, and one instant cannot be the deadline of every run")
+            return Err("good_until is not an argument of the task, and one moment cannot be the deadline of every run")
     except (CodecError, HorsiesError, ValueError) as problem:
         return Err(f"its arguments do not fit the task {task.task_name!r}: {problem}")
     made = envelope.build(task, args, kwargs, NO_OPTIONS, UNDATED)

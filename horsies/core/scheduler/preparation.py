@@ -121,7 +121,7 @@ class Preparation:
                 return
             answers = [Err(str(problem)) for _ in entries]
         except Exception as problem:
-            log.exception("the payloads of schedules cannot be made")
+            log.exception("the arguments of schedules cannot be encoded")
             answers = [Err(type(problem).__name__) for _ in entries]
         for entry, answer in zip(entries, answers, strict=True):
             if isinstance(answer, Ok):

@@ -80,7 +80,10 @@ class Roster:
         self._known[stored.name] = Mark(stored.changed_at, stored.paused)
         if stored.name in self._of_code:
             if stored.name not in self._hidden:
-                log.warning("the schedule %r in the database is ignored: the code has one of this name", stored.name)
+                log.warning(
+                    "the schedule %r in the database is ignored: the code has a schedule with the same name",
+                    stored.name,
+                )
             self._hidden.add(stored.name)
             return
         try:

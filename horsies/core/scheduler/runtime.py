@@ -99,7 +99,7 @@ class Schedules:
         """Put a schedule in place, or in place of the one that has its name. It begins with its next run; a paused one
         stays paused. What is wrong with it is INVALID_SCHEDULE."""
         _want_a_schedule(schedule)
-        self._refuse_code(schedule.name, "another name is needed")
+        self._refuse_code(schedule.name, "choose another name")
         if errors := tuple(schedule_problems(self._app, schedule)):
             raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(in_one_line, errors)), errors)
         made = payload_of(self._app, schedule)

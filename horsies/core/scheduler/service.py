@@ -79,7 +79,7 @@ class Scheduler:
             self._next_check = 0.0
             raise
         except Exception:
-            log.exception("a check failed, the next one is made in %g s", self.interval_s)
+            log.exception("a check failed; the next one follows in %g s", self.interval_s)
             return self.interval_s
         if self._line:
             return SHORTEST_PAUSE_S

@@ -197,7 +197,7 @@ def is_settled(recorded: Recorded, notify: str, release: Release = THIS_RELEASE)
             notes=[
                 f"code of schema version {recorded.breaking} or later can use it; this is version {release.version}"
             ],
-            help_text="upgrade the horsies package here, as was done where the schema was upgraded",
+            help_text="upgrade the horsies package here to the version that upgraded the schema",
         )
     if recorded.version > release.version:
         return True  # newer and compatible: its functions are not ours to replace
@@ -269,9 +269,9 @@ async def _create(conn: psycopg.AsyncConnection[Any], server: Server) -> None:
         missing = {column.name for column in table.columns} - set(columns.get(table.name, ()))
         if table.name in columns and missing:
             raise SchemaError(
-                f"a table {table.name!r} that was not made by this library is in the way",
+                f"a table {table.name!r} that was not created by horsies is in the way",
                 notes=[server.place, f"it lacks the columns {', '.join(sorted(missing))}"],
-                help_text="use another database, or a schema of its own (search_path), or move the table away",
+                help_text="use another database or a separate schema (search_path), or rename the table",
             )
     await create_tables(conn, frozenset(columns))
 
@@ -285,7 +285,7 @@ async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tupl
 def _not_permitted(server: Server, exc: psycopg.Error) -> SchemaError:
     schema, user = (name.replace('"', '""') for name in (server.schema or "public", server.user))
     return SchemaError(
-        "not permitted to put the horsies schema in place, or to read it",
+        "no permission to create or read the horsies schema",
         notes=[server.place, f"the server said: {exc.diag.message_primary}"],
         help_text=f'let its owner run `horsies init-db` and grant "{user}" the rights on the tables, '
         f'or grant the right to create them: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"',

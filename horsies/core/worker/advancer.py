@@ -220,7 +220,7 @@ class Advancer:
         if count.bit_count() == 1:  # ever more rarely
             log.log(
                 logging.WARNING if is_known else logging.ERROR,
-                "a workflow cannot be advanced now and is tried again: %s",
+                "a workflow cannot be advanced now and will be retried: %s",
                 describe(problem),
                 exc_info=None if isinstance(problem, psycopg.Error) else problem,
                 extra={"horsies": {"workflow_id": workflow_id}},

@@ -85,7 +85,7 @@ def harmless(name: str, step: Step) -> Step:
             await step()
         except PoolTimeout as problem:
             # Mostly a sweep keeps it while it asks slow hooks. The worker must not take that for an outage (W-60).
-            log.warning("%s had no connection and is tried again: %s", name, problem)
+            log.warning("%s had no connection and will be retried: %s", name, problem)
         except AWAY:
             raise
         except Exception:

@@ -204,7 +204,7 @@ class Claimer:
                 known = {held.claim for held in self._hand}
                 strays = [claim for claim in await tasks.strays(conn, self._who.worker_id) if claim not in known]
                 if strays:
-                    log.info("handing back %d claims whose answer was lost", len(strays))
+                    log.info("returning %d claims to the queue because the reply to the claim was lost", len(strays))
                     await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in strays])
         except BaseException:
             self._is_unsure = True

@@ -274,7 +274,7 @@ class Dispatcher:
     def _escalate(self, child: Child, held: Held, sig: signal.Signals) -> None:
         if child.is_dead or held.token not in child.fed:
             return
-        log.warning("task does not stop, its child gets %s", sig.name, extra={"horsies": log_fields(held)})
+        log.warning("the task does not stop; its child gets %s", sig.name, extra={"horsies": log_fields(held)})
         self.pool.kill(child, sig)
         if sig is not signal.SIGKILL:
             asyncio.get_running_loop().call_later(SOFT_GRACE_S, self._escalate, child, held, signal.SIGKILL)

@@ -141,7 +141,7 @@ class Finalizer:
             ok = ending.held.id in moved
             if not ok and not ending.uncertain:
                 log.warning(
-                    "too late: the task was recovered or cancelled meanwhile, its result is dropped",
+                    "the result is dropped: the task was recovered or cancelled in the meantime",
                     extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
                 )
             move = ending.move

@@ -40,9 +40,9 @@ class Guard:
 
     def _kill(self, child: Child, held: Held, silence_s: float) -> None:
         if self._fence.pulse.is_failing:
-            why = f"the database confirmed no sign of life for {silence_s:.1f} s, others may take the task over soon"
+            why = f"the database confirmed no heartbeat for {silence_s:.1f} s, and others may take the task over soon"
         else:
-            why = f"nobody could vouch for it for {silence_s:.1f} s"
+            why = f"it has been silent and idle for {silence_s:.1f} s"
         log.error("child process %s is killed: %s", child.name, why, extra={"horsies": log_fields(held)})
         self._dispatcher.pool.kill(child, why=why)
 

@@ -78,7 +78,7 @@ def parse_options(text: str | None) -> TaskOptions:
     try:
         return TaskOptions.from_json(text)
     except ValueError as problem:
-        log.warning("stored task_options cannot be read, they count as none (no retries, no time limit): %s", problem)
+        log.warning("the stored task_options cannot be read and are ignored (no retries, no time limit): %s", problem)
         return TaskOptions()
 
 

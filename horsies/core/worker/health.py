@@ -55,7 +55,7 @@ def problems(signs: Signs) -> dict[str, str]:
     if signs.database is not None:
         found["database"] = signs.database
     elif signs.is_cut_off:
-        found["database"] = "the worker's signs of life are not confirmed, so it starts nothing"
+        found["database"] = "the worker's heartbeats are not confirmed, so it starts nothing"
     if not signs.is_listening:
         found["listener"] = "the session that listens for notifications is lost"
     if signs.claimed_s is None or signs.claimed_s > signs.claim_every_s + LATE_S:

@@ -152,7 +152,8 @@ class Heart:
         for held in asked:
             if held.id not in owned and self._hand.holds(held) and held.phase is not Phase.SETTLING:
                 log.warning(
-                    "the task was taken from this worker, its code is stopped", extra={"horsies": log_fields(held)}
+                    "the task was taken from this worker; its code is being stopped",
+                    extra={"horsies": log_fields(held)},
                 )
                 self._dispatcher.stop(held, StopReason.LOST)
         self._guard.check()  # the children may go on

@@ -60,7 +60,7 @@ class HelperAsker:
                 answers[place] = _read(await self._helper.ask(question, budget.left))
             except HelperFailed as problem:
                 if problem.handler is None:
-                    log.error("recovery hooks could not be asked: %s", problem, extra={"horsies": {"task_id": job.id}})
+                    log.error("recovery hooks could not be called: %s", problem, extra={"horsies": {"task_id": job.id}})
                     break
                 losses += 1
                 answers[place] = JobRecoveryResult.Skip
@@ -68,7 +68,7 @@ class HelperAsker:
                 complain(problem.handler, question, problem)
         if None in answers:
             left = logs.counted(answers.count(None), "task")
-            log.warning("%s left for the next sweep: there was nobody to ask", left)
+            log.warning("%s left for the next sweep: the hooks could not be called", left)
         return answers
 
     async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
@@ -113,7 +113,9 @@ class HelperAsker:
                     self._news.clear()
                     self._news_bytes = 0
         if self._dropped:
-            log.error("%d recovery events were not told to their hooks, which are too slow or broken", self._dropped)
+            log.error(
+                "%d recovery events were not delivered to their hooks, which are too slow or broken", self._dropped
+            )
             self._dropped = 0
 
     def _remember(self, task_id: str) -> None:

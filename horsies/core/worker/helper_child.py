@@ -190,7 +190,7 @@ class HelperChild:
             running.link.write(pack(Kind.RUN, question.token, *_packed(event)))
             return await question.answer
         except WireError as problem:
-            raise HelperFailed(f"it cannot be asked: {problem}", "none") from None
+            raise HelperFailed(f"it cannot be reached: {problem}", "none") from None
         finally:
             self._question = None
             if question.timer is not None:
@@ -217,7 +217,7 @@ class HelperChild:
 
     def _late(self, running: Running, question: Question) -> None:
         if not question.answer.done():
-            log.warning("helper process hangs and is killed", extra={"horsies": {"pid": running.process.pid}})
+            log.warning("the helper process hangs and is being killed", extra={"horsies": {"pid": running.process.pid}})
             question.fail(f"it took longer than {question.limit_s - GRACE_S:g} s")
             self._give_up(running)
 

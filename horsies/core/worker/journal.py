@@ -32,7 +32,7 @@ class Journal:
         self.path: Path | None = None
         self._fd = -1
         self._free: list[int] = []
-        problem: object = "no directory of this user's own"
+        problem: object = "no directory that belongs to this user"
         for directory in file.directories():
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ class Journal:
                     return
             except OSError as error:
                 problem = error
-        log.warning("no start journal: after a crash all tasks in hand count as started (%s)", problem)
+        log.warning("no start journal: after a crash all RUNNING tasks of this worker count as started (%s)", problem)
 
     def _make(self, path: Path, worker_id: str, process_start: int | None, slots: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -78,7 +78,7 @@ class Journal:
     def give_up(self, why: str) -> None:
         """It would not be complete, so there must be none."""
         if self.path is not None:
-            log.warning("the start journal is given up: %s", why)
+            log.warning("the start journal can no longer be used: %s", why)
             self.remove()
 
     def remove(self) -> None:

@@ -74,11 +74,11 @@ def _only_app(module: ModuleType) -> Horsies:
     if len({id(app) for app in apps.values()}) == 1:
         return next(iter(apps.values()))
     if not apps:
-        raise ConfigurationError(f"{module.__name__} holds no Horsies app", code=ErrorCode.CLI_INVALID_ARGS).with_help(
-            "name the module that says `app = Horsies(...)`"
-        )
+        raise ConfigurationError(
+            f"{module.__name__} contains no Horsies app", code=ErrorCode.CLI_INVALID_ARGS
+        ).with_help("name the module that contains `app = Horsies(...)`")
     raise ConfigurationError(
-        f"{module.__name__} holds several Horsies apps: {', '.join(sorted(apps))}", code=ErrorCode.CLI_INVALID_ARGS
+        f"{module.__name__} contains several Horsies apps: {', '.join(sorted(apps))}", code=ErrorCode.CLI_INVALID_ARGS
     ).with_help(f"say which one, for example {module.__name__}:{min(apps)}")
 
 

@@ -105,12 +105,12 @@ class Plan:
             return None
         if limit <= warmed_mb:
             raise ConfigurationError(
-                f"max_memory_per_child_mb={limit} is not more than the {warmed_mb:.0f} MB a child uses when it is warm",
+                f"max_memory_per_child_mb={limit} is not more than the {warmed_mb:.0f} MB that a new child uses",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text=f"set it to at least {int(warmed_mb * 1.5) + 1}",
             )
         if limit * 0.8 <= warmed_mb:
-            return f"max_memory_per_child_mb={limit} is close to the {warmed_mb:.0f} MB a child uses when it is warm"
+            return f"max_memory_per_child_mb={limit} is close to the {warmed_mb:.0f} MB that a new child uses"
         return None
 
     def registration(self, me: Identity) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def locator_of(app: Horsies) -> str:
         if path and names and Path(path).suffix == ".py":
             return f"{Path(path).resolve()}:{names[0]}"
     raise ConfigurationError(
-        "the worker's child processes cannot find the app: no loaded module holds it in a variable",
+        "the worker's child processes cannot find the app: no loaded module has it in a variable",
         code=ErrorCode.WORKER_INVALID_LOCATOR,
         help_text='keep the app in a module-level variable, or pass WorkerConfig(app_locator="package.module:app")',
     )
@@ -170,7 +170,7 @@ def _limits(app: Horsies, config: WorkerConfig) -> Limits:
     for name in config.queues or ():
         if name not in served:
             raise ConfigurationError(
-                f"the worker is told to serve the queue {name!r}, which the app does not have",
+                f"the worker is told to serve the queue {name!r}, but the app has no such queue",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text=f"the app's queues are: {', '.join(served)}",
             )

@@ -140,7 +140,7 @@ class Pool:
             await self.launcher.start()
             await asyncio.gather(*(self._add() for _ in range(self._processes)))
         except (LauncherDied, TimeoutError, OSError) as problem:
-            raise ChildBroken(str(problem) or "the fork server does not get ready") from problem
+            raise ChildBroken(str(problem) or "the fork server did not become ready") from problem
 
     async def keep_up(self) -> None:
         """Replace dead and retiring children, one by one, for ever. The new one is warm before the old one leaves."""
@@ -262,7 +262,10 @@ class Pool:
         child.is_dead = True
         self.children.remove(child)
         if returncode == EXIT_ALONE:
-            child.is_killed, child.why_killed = True, child.why_killed or "it had no word from its worker for too long"
+            child.is_killed, child.why_killed = (
+                True,
+                child.why_killed or "it heard nothing from its worker for too long",
+            )
         how = describe_exit(returncode)
         self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
         expected = returncode == 0 and (self._closing or child.is_retiring)

@@ -79,7 +79,7 @@ def unexpected(task: AnyTask, error: BaseException) -> Report:
 
 def too_large(error: BaseException) -> Report:
     """There is a result, but it cannot travel."""
-    message = f"the result cannot be handed to the worker: {str(error) or type(error).__name__}"
+    message = f"the result cannot be sent to the worker: {str(error) or type(error).__name__}"
     return execution.report_of(TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message))
 
 

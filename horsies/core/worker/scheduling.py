@@ -27,7 +27,7 @@ def schedule_steps(
     config = require_schedule(plan.app.config)
     scheduler = Scheduler(config, pool, HelperPreparer(helper))
     count = logs.counted(len(config.schedules), "schedule")
-    log.info("this worker schedules as well: %s in the code, a check every %g s", count, scheduler.interval_s)
+    log.info("this worker also runs the scheduler: %s in the code, a check every %g s", count, scheduler.interval_s)
 
     async def step() -> None:
         try:

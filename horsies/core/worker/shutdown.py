@@ -115,7 +115,7 @@ class Shutdown:
 
     async def _cut_running_tasks(self) -> None:
         running = self._hand.count(Phase.FED, Phase.STARTED)
-        log.warning("stopping at once: %s cut off", logs.counted(running, "running task"))
+        log.warning("stopping at once: %s interrupted", logs.counted(running, "running task"))
         await self._cut_off()
         for child in list(self._children.children):
             self._children.kill(child)
@@ -126,6 +126,6 @@ class Shutdown:
             await asyncio.sleep(LOOK_S)
         if self._hand:
             left = logs.counted(len(self._hand), "task")
-            log.error("%s could not be written before the end; other workers will see to that", left)
+            log.error("%s could not be written before the end; other workers will recover them", left)
         elif self._is_open:
-            log.warning("workflows could not be advanced before the end; other workers will see to that")
+            log.warning("workflows could not be advanced before the end; other workers will advance them")

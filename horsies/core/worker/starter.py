@@ -208,7 +208,7 @@ class Starter:
     def _check_failed(self, batch: list[Held]) -> None:
         self._aborts["WORKFLOW_CHECK_FAILED"] += len(batch)
         count = logs.counted(len(batch), "task")
-        log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be asked; handed back", count)
+        log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be read; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim))
@@ -218,7 +218,7 @@ class Starter:
         """Nobody knows whether they are RUNNING, so they do not run; they go back when the database answers (L-27)."""
         self._aborts["OWNERSHIP_UNCONFIRMED"] += len(batch)
         count = logs.counted(len(batch), "task")
-        log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; handed back", count)
+        log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)

@@ -50,6 +50,6 @@ class Persistence:
                 self._pulse.failed()
                 pause = patience.failed(problem)
                 if hint is None and (hint := hint_for(describe(problem))) is not None:
-                    log.warning("the worker waits for its database: %s", hint)
+                    log.warning("the worker is waiting for its database: %s", hint)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), pause)

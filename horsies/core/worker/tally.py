@@ -39,7 +39,7 @@ class Tally:
         if isinstance(move, Fail):
             self._line("task failed", held, move)
         elif isinstance(move, Retry):
-            self._line(f"task failed and will be tried again in {move.delay_s:.0f} s", held, move.otherwise)
+            self._line(f"task failed and will be retried in {move.delay_s:.0f} s", held, move.otherwise)
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("task %s", verb, extra={"horsies": self._fields(held)})
 

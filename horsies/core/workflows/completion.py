@@ -94,5 +94,5 @@ def _completed(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
 def _failed_with(node: Closing) -> Conclusion:
     error = error_of(node.result)
     if node.result is None or error is None:
-        return ended_by(OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed and left no result.")
+        return ended_by(OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed without a result.")
     return Conclusion(WorkflowStatus.FAILED, node.result, error, node.error_code)

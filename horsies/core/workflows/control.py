@@ -202,4 +202,4 @@ async def _follow(pool: Connections, after: Aftermath, builder: Builder | None) 
     try:
         await go_on(pool, todo, builder)
     except (psycopg.Error, OSError, TimeoutError) as problem:
-        log.warning("what follows is left to the workers: %s", describe(problem))
+        log.warning("the next steps are left to the workers: %s", describe(problem))

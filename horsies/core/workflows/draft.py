@@ -137,5 +137,5 @@ def _not_a_node(name: Any, index: int, given: Any, location: SourceLocation | No
         f"workflow {name!r}: tasks[{index}] is {'a task' if is_task else type(given).__name__}, not a node",
         code=ErrorCode.WORKFLOW_INVALID_DEPENDENCY,
         location=location,
-        help_text="make a node of a task with task.node(...)(...)",
+        help_text="make a node from a task with task.node(...)(...)",
     )

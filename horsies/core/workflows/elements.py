@@ -45,7 +45,7 @@ def expand(payload: Payload, sources: Mapping[int, Source], first: int) -> Expan
     """One row for each member of the list, with indexes from `first` on. `InputError` if there is no list."""
     options = dict(payload.map_options or {})
     if "over" not in options:
-        raise InputError("its row does not say what it maps over")
+        raise InputError("its row does not name the node that it maps over")
     members = elements(sources.get(options["over"]))
     arguments = _arguments_for(payload, sources, options["param"])
     rows: list[dict[str, Any]] = [

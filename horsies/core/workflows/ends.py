@@ -33,12 +33,12 @@ def failure(code: BuiltInTaskCode, message: str) -> End:
 
 
 _MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
-    TaskStatus.FAILED: (OperationalErrorCode.WORKER_CRASHED, "The task failed and left no result."),
+    TaskStatus.FAILED: (OperationalErrorCode.WORKER_CRASHED, "The task failed without a result."),
     TaskStatus.CANCELLED: (OutcomeCode.TASK_CANCELLED, "The task was cancelled."),
-    TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is not there."),
+    TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is missing."),
     TaskStatus.EXPIRED: (OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
 }
-LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task does not exist any more.")
+LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task no longer exists.")
 CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
 
 

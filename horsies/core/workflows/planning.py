@@ -62,7 +62,7 @@ def _node(draft: Draft, index: int, node: Node[Any]) -> NodePlan:
                 sub_workflow_key=node.workflow_def.definition_key,
                 **common,
             )
-    raise AssertionError(f"{type(node).__name__} is no kind of node that is known")
+    raise AssertionError(f"{type(node).__name__} is not a known kind of node")
 
 
 def _task(draft: Draft, node: TaskNode[Any], kwargs_json: str | None) -> dict[str, Any]:

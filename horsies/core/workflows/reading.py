@@ -31,14 +31,14 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
     """What waiting for a workflow gives. That of a COMPLETED one without an output node is made by `all_results`."""
     match ending:
         case TimedOut():
-            why = f"workflow {workflow_id} did not end in time; it may still run"
+            why = f"workflow {workflow_id} did not end in time; it may still be running"
             return failed(RetrievalCode.WAIT_TIMEOUT, why)
         case Unreachable(problem):
-            return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {describe(problem)}")
+            return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
         case WorkflowEnded(status=None):
             return not_found(workflow_id)
         case WorkflowEnded(status=WorkflowStatus.PAUSED):
-            return failed(OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it go on")
+            return failed(OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it continue")
         case WorkflowEnded(status=WorkflowStatus.CANCELLED):
             return failed(OutcomeCode.WORKFLOW_CANCELLED, f"workflow {workflow_id} was cancelled")
         case WorkflowEnded(status=WorkflowStatus.COMPLETED, output=StoredNode() as output):
@@ -110,7 +110,7 @@ def operation_failed(error: HandleOperationError) -> AnyResult:
     """A question that got no answer, as a result."""
     if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
         return not_found(error.workflow_id)
-    return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {error.message}")
+    return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {error.message}")
 
 
 def failed(code: BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:

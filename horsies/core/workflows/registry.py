@@ -42,7 +42,7 @@ def register(definition: Definition) -> None:
     known = _definitions.get(key)
     if known is not None and known is not definition and not _is_same_source(known, definition):
         error = WorkflowValidationError(
-            f"workflow {definition.__qualname__}: there is a definition with the key {key!r} already",
+            f"workflow {definition.__qualname__}: a definition with the key {key!r} exists already",
             code=ErrorCode.WORKFLOW_DUPLICATE_DEFINITION_KEY,
             location=definition.location,
             help_text="give one of them another definition_key",

@@ -170,7 +170,7 @@ class _Start(Generic[OutT]):
                 return
             key = await workflow_reads.definition_key(conn, self.call.workflow_id)
         if key != self.spec.definition_key:
-            raise _Refused(f"there is a workflow {self.call.workflow_id} already, of the definition {key!r}")
+            raise _Refused(f"a workflow {self.call.workflow_id} exists already, with the definition {key!r}")
 
     def _handle(self, written: None) -> WorkflowHandle[OutT]:
         return WorkflowHandle(self.call.workflow_id, self.broker, self.spec)
@@ -228,7 +228,7 @@ def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None
         raise _Refused(NOTHING_IS_STARTED)
     if not isinstance(call.workflow_id, str) or not _UUID.fullmatch(call.workflow_id):
         raise WorkflowValidationError(
-            f"the id of a workflow is a UUID, not {call.workflow_id!r}",
+            f"the id of a workflow must be a UUID, not {call.workflow_id!r}",
             code=ErrorCode.WORKFLOW_INVALID_ID,
             help_text="leave it out, or give str(uuid.uuid4())",
         )
@@ -251,5 +251,5 @@ def _time_problem(value: Any) -> str | None:
     try:
         value.astimezone(UTC)
     except OverflowError:
-        return "lies beyond the years 1 to 9999 in UTC"
+        return "is outside the years 1 to 9999 in UTC"
     return None

@@ -77,7 +77,7 @@ def _request(payload: Payload, sources: Mapping[int, Source], depth: int) -> Bui
 async def _build(request: BuildRequest, builder: Builder | None) -> WorkflowPlan:
     if builder is None:
         code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
-        raise BuildFailed("there is no application to build the child workflow with", code)
+        raise BuildFailed("there is no app to build the child workflow", code)
     plan = await builder.build(request)
     if request.depth + height(plan) > MAX_DEPTH:
         raise BuildFailed(f"child workflows are nested deeper than {MAX_DEPTH} levels")

@@ -142,14 +142,14 @@ def test_m20_t78_nothing_is_said_about_codes_that_may_come(fn: Any, codes: list[
 @pytest.mark.parametrize(
     ("fn", "code", "options", "why"),
     [
-        (only_ok, "BROKER_ERROR", {}, "never tried again"),
-        (by_helper, "TASK_EXPIRED", {}, "never tried again"),
-        (built_in, "BROKER_ERROR", {}, "never tried again"),
+        (only_ok, "BROKER_ERROR", {}, "never retried"),
+        (by_helper, "TASK_EXPIRED", {}, "never retried"),
+        (built_in, "BROKER_ERROR", {}, "never retried"),
         (only_ok, "TASK_TIMEOUT", {}, "no time limit / @app.task(..., timeout_ms=...)"),
         (only_ok, "UNHANDLED_EXCEPTION", {"default_unhandled_error_code": "OOPS"}, "get the code OOPS / list OOPS"),
         (only_ok, "BUSY", {}, "never returns it, and no mapper gives it / map an exception"),
-        (both, "IDLE", {}, "never returns it"),
-        (awaited, "BUSY", {}, "never returns it"),
+        (both, "IDLE", {}, "never returns this code"),
+        (awaited, "BUSY", {}, "never returns this code"),
         (only_ok, "rate_limitted", {"exception_mapper": {KeyError: "RATE_LIMITED"}}, "did you mean RATE_LIMITED?"),
         (
             by_helper,

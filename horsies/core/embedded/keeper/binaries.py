@@ -21,7 +21,7 @@ def reachable_install(install: Path, place: Place, root_home: Path) -> Path:
     stamp = hashlib.sha256(f"{install}:{status.st_size}:{status.st_mtime_ns}".encode()).hexdigest()[:12]
     target = root_home / f"postgres-{stamp}"
     if not target.exists():
-        place.log(f"{install} is closed to the server's user; copying it to {target}")
+        place.log(f"{install} cannot be read by the server's user; copying it to {target}")
         _copy(install, target)
     return target / install.parent.name / install.name
 

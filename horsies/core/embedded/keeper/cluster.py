@@ -110,7 +110,7 @@ class Cluster:
         home = ROOT_HOME / f"{self._key()}-{secrets.token_hex(4)}"
         home.mkdir(mode=0o711)
         home.chmod(0o711)
-        self._place.log(f"{self._place.path} is closed to the server's user; the data is in {home}")
+        self._place.log(f"{self._place.path} cannot be used by the server's user; the data is in {home}")
         return home
 
     def _initialize(self, home: Path) -> None:
@@ -158,7 +158,7 @@ class Cluster:
         self._place.give_directory(short)
         status = short.lstat()
         if short.is_symlink() or status.st_uid != self._place.account[0] or status.st_mode & 0o077:
-            raise Failure(f"{short}, the place for the server's socket, belongs to somebody else")
+            raise Failure(f"{short}, the directory for the server's socket, belongs to another user")
         return short
 
     def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:

@@ -44,7 +44,7 @@ class Place:
             entry = pwd.getpwnam("nobody")
             return entry.pw_uid, entry.pw_gid
         raise Failure(
-            "PostgreSQL does not run as root, and this system has no user 'nobody'",
+            "PostgreSQL refuses to run as root, and this system has no user 'nobody'",
             "run as an ordinary user, or give the directory to one",
         )
 

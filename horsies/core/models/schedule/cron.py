@@ -54,7 +54,9 @@ class CronSchedule(ScheduleModel):
 
     def _violations(self) -> Iterator[Violation]:
         if not self._some_month_has_such_a_day():
-            yield Violation(("month", "day"), "no month that is named has a day that is named, so it would never fire")
+            yield Violation(
+                ("month", "day"), "none of these months has any of these days, so the schedule would never run"
+            )
 
     def _some_month_has_such_a_day(self) -> bool:
         # A leap year has every day that a year can have, and each of them falls on every weekday in some year. Where

@@ -191,7 +191,7 @@ def _pieces(text: str, domain: Domain, names: dict[str, int]) -> Iterator[_Piece
             end = 7  # friday-sunday: the end of the week, not its beginning; sun-sun is one day
         step = int(found["step"]) if found["step"] else None
         if step is not None and start is not None and end is None:
-            raise ValueError(f"{item!r} has a step without a range: {start}-{domain.last}/{step} may be meant")
+            raise ValueError(f"{item!r} has a step without a range; did you mean {start}-{domain.last}/{step}?")
         if step is not None and not 1 <= step <= domain.longest_step:
             raise ValueError(f"a step of {step} is not in 1..{domain.longest_step}")
         if start is not None and end is not None and end < start:

@@ -37,7 +37,7 @@ class CronValues(ScheduleModel):
     """These values."""
 
     type: Literal["values"] = "values"
-    values: tuple[WholeNumber, ...] = Field(min_length=1, description="each once, in any order")
+    values: tuple[WholeNumber, ...] = Field(min_length=1, description="each value once, in any order")
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
@@ -48,8 +48,8 @@ class CronRange(ScheduleModel):
 
     type: Literal["range"] = "range"
     start: WholeNumber = Field(description="the first")
-    end: WholeNumber = Field(description="the last, unless the step jumps over it")
-    step: Positive = Field(default=1, description="1: each of them")
+    end: WholeNumber = Field(description="the last value, unless the step skips it")
+    step: Positive = Field(default=1, description="1: every value")
 
     def _violations(self) -> Iterator[Violation]:
         if self.end < self.start:
@@ -67,7 +67,7 @@ class CronEnumValues(ScheduleModel, Generic[E]):
     """These months or weekdays."""
 
     type: Literal["values"] = "values"
-    values: tuple[E, ...] = Field(min_length=1, description='each once, in any order; names will do: `"may"`')
+    values: tuple[E, ...] = Field(min_length=1, description='each once, in any order; names are allowed: `"may"`')
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
@@ -78,12 +78,12 @@ class CronEnumRange(ScheduleModel, Generic[E]):
 
     type: Literal["range"] = "range"
     start: E = Field(description="the first")
-    end: E = Field(description="the last, unless the step jumps over it")
-    step: Positive = Field(default=1, description="1: each of them")
+    end: E = Field(description="the last value, unless the step skips it")
+    step: Positive = Field(default=1, description="1: every value")
 
     def _violations(self) -> Iterator[Violation]:
         if type(self.start) is not type(self.end):
-            yield Violation(("start", "end"), "a range is of months or of weekdays, not of both")
+            yield Violation(("start", "end"), "a range must be of months or of weekdays, not of both")
         elif _place(self.end) < _place(self.start):
             yield _backwards(self.start.value, self.end.value)
 
@@ -109,7 +109,7 @@ def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
     def check(term: object) -> object:
         args = getattr(type(term), "__pydantic_generic_metadata__", {}).get("args", ())
         if args and isinstance(args[0], type) and args[0] is not wanted:
-            raise ValueError(f"terms for {wanted.__name__} are wanted, not for {args[0].__name__}")
+            raise ValueError(f"the terms must be for {wanted.__name__}, not for {args[0].__name__}")
         return term
 
     return BeforeValidator(check)

@@ -74,7 +74,7 @@ class WorkflowContext:
         node_id = _id_of(node)
         if node_id not in values:
             raise KeyError(
-                f"there is no {what} of node {node_id!r} here: it is not in workflow_ctx_from, or has not ended"
+                f"there is no {what} of node {node_id!r} here: the node is not in workflow_ctx_from, or has not ended"
             )
         return values[node_id]
 
@@ -83,7 +83,7 @@ def _id_of(node: Node[Any] | NodeKey[Any]) -> str:
     node_id = node.node_id
     if node_id is None:
         raise WorkflowContextMissingIdError(
-            f"{node!r} has no id: it is in no workflow, or in several under different ids; give it a node_id"
+            f"{node!r} has no id: it is in no workflow, or in several with different ids; give it a node_id"
         )
     return node_id
 

@@ -71,7 +71,7 @@ class WorkflowDefinition(Generic[T_co]):
                 f"workflow {cls.__qualname__} takes no parameters",
                 code=ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
                 location=SourceLocation.of_caller(),
-                help_text="override the class method build_with(cls, app, ...) to take some",
+                help_text="override the class method build_with(cls, app, ...) to accept parameters",
             )
         return cls.build(app)
 

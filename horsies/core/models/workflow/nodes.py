@@ -135,7 +135,7 @@ class Node(Generic[T_co]):
         """The name of this node for lookups. `WorkflowContextMissingIdError` if it has no id, or several."""
         if self.node_id is None:
             raise WorkflowContextMissingIdError(
-                f"{self!r} has no id: it is in no workflow, or in several under different ids; give it a node_id, or "
+                f"{self!r} has no id: it is in no workflow, or in several with different ids; give it a node_id, or "
                 "take the node from spec.tasks"
             )
         return NodeKey(self.node_id, self)
@@ -175,10 +175,10 @@ class Node(Generic[T_co]):
         self.__dict__["_place"] = _Place(same_id, same_index)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a node does not change")
+        raise AttributeError("a node is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a node does not change")
+        raise AttributeError("a node is immutable")
 
     def __repr__(self) -> str:
         place = "" if self.node_id is None else f" as {self.node_id!r}"
@@ -351,7 +351,7 @@ def from_node(node: Node[T]) -> TaskResult[T, TaskError]:
             f"from_node takes a node, not {type(node).__name__}",
             code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
             location=SourceLocation.of_caller(),
-            help_text="make a node of a task with task.node(...)(...)",
+            help_text="make a node from a task with task.node(...)(...)",
         )
     marker: Any = FromNode(node)
     return marker  # type: ignore[no-any-return]

@@ -168,10 +168,10 @@ class WorkflowSpec(Generic[OutT]):
         return await self.starter.retry_async(self, error)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a workflow spec does not change")
+        raise AttributeError("a workflow spec is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a workflow spec does not change")
+        raise AttributeError("a workflow spec is immutable")
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} with {len(self.tasks)} node(s)>"
@@ -179,7 +179,7 @@ class WorkflowSpec(Generic[OutT]):
 
 def _no_app(spec: WorkflowSpec[Any], node: SubWorkflowNode[Any]) -> WorkflowValidationError:
     return WorkflowValidationError(
-        f"workflow {spec.name!r}: node {node.node_id!r} is a workflow of its own, and there is no app to build it with",
+        f"workflow {spec.name!r}: node {node.node_id!r} is a child workflow, and there is no app to build it",
         code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
         location=node.location,
         help_text="start it with the broker of an app: app.get_broker()",

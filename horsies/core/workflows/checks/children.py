@@ -18,10 +18,10 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
         if not isinstance(node, SubWorkflowNode):
             continue
         if not is_sound(node):
-            text = f"workflow_def is a subclass of WorkflowDefinition, not {node.workflow_def!r:.100}"
+            text = f"workflow_def must be a subclass of WorkflowDefinition, not {node.workflow_def!r:.100}"
             yield draft.node_error(index, ErrorCode.CONFIG_INVALID, text)
         elif not isinstance(node.workflow_def.definition_key, str) or not node.workflow_def.definition_key:
-            text = f"{node.workflow_def.__qualname__} has no definition_key, by which workers could find it"
+            text = f"{node.workflow_def.__qualname__} has no definition_key, so workers could not find it"
             yield draft.node_error(index, ErrorCode.WORKFLOW_NO_DEFINITION_KEY, text)
     place = draft.output_index
     is_unknown = draft.output is not None and place is None  # a finding of its own (HRS-011)

@@ -20,7 +20,7 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
     """What is wrong with it."""
     yield from _edges(draft)
     if draft.nodes and all(node.waits_for for node in draft.nodes):
-        yield draft.error(ErrorCode.WORKFLOW_NO_ROOT_TASKS, "every node waits for another, so none can begin")
+        yield draft.error(ErrorCode.WORKFLOW_NO_ROOT_TASKS, "every node waits for another, so none can start")
     if cycle := find_cycle(draft.dependencies):
         names = " → ".join(draft.ids[index] for index in cycle[:_SHOWN])
         more = " → …" if len(cycle) > _SHOWN else ""
@@ -70,7 +70,7 @@ def _edges(draft: Draft) -> Iterator[HorsiesError]:
     for index, node in enumerate(draft.nodes):
         for other in node.waits_for:
             if draft.index_of(other) is None or not isinstance(other, Node):
-                text = f"it waits for {_shown(other)}, which is not among the nodes of the workflow"
+                text = f"it waits for {_shown(other)}, which is not a node of the workflow"
                 yield draft.node_error(
                     index, ErrorCode.WORKFLOW_INVALID_DEPENDENCY, text, "put every node into tasks=[...]"
                 )
@@ -79,14 +79,14 @@ def _edges(draft: Draft) -> Iterator[HorsiesError]:
 def _policy(draft: Draft, policy: Any) -> Iterator[HorsiesError]:
     code = ErrorCode.WORKFLOW_INVALID_SUCCESS_POLICY
     if not isinstance(policy, SuccessPolicy):
-        yield draft.error(code, f"success_policy is a SuccessPolicy, not {type(policy).__name__}")
+        yield draft.error(code, f"success_policy must be a SuccessPolicy, not {type(policy).__name__}")
         return
     cases = tuple(policy.cases)
     if not cases:
         yield draft.error(code, "its success policy has no cases, so it could never succeed")
     for number, case in enumerate(cases):
         if not isinstance(case, SuccessCase):
-            yield draft.error(code, f"cases[{number}] is a SuccessCase, not {type(case).__name__}")
+            yield draft.error(code, f"cases[{number}] must be a SuccessCase, not {type(case).__name__}")
         elif not case.required:
             yield draft.error(code, f"cases[{number}] requires no node, so it would always hold")
         else:
@@ -106,28 +106,28 @@ def _join_problem(node: Node[Any]) -> str | None:
     if isinstance(node, MapNode):
         return _map_join_problem(node)
     if node.join not in JOINS:
-        return f"join is one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
+        return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
     if node.join != "quorum":
-        return None if node.min_success is None else f"min_success is for join='quorum', not for {node.join!r}"
+        return None if node.min_success is None else f"min_success is only for join='quorum', not for {node.join!r}"
     least = node.min_success
     if least is None:
         return "join='quorum' needs min_success"
     most = len(node.waits_for)
     if not _is_count(least) or least > most:
-        return f"min_success is 1 to {most}, the number of nodes it waits for, not {least!r}"
+        return f"min_success must be 1 to {most}, the number of nodes it waits for, not {least!r}"
     return None
 
 
 def _map_join_problem(node: MapNode[Any]) -> str | None:
     """Its join is about its elements, whose number nobody knows yet; a minimum by itself says enough."""
     if node.join not in JOINS:
-        return f"join is one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
+        return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
     least = node.min_success
     if least is None:
         return "join='quorum' needs min_success" if node.join == "quorum" else None
     if node.join == "any":
-        return "join='any' is a minimum of 1; min_success says another"
-    return None if _is_count(least) else f"min_success is a number of elements, 1 or more, not {least!r}"
+        return "join='any' means a minimum of 1; min_success contradicts it"
+    return None if _is_count(least) else f"min_success must be a number of elements, 1 or more, not {least!r}"
 
 
 def _is_count(value: Any) -> bool:

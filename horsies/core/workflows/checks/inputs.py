@@ -57,7 +57,7 @@ def _without_parameters(draft: Draft, index: int, node: SubWorkflowNode[Any]) ->
             index,
             ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
             f"{', '.join(map(repr, given))}: {node.workflow_def.__qualname__} takes no parameters",
-            "override its class method build_with(cls, app, ...) to take some",
+            "override its class method build_with(cls, app, ...) to accept parameters",
         )
     if node.workflow_ctx_from is not None:
         text = f"build_with of {node.workflow_def.__qualname__} has no parameter workflow_ctx: WorkflowContext | None"
@@ -80,11 +80,11 @@ def _sources(draft: Draft, index: int, node: Node[Any]) -> Iterator[HorsiesError
             yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_CTX_FROM, text, _WAIT)
 
 
-_WAIT = "waits_for=[...] lists every node whose result is used; from_node(...) adds it by itself"
+_WAIT = "waits_for=[...] lists every node whose result is used; from_node(...) adds its node automatically"
 
 
 def _named(source: Any) -> str:
-    return repr(source) if isinstance(source, Node) else f"no node but {type(source).__name__}"
+    return repr(source) if isinstance(source, Node) else f"not a node but {type(source).__name__}"
 
 
 class _Inputs:
@@ -139,7 +139,7 @@ class _Inputs:
             if problem := self._type_problem(name, source):
                 yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, problem)
             if may_lack and name in self.signature.required:
-                text = f"with join={self.node.join!r} {name!r} may get nothing: give the parameter a default"
+                text = f"with join={self.node.join!r} {name!r} may get no value: give the parameter a default"
                 yield self._error(ErrorCode.WORKFLOW_INVALID_JOIN, text)
 
     def _type_problem(self, name: str, source: Node[Any]) -> str | None:
@@ -167,7 +167,7 @@ class _Inputs:
         gives = type_of(node.over)
         element = element_of(gives)
         if element is None:
-            text = f"it maps over {node.over!r}, which gives {shown(gives)} and no list"
+            text = f"it maps over {node.over!r}, which gives {shown(gives)}, not a list"
             yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, text)
         elif self._is_parameter(param) and not fits(element[0], self._annotation(param)):
             text = f"{param!r} is {shown(self._annotation(param))}, but the elements are {shown(element[0])}"

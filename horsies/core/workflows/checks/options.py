@@ -26,7 +26,7 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
         if problem := _queue_problem(draft, node):
             yield draft.node_error(index, ErrorCode.WORKFLOW_UNRESOLVED_QUEUE, problem)
         if not _is_priority(node.priority):
-            text = f"priority is 1 to 100, and 1 is served first, not {node.priority!r}"
+            text = f"priority must be 1 to 100 (1 is served first), not {node.priority!r}"
             yield draft.node_error(index, ErrorCode.WORKFLOW_UNRESOLVED_PRIORITY, text)
         for problem in _other_problems(node):
             yield draft.node_error(index, ErrorCode.CONFIG_INVALID, problem)
@@ -34,7 +34,7 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
 
 def _task_problem(draft: Draft, node: TaskNode[Any]) -> str | None:
     if not isinstance(node.fn, TaskDefinition):
-        return f"fn is a task, not {type(node.fn).__name__}; @app.task('name') makes one of a function"
+        return f"fn must be a task, not {type(node.fn).__name__}; @app.task('name') turns a function into a task"
     if draft.app is not None and node.fn.task_name not in draft.app.tasks:
         return f"task {node.fn.task_name!r} belongs to another app, and the workers of this one do not know it"
     return None
@@ -63,4 +63,4 @@ def _other_problems(node: TaskNode[Any]) -> Iterator[str]:
     if isinstance(node, MapNode) and node.max_parallel is not None:
         most = node.max_parallel
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-            yield f"max_parallel is a number of elements, 1 or more, not {most!r}"
+            yield f"max_parallel must be a number of elements, 1 or more, not {most!r}"

@@ -18,10 +18,10 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
     """What is wrong with it."""
     yield from _texts(draft)
     if not draft.nodes:
-        help_text = "tasks=[a.node()(...), ...]; a definition that builds them in build_with is built by build_with"
+        help_text = "tasks=[a.node()(...), ...]; a definition with build_with must be built by build_with"
         yield draft.error(ErrorCode.WORKFLOW_NO_NODES, "it has no nodes", help_text)
     if draft.on_error not in list(OnError):
-        yield draft.error(ErrorCode.CONFIG_INVALID, f"on_error is 'fail' or 'pause', not {draft.on_error!r}")
+        yield draft.error(ErrorCode.CONFIG_INVALID, f"on_error must be 'fail' or 'pause', not {draft.on_error!r}")
     yield from _ids(draft)
 
 
@@ -30,12 +30,14 @@ def _texts(draft: Draft) -> Iterator[HorsiesError]:
     if not isinstance(name, str) or not name.strip():
         yield draft.error(ErrorCode.WORKFLOW_NO_NAME, "it has no name")
     elif len(name) > MAX_NAME_LENGTH or "\0" in name:
-        yield draft.error(ErrorCode.WORKFLOW_NO_NAME, f"a name has 1 to {MAX_NAME_LENGTH} characters, and no NUL")
+        yield draft.error(
+            ErrorCode.WORKFLOW_NO_NAME, f"a name must have 1 to {MAX_NAME_LENGTH} characters, without NUL"
+        )
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_NAME_LENGTH or "\0" in key:
         yield draft.error(
             ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             f"it has no definition_key of 1 to {MAX_NAME_LENGTH} characters",
-            "definition_key is the name under which workers find the definition again; keep it when code moves",
+            "workers find the definition by its definition_key; keep the key when code moves",
         )
 
 
@@ -50,10 +52,12 @@ def _ids(draft: Draft) -> Iterator[HorsiesError]:
             yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_NODE_ID, text)
             continue
         if (first := placed.setdefault(id(node.origin), index)) != index:
-            text = f"the same node is there twice, at {first} and at {index}; make a second node"
+            text = f"the same node is listed twice, at {first} and at {index}; make a second node"
             yield draft.node_error(index, ErrorCode.WORKFLOW_DUPLICATE_NODE_ID, text)
         elif (first := seen.setdefault(node_id, index)) != index:
             error = draft.node_error(
-                index, ErrorCode.WORKFLOW_DUPLICATE_NODE_ID, f"node {first} has the same id; give one another node_id"
+                index,
+                ErrorCode.WORKFLOW_DUPLICATE_NODE_ID,
+                f"node {first} has the same id; give one of them another node_id",
             )
             yield error.with_note(f"the first one is at {draft.nodes[first].location}")
