@@ -1,6 +1,7 @@
-"""The public face of the queue for those who send, wait and look. Thin: each method is written once, async, and runs on
-the bridge's loop; its blocking and awaiting twins are a line each. Results are decoded in the caller's own thread,
-because decoding runs validators of the user's types.
+"""The public interface of the queue for programs that send, wait and read.
+
+It is thin: each method is written once, async, and runs on the bridge's loop; its blocking and awaiting twins are one
+line each. Results are decoded in the caller's own thread, because decoding runs validators of the user's types.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
 
 class KnowsTasks(Protocol):
-    """What the broker, and who works through it, needs of an app: the codecs of its tasks, its settings and hooks."""
+    """What the broker and its users need from an app: the codecs of its tasks, its settings and its hooks."""
 
     @property
     def tasks(self) -> Mapping[str, Any]: ...
@@ -69,7 +70,7 @@ def _loop_failed(error: BridgeError) -> Err[BrokerOperationError]:
 
 
 class PostgresBroker:
-    """The queue in a PostgreSQL database. Usable without an app; values then stay plain JSON."""
+    """The queue in a PostgreSQL database. It works without an app; values are then plain JSON."""
 
     def __init__(self, config: PostgresConfig, *, app: KnowsTasks | None = None) -> None:
         self.config = config
@@ -81,12 +82,12 @@ class PostgresBroker:
         return Hub(self.config, installs=self._installs)
 
     def only_look(self) -> None:
-        """From the next opening on, tables that are missing or old stay as they are. For who only wants to look."""
+        """From now on, do not create or upgrade tables. This is for programs that only read."""
         self._installs = False
 
     @property
     def hub(self) -> Hub:
-        """What this process keeps open. For code that runs on the bridge."""
+        """What this process keeps open. This is for code that runs on the bridge."""
         return self.bridge.here()
 
     def close(self) -> None:
@@ -105,11 +106,12 @@ class PostgresBroker:
     ensure_schema_initialized_sync = run_sync(_ensure_schema, failed=_loop_failed)
 
     async def write(self, send: Send) -> Verdict:
-        """Write a row, raising what goes wrong. For code that runs on the bridge."""
+        """Write a row; raise what goes wrong. This is for code that runs on the bridge."""
         return await self.hub.writer.write(send)
 
     async def write_all(self, sends: Sequence[Send]) -> list[str]:
-        """Write many rows or none, raising what goes wrong; their ids. For code that runs on the bridge."""
+        """Write many rows or none; raise what goes wrong; return their ids. This is for code that runs on the
+        bridge."""
         return await self.hub.writer.write_all(sends)
 
     async def _enqueue(
@@ -127,7 +129,7 @@ class PostgresBroker:
         idempotency_key: str | None = None,
         task_id: str | None = None,
     ) -> BrokerResult[str]:
-        """Send a task by name, or a payload as it is; `Ok` holds the id of its row."""
+        """Send a task by name, or an existing payload; `Ok` contains the id of its row."""
         if isinstance(task, TaskSendPayload):
             return await self._enqueue_payload(task, task_id)
         made = payload_for(
@@ -163,7 +165,7 @@ class PostgresBroker:
         return Ok(verdict.task_id)
 
     async def _wait(self, task_id: str, timeout_ms: int | None = None) -> Ending:
-        """How a task ends, as the database tells it; `read_ending` makes a result of it."""
+        """How a task ends, according to the database; `read_ending` turns this into a result."""
         return await self.hub.wait_for(task_id, None if timeout_ms is None else max(0.0, timeout_ms / 1000))
 
     wait = run_sync(_wait, failed=Unreachable)
@@ -174,11 +176,13 @@ class PostgresBroker:
         return endings.result_of(task_id, ending, codec), endings.is_final(ending)
 
     def get_result(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
-        """Wait for a task by its id (T-61). The value has its type if the task is registered here, else it is JSON."""
+        """Wait for a task by its id (T-61). The value has its type if the task is registered here; otherwise it is
+        JSON."""
         return self._read_any(task_id, self.wait(task_id, timeout_ms))
 
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
-        """Wait for a task by its id (T-61). The value has its type if the task is registered here, else it is JSON."""
+        """Wait for a task by its id (T-61). The value has its type if the task is registered here; otherwise it is
+        JSON."""
         return self._read_any(task_id, await self.wait_async(task_id, timeout_ms))
 
     def get_typed_result(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[AnyResult]:
@@ -225,7 +229,7 @@ class PostgresBroker:
         include_failed_reason: bool = False,
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
-        """How a task stands (T-63); `Ok(None)` if there is no such row."""
+        """The state of a task (T-63); `Ok(None)` if there is no such row."""
         return self._info_now(task_id, include_result, include_failed_reason, include_attempts).map(self._read_info)
 
     async def get_task_info_async(
@@ -236,7 +240,7 @@ class PostgresBroker:
         include_failed_reason: bool = False,
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
-        """How a task stands (T-63); `Ok(None)` if there is no such row."""
+        """The state of a task (T-63); `Ok(None)` if there is no such row."""
         row = await self._info_soon(task_id, include_result, include_failed_reason, include_attempts)
         return row.map(self._read_info)
 
@@ -325,7 +329,7 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     async def _get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
-        """The RUNNING tasks of which nothing has been heard for longer (R-91)."""
+        """The RUNNING tasks without a heartbeat for longer than the threshold (R-91)."""
         recovery, sweeping = self._recovery
         return await stale.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
 
@@ -334,7 +338,8 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     async def _mark_stale_tasks_as_failed(self, stale_threshold_ms: int = 300_000) -> int:
-        """Retry or fail them, each by its own policy, as a crash of its worker; how many (R-91, R-20)."""
+        """Retry or fail these tasks, each by its own policy, as after a crash of its worker; return how many (R-91,
+        R-20)."""
         return sum([len(step) async for step in self._recover(TaskStatus.RUNNING, stale_threshold_ms)])
 
     mark_stale_tasks_as_failed = on_bridge(_mark_stale_tasks_as_failed, failed=_loop_failed)
@@ -342,7 +347,8 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     async def _requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> int:
-        """Give CLAIMED tasks back of which nothing has been heard for longer; how many (R-91, R-19)."""
+        """Return CLAIMED tasks without a heartbeat for longer than the threshold to the queue; return how many (R-91,
+        R-19)."""
         steps = self._recover(TaskStatus.CLAIMED, stale_threshold_ms)
         return sum([not task.is_overdue async for step in steps for task in step])
 
@@ -351,7 +357,7 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     async def _get_expired_tasks(self) -> list[dict[str, Any]]:
-        """The PENDING tasks whose deadline has passed (R-91); a worker expires them soon."""
+        """The PENDING tasks whose deadline has passed (R-91); a worker will expire them soon."""
         return await stale.list_overdue(self.hub)
 
     get_expired_tasks = on_bridge(_get_expired_tasks, failed=_loop_failed)

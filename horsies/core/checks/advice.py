@@ -1,4 +1,4 @@
-"""What works, but hardly as it was meant: warnings, looked for once everything else is in order."""
+"""Warnings: things that work, but probably not as intended. They are looked for when there are no errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horsies.core.models.workflow.spec import WorkflowSpec
 
 
 def advice(subject: Subject) -> Iterator[CheckWarning]:
-    """All of it."""
+    """All warnings."""
     yield from workflows.undecorated_in_own_module(subject)
     now = datetime.now(UTC)
     for spec in _specs(subject):
@@ -22,7 +22,7 @@ def advice(subject: Subject) -> Iterator[CheckWarning]:
 
 
 def _specs(subject: Subject) -> list[WorkflowSpec[Any]]:
-    """What the check has built, and what modules have built for themselves."""
+    """The workflows that the check has built, and those that modules have built themselves."""
     of_modules = [
         value for module in subject.modules for value in vars(module).values() if isinstance(value, WorkflowSpec)
     ]

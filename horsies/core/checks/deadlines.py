@@ -1,8 +1,8 @@
 """Retries that cannot happen before the deadline of their node (HRS-216).
 
-A deadline and a retry policy are both known beforehand in one place only: a node with `good_until`. The pauses are
-taken at their shortest and the attempts as if they took no time: what does not fit then never does. A deadline that has
-passed already is none of this: such a node does not run at all.
+Deadline and retry policy are both known in advance only for a node with `good_until`. The check uses the shortest
+possible delays and assumes that attempts take no time: retries that do not fit under these assumptions never fit. A
+deadline that has already passed is not reported here, because such a node does not run at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def problems(spec: WorkflowSpec[Any], now: datetime) -> Iterator[CheckWarning]:
 
 
 def earliest_retries(options: TaskOptions) -> list[float]:
-    """For each retry of a task the seconds after which it can happen at the earliest."""
+    """For each retry of a task, the earliest time in seconds at which it can happen."""
     policy = options.retry_policy
     if policy is None:
         return []

@@ -9,7 +9,7 @@ from horsies.core.errors import HorsiesError, ValidationReport
 
 
 def imports(subject: Subject) -> Iterator[HorsiesError]:
-    """What is wrong with them."""
+    """The errors of the imports."""
     report = ValidationReport(phase="imports")
     subject.app.collect_imports(report)
     for task in subject.app.tasks.values():

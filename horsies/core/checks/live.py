@@ -1,8 +1,9 @@
-"""Phase 6, only live: the database answers, and what waits in it can be run by the present code.
+"""Phase 6, only with `--live`: the database answers, and the current code can run the tasks that wait in it.
 
-Only the app's own queues are looked at, since others may be another app's. The look is bounded: the first tasks of each
-queue in the order in which they will be claimed, and of each name the arguments of some. Where that was not everything,
-the finding says so. Arguments are read here and not on the broker's loop: that runs validators of the user's types.
+Only the app's own queues are checked, because others may belong to another app. The check is bounded: it reads the
+first tasks of each queue in the order of claiming, and for each name the arguments of some tasks. If there are more,
+the finding says so. Arguments are decoded here and not on the broker's loop, because decoding runs validators of the
+user's types.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STEP = 100  # of which the arguments are held in memory at a time
 
 
 def database(subject: Subject) -> Iterator[HorsiesError]:
-    """It answers."""
+    """The database answers."""
     with Visit(subject.app.get_broker()) as visit:
         answer = visit.ask(lambda conn: conn.execute("SELECT 1"))
     if isinstance(answer, Err):
@@ -42,7 +43,7 @@ def database(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def waiting_tasks(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
-    """What waits has a task here, and arguments that it can read."""
+    """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
     found = visit.ask(lambda conn: waiting.waiting(conn, queues, most=MOST, sample=SAMPLE))
     if isinstance(found, Err):
@@ -78,7 +79,7 @@ class Known:
 
 @dataclass(slots=True)
 class Reading:
-    """How many were read, how many of them could not be, and the first of these."""
+    """How many were read, how many could not be read, and the first of these."""
 
     tried: int = 0
     unreadable: int = 0
@@ -87,7 +88,7 @@ class Reading:
 
 
 def whole(found: Sequence[Waiting], most: int) -> list[Known]:
-    """By name alone. Of a queue that was not looked at to its end nobody knows how many there are."""
+    """By name alone. If a queue was not read to its end, the total is unknown."""
     looked_at: dict[str, int] = {}
     by_name: dict[str, list[Waiting]] = {}
     for each in found:

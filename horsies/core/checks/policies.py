@@ -1,4 +1,4 @@
-"""Phase 5: mappers and default codes once more, since a dict can be changed after it was checked."""
+"""Phase 5: mappers and default codes, checked once more because a dict can change after its first check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from horsies.core.exception_mapper import default_code_problems, is_reserved, ma
 
 
 def policies(subject: Subject) -> Iterator[HorsiesError]:
-    """What is wrong with them."""
+    """The errors of mappers and default codes."""
     app, config = subject.app, subject.app.config
     yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
     for task in app.tasks.values():

@@ -1,9 +1,9 @@
 """Codes in `auto_retry_for` that nothing can produce (HRS-217).
 
-Which codes a task can end with is known as far as the library gives them: the built-in ones, those of the mappers and
-the default. What the function itself returns is known only where its source says so (`returned.py`); where it does not,
-any code of the user's own may be one, and only what looks like a misspelling is told. A policy that several tasks share
-is judged by all of them together.
+The codes that a task can end with are known as far as the library defines them: the built-in codes, those of the
+mappers, and the default. What the function itself returns is known only if its source shows it (`returned.py`). If it
+does not, any code of the user's own is possible, and only likely misspellings are reported. A policy that several tasks
+share is judged by all of them together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALIKE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """The codes that some tasks can end with. If they are all, nothing else can come of them."""
+    """The codes that some tasks can end with, and whether these are all."""
 
     known: frozenset[str]
     are_all: bool
@@ -46,7 +46,7 @@ def problems(tasks: Iterable[AnyTask]) -> Iterator[CheckWarning]:
 
 
 def codes_of(tasks: list[AnyTask]) -> Codes:
-    """What these tasks can end with, as far as it is known."""
+    """The codes that these tasks can end with, as far as they are known."""
     said = [returned.codes(task.fn) for task in tasks]
     known = {code for task in tasks for code in _given_by_the_library(task)}
     return Codes(
@@ -73,7 +73,7 @@ def _by_policy(tasks: Iterable[AnyTask]) -> list[list[AnyTask]]:
 
 
 def _why_never(code: str, codes: Codes, sharing: list[AnyTask]) -> tuple[str, str] | None:
-    """The reason and what to do about it; None if the code may well come."""
+    """The reason and the remedy; None if the code is possible."""
     if code in BUILTIN_CODE_REGISTRY and code not in RETRY_ELIGIBLE:
         return "a task that ends with this code is never retried", f"of the built-in codes: {_shown(RETRY_ELIGIBLE)}"
     if code in codes.known:
@@ -92,7 +92,7 @@ def _why_never(code: str, codes: Codes, sharing: list[AnyTask]) -> tuple[str, st
 
 
 def _mentioned(tasks: list[AnyTask]) -> frozenset[str]:
-    """What stands in the modules of the tasks as text, but for what the policies list."""
+    """The texts in the modules of the tasks, except those that the policies list."""
     return frozenset().union(*(returned.texts_of_module(task.fn) for task in tasks))
 
 
@@ -102,7 +102,8 @@ def _likely(code: str, known: Iterable[str]) -> str | None:
 
 
 def _is_alike(code: str, other: str) -> bool:
-    """They differ in one word, by few letters: HTTP_502 and HTTP_503, DB_ERROR and IO_ERROR are meant to differ."""
+    """Whether the two differ in one word by a few letters. HTTP_502 and HTTP_503, or DB_ERROR and IO_ERROR, differ on
+    purpose."""
     if code.replace("_", "") == other.replace("_", ""):
         return True
     ours, theirs = code.split("_"), other.split("_")

@@ -1,7 +1,7 @@
 """What the source of a task function says about the error codes that it returns.
 
-Only a function whose every `return` is a `TaskResult(...)` written out on the spot is understood; of any other nothing
-is claimed. Nothing is run here, and a source that is not at hand says nothing.
+Only a function in which every `return` is a literal `TaskResult(...)` is understood; nothing is claimed about other
+functions. Nothing is run here, and a missing source yields nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 class _NotUnderstood(Exception):
-    """Something else than a result written out."""
+    """Something other than a literal result."""
 
 
 def codes(fn: Function) -> frozenset[str] | None:
-    """The codes of the errors that a function returns; None if its source does not tell them all."""
+    """The codes of the errors that a function returns; None if its source does not show them all."""
     tree = _tree(fn)
     if tree is None:
         return None
@@ -39,12 +39,12 @@ def codes(fn: Function) -> frozenset[str] | None:
 
 
 def texts_of_module(fn: Function) -> frozenset[str]:
-    """The texts in the module of a function that could be codes, but for those that a retry policy lists."""
+    """The texts in the module of a function that could be codes, except those that a retry policy lists."""
     return _texts(fn.__code__.co_filename)
 
 
 def place_of_text(fn: Function, text: str) -> SourceLocation | None:
-    """The line above a function, among its decorators, where a text stands."""
+    """The line above a function, among its decorators, that contains a text."""
     tree = _tree(fn)
     for decorator in () if tree is None else tree.decorator_list:
         for node in ast.walk(decorator):
@@ -82,7 +82,7 @@ def _tree(fn: Function) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
 
 
 def _returned(body: list[ast.stmt]) -> Iterator[ast.expr | None]:
-    """The values of the function's own `return` statements, not those of functions inside of it."""
+    """The values of the function's own `return` statements, without those of nested functions."""
     waiting: list[ast.AST] = list(body)
     while waiting:
         node = waiting.pop()
@@ -126,7 +126,7 @@ def _value(code: ast.expr, fn: Function) -> str | None:
 
 
 def _global(name: ast.expr, fn: Function) -> Any:
-    """What a name of the module, or an attribute of one, stands for."""
+    """The value of a name of the module, or of an attribute of one."""
     if isinstance(name, ast.Attribute):
         owner = _global(name.value, fn)
         if isinstance(owner, ModuleType | type) and hasattr(owner, name.attr):  # of anything else it could run code

@@ -1,5 +1,5 @@
-"""Phase 4: every schedule names a task, a queue and a time zone that exist, and arguments that the task takes (S-04).
-Disabled ones as well: they are meant to be enabled again.
+"""Phase 4: every schedule names a task, a queue and a time zone that exist, and arguments that the task accepts (S-04).
+Disabled schedules are checked too, because they may be enabled again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from horsies.core.scheduler.checks import schedule_problems
 
 
 def schedules(subject: Subject) -> Iterator[HorsiesError]:
-    """What is wrong with them."""
+    """The errors of the schedules."""
     config = subject.app.config.schedule
     for schedule in () if config is None else config.schedules:
         yield from schedule_problems(subject.app, schedule)

@@ -1,5 +1,6 @@
-"""Phase 6, only live: the schedules that were put in place at run time (D-36) fit the present code as those of the code
-do. Their number is bounded by `MOST`, first by name; one that the code hides by its own of that name is left out.
+"""Phase 6, only with `--live`: schedules that were added at run time (D-36) fit the current code, just like those of
+the code. At most `MOST` of them are checked, in the order of their names; a schedule with the same name as one of the
+code is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, a
 
 
 def stored_schedules(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
-    """What is wrong with them."""
+    """The errors of the stored schedules."""
     app = subject.app
     of_code = {schedule.name for schedule in app.config.schedule.schedules} if app.config.schedule else set()
     after, seen = "", 0

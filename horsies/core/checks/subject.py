@@ -1,4 +1,4 @@
-"""What the phases of a check look at, and what the earlier ones leave for the later ones."""
+"""What the phases of a check work on, and what earlier phases leave for later ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Subject:
-    """An app under check. `specs` are the workflows that have been built on the way."""
+    """An app under check. `specs` are the workflows that have been built so far."""
 
     app: Horsies
     specs: list[WorkflowSpec[Any]] = field(default_factory=list)
@@ -30,7 +30,8 @@ class Subject:
 
     @cached_property
     def own_module(self) -> ModuleType | None:
-        """The module that made the app, if it is not one of those: a program of one file has no others."""
+        """The module that made the app, unless it is one of the discovered modules: a program of one file has no
+        others."""
         place = self.app.location
         if place is None:
             return None

@@ -1,5 +1,5 @@
-"""Asks the database something and changes nothing. The broker's own connections would create or migrate the tables
-first, which is not for a check to do: it is run with code that is still to be deployed.
+"""Queries the database without changing it. The broker's own connections would create or migrate the tables first. A
+check must not do that, because it runs with code that is not deployed yet.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Visit:
 
 
 def no_answer(answer: Err[Any]) -> Iterator[HorsiesError]:
-    """What to tell about a question that failed. Nothing if there are no tables yet: then nothing is in them."""
+    """The finding for a query that failed. There is none if the tables do not exist yet, because then they contain
+    nothing."""
     match answer.error.exception:
         case errors.UndefinedTable():
             return

@@ -1,5 +1,5 @@
-"""Phase 3: definitions and builders are built, sends suppressed; functions that look like builders but are not noted as
-such are named (F-91, F-92).
+"""Phase 3: builds definitions and builders with sends suppressed, and names functions that look like builders but are
+not marked as such (F-91, F-92).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def definitions_of(app: Horsies) -> list[Definition]:
 
 
 def definitions(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 3.1: every definition has a key, and one that has nodes is a sound workflow. (Of two with the same key the
+    """Phase 3.1: every definition has a key, and one with nodes is a valid workflow. (If two have the same key, the
     second is refused when it is defined.)"""
     for definition in definitions_of(subject.app):
         if not definition.definition_key or not definition.takes_parameters():
@@ -44,21 +44,21 @@ def definitions(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def builders(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 3.2: every builder gives a sound workflow."""
+    """Phase 3.2: every builder gives a valid workflow."""
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
             yield from _check_builder(builder, subject)
 
 
 def undecorated(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders."""
+    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are not builders."""
     for module in subject.discovered:
         for fn in _forgotten(module):
             yield WorkflowValidationError(**_forgotten_fields(fn))
 
 
 def undecorated_in_own_module(subject: Subject) -> Iterator[CheckWarning]:
-    """The same in the module that made the app, which F-92 does not speak of: a hint, not an error."""
+    """The same in the module that made the app, which F-92 does not mention: a warning, not an error."""
     if subject.own_module is not None:
         for fn in _forgotten(subject.own_module):
             yield CheckWarning(**_forgotten_fields(fn))
@@ -78,7 +78,7 @@ def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
 
 
 def _concrete(kind: Definition) -> Iterator[Definition]:
-    """The definitions that are meant to be built: not those that others only build on."""
+    """The definitions that are meant to be built, without those that are only base classes."""
     for definition in kind.__subclasses__():
         below = list(_concrete(definition))
         yield from below
