@@ -5,12 +5,12 @@
     ├── TaskDefinitionError           (also TypeError)    HRS-1xx
     ├── RegistryError                                     HRS-3xx
     ├── WorkflowValidationError       (also ValueError)   HRS-0xx
-    ├── CheckWarning                                      what `horsies check` tells and nothing refuses to start for
+    ├── CheckWarning                                      reported by `horsies check`; nothing refuses to start
     └── MultipleValidationErrors      (also ValueError)   several of the above, in a ValidationReport
         └── MultipleWorkflowErrors    (also WorkflowValidationError)
 
-Mistakes made at definition time are exceptions; the ones found in one phase are collected and raised together. Outcomes
-at run time are values instead (`types/result.py`, `models/tasks.py`).
+Mistakes at definition time are exceptions; those found in one phase are collected and raised together. Outcomes at run
+time are values instead (`types/result.py`, `models/tasks.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _URL_PASSWORD = re.compile(r"""(://[^\s:/@'"]*:)[^\s'"]*@""")
 
 
 class ErrorCode(StrEnum):
-    """HRS codes: 001-099 workflows, 100-199 task definitions, 200-299 configuration, 300-399 the registry. Each with
-    what it says, in the words of docs/checks.md, whose table is made of these."""
+    """HRS codes: 001-099 workflows, 100-199 task definitions, 200-299 configuration, 300-399 the registry. Each has a
+    meaning; the table in docs/checks.md is made from these."""
 
     _value_: str
     meaning: str
@@ -154,7 +154,7 @@ class SourceLocation:
 
     @classmethod
     def of_caller(cls) -> SourceLocation | None:
-        """The innermost frame that is neither ours nor a library's that calls us."""
+        """The innermost frame that belongs neither to horsies nor to a library that calls it."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and _is_machinery(frame):
             frame = frame.f_back
@@ -162,7 +162,7 @@ class SourceLocation:
 
     @classmethod
     def of_exception(cls, exc: BaseException) -> SourceLocation | None:
-        """Where in the user's code the exception came from: the deepest frame that is not machinery."""
+        """Where in the user's code the exception came from: the deepest frame that is not part of the machinery."""
         found: SourceLocation | None = None
         step = exc.__traceback__
         while step is not None:
@@ -275,7 +275,8 @@ class WorkflowValidationError(HorsiesError, ValueError):
 
 
 class CheckWarning(HorsiesError):
-    """Something that works, but hardly as it was meant. `horsies check` tells it; nothing refuses to start for it."""
+    """Something that works, but probably not as intended. `horsies check` reports it; nothing refuses to start because
+    of it."""
 
     severity = "warning"
 
@@ -292,7 +293,7 @@ class ValidationReport:
     errors: list[HorsiesError] = field(default_factory=list)
 
     def add(self, error: HorsiesError) -> None:
-        """Collect one error; one that holds several is unpacked."""
+        """Collect one error; an error that contains several is unpacked."""
         if isinstance(error, MultipleValidationErrors):
             self.errors.extend(error.report.errors)
         else:
@@ -303,11 +304,11 @@ class ValidationReport:
 
     @property
     def severity(self) -> str:
-        """That of the worst."""
+        """The severity of the worst error."""
         return "warning" if self.errors and all(isinstance(error, CheckWarning) for error in self.errors) else "error"
 
     def raise_if_any(self) -> None:
-        """Raise the one error as it is, several as `MultipleValidationErrors`, none not at all."""
+        """Raise a single error unchanged, several as `MultipleValidationErrors`; do nothing if there are none."""
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

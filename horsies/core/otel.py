@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Active:
-    """A span that is the current one until `end`; without one only its context is."""
+    """A span that is current until `end`; without a span, only its context is current."""
 
     def __init__(self, context: Context, span: Span | None) -> None:
         self._span = span
@@ -37,7 +37,7 @@ class Active:
         self.trace: str | None = None
 
     def end(self, code: str | None) -> None:
-        """`code`: why it failed. The message may quote arguments, so only that is told."""
+        """`code` says why it failed. Only the code is recorded, because the message may quote arguments."""
         contexts.detach(self._token)
         if self._span is not None:
             if code is not None:
@@ -84,7 +84,7 @@ def run(task: str, about: bytes) -> Active:
 
 
 class Supervisor:
-    """Makes the spans that a worker knows of, for tasks that carry a context: a listener for `events`."""
+    """Makes the spans of a worker, for tasks with a context; it listens to `events`."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id

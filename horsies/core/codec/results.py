@@ -23,7 +23,8 @@ class ResultCodec:
         self._ok.check({"ok": value})
 
     def encode(self, result: TaskResult[Any, TaskError]) -> str:
-        """The result as JSON. `MismatchError`: not of its type; any other `CodecError`: cannot be written."""
+        """The result as JSON. A `MismatchError` means a value of the wrong type; any other `CodecError` means that it
+        cannot be encoded."""
         if result.is_ok():
             return self._ok.encode({"ok": result.ok})
         return self._both.encode({"err": result.err})

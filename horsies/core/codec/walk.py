@@ -1,4 +1,6 @@
-"""Looks through a value for what would not survive as JSON: NaN, Infinity, text that is not Unicode, masked secrets."""
+"""Searches a value for parts that would not survive as JSON: NaN, Infinity, text that is not Unicode, masked
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _NOT_TEXT = "the text contains lone surrogates, which are not valid Unicode"
 
 
 def find_unsendable(value: Any) -> tuple[Path, str] | None:
-    """Where the first such value is, and what is wrong with it; None if there is none."""
+    """Where the first such part is, and what is wrong with it; None if there is none."""
     seen: set[int] = set()
     pending: list[tuple[Path, Any]] = [((), value)]
     while pending:

@@ -27,7 +27,7 @@ _SCHEDULES_SHOWN = 20
 
 
 class PayloadPolicy(ConfigModel):
-    """When a serialized payload is worth a warning, and when it is refused."""
+    """When a serialized payload causes a warning, and when it is refused."""
 
     warn_bytes: int | None = Field(
         default=1_048_576, ge=1, description="warn about arguments and results larger than this; `None`: never"
@@ -36,7 +36,7 @@ class PayloadPolicy(ConfigModel):
 
 
 class AppConfig(ConfigModel):
-    """Everything an application can be told. Immutable."""
+    """All settings of an application. Immutable."""
 
     field_error_codes: ClassVar[Mapping[str, ErrorCode]] = {
         "broker": ErrorCode.BROKER_INVALID_URL,

@@ -1,4 +1,4 @@
-"""Queues as the user configures them: one default queue, or named ones with priority and limit."""
+"""Queues as the user configures them: one default queue, or named queues with priority and limit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def queue_name_problem(name: str) -> str | None:
 
 
 class CustomQueueConfig(ConfigModel):
-    """A named queue. Priority 1 is served first; `max_concurrency` None is uncapped, 0 stops claiming from it."""
+    """A named queue. Priority 1 is served first. With `max_concurrency=None` there is no limit; with 0 no task of the
+    queue is claimed."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_QUEUE_MODE
 

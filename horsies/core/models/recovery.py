@@ -1,7 +1,8 @@
-"""What counts as stale, who brings it back and how long records are kept.
+"""What counts as stale, how it is recovered, and how long records are kept.
 
-`RecoveryConfig` speaks of single tasks (the reaper), `WorkerRecoveryConfig` of whole workers (the sweeper). Intervals
-and thresholds of the first are milliseconds, retentions hours; the second uses `timedelta`, a number meaning seconds.
+`RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper). The first
+has intervals and thresholds in milliseconds and retention times in hours; the second uses `timedelta`, where a number
+means seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LONGEST = timedelta(days=365)
 
 
 class RecoveryConfig(ConfigModel):
-    """When a task is taken for dead, and what is done then."""
+    """When a task counts as dead, and what happens then."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
@@ -117,7 +118,7 @@ Delay = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0), l
 
 
 class WorkerRecoveryConfig(ConfigModel):
-    """Worker-level sweeping. Setting anything enables it, unless `enabled=False` is said."""
+    """Recovery of whole workers. Setting any value enables it, unless `enabled=False` is given."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 

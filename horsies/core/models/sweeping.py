@@ -1,4 +1,4 @@
-"""What is asked of a sweep by hand, and what it and the list of workers answer (R-43, R-49, R-94)."""
+"""The options and the result of a manual sweep, and of the list of workers (R-43, R-49, R-94)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horsies.core.models.recovery import Delay, Duration
 
 
 class SweepStaleWorkersOptions(ConfigModel):
-    """Settings of one sweep. What is None is taken from the recovery configuration."""
+    """Settings of one sweep. A value of None is taken from the recovery configuration."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 

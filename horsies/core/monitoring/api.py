@@ -7,5 +7,6 @@ from horsies.core.monitoring.actions import TaskActionResult
 
 
 async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
-    """Cancel a task that has not ended; one that runs only with `include_running`, and then its code is stopped."""
+    """Cancel a task that has not ended. A running task is cancelled only with `include_running`; its code is then
+    stopped."""
     return await broker.cancel_task_async(task_id, include_running=include_running)

@@ -1,7 +1,7 @@
-"""Every metric there is: its name, kind, labels and meaning. Page, dashboard and alert rules are checked against it.
+"""Every metric: its name, kind, labels and meaning. Tests check page, dashboard and alert rules against it.
 
-Names of a worker's own numbers begin with `horsies_worker_`, of a scheduler's with `horsies_scheduler_`; the others are
-read from the database, and every process that exposes them tells the same.
+Names of a worker's own numbers begin with `horsies_worker_`, those of a scheduler with `horsies_scheduler_`; the others
+are read from the database, and every process that exposes them reports the same values.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ LOOP_LAG = Metric(
 
 
 def metrics() -> Iterator[Metric]:
-    """All of them, in the order above."""
+    """All metrics, in the order above."""
     for value in globals().values():
         if isinstance(value, Metric):
             yield value

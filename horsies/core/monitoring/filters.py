@@ -1,5 +1,5 @@
-"""Which tasks a question is about (M-46): OR within a list, AND between lists, an empty list filters nothing. Pure: the
-lists become the parameters of the statements, and what is wrong with them is said here.
+"""Which tasks a query is about (M-46): OR within a list, AND between lists; an empty list does not filter. Pure: the
+lists become the parameters of the statements, and mistakes in them are reported here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class BadQuestion(ValueError):
-    """The question itself is wrong; its text says how."""
+    """The query itself is wrong; its text says how."""
 
 
 def category_of(code: str | None) -> ErrorCategory | None:
@@ -63,7 +63,7 @@ def category_of(code: str | None) -> ErrorCategory | None:
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """The lists of M-46. Values may be given as members or as their names; a text alone is no list."""
+    """The lists of M-46. Values may be members or their names; a single string is not a list."""
 
     task_names: Sequence[str] = ()
     queues: Sequence[str] = ()
@@ -74,8 +74,8 @@ class TaskFilter:
     retried_only: bool = False
 
     def params(self) -> dict[str, Any]:
-        """What the statements of `sql/monitoring` call a filter. A NULL filters nothing; the three facts that follow
-        from the states let a partial index be used."""
+        """The parameters that the statements of `sql/monitoring` call a filter. NULL does not filter; the three facts
+        that follow from the states let a partial index be used."""
         statuses = members(TaskStatus, "statuses", self.statuses)
         codes, other_than = _codes(
             names("error_codes", self.error_codes), members(ErrorCategory, "error_categories", self.error_categories)
@@ -96,7 +96,7 @@ class TaskFilter:
 
 
 def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> dict[str, Any]:
-    """The parameters of an order that some index has for these states."""
+    """The parameters of a sort order that has an index for these states."""
     if not isinstance(sort_by, str) or sort_by not in _SORTABLE:
         raise BadQuestion(f"sort_by must be one of {', '.join(_SORTABLE)}, not {sort_by!r}")
     if sort_dir not in ("asc", "desc"):
@@ -144,7 +144,7 @@ def checked_seconds(what: str, value: float) -> float:
 
 
 def members(kind: type[E], what: str, values: Sequence[E | str]) -> frozenset[E] | None:
-    """The members that are named, or None for an empty list."""
+    """The named members, or None for an empty list."""
     _refuse_text(what, values)
     try:
         return frozenset(kind(value) for value in values) or None
@@ -161,7 +161,7 @@ def _refuse_text(what: str, values: object) -> None:
 def _codes(
     codes: list[str] | None, categories: frozenset[ErrorCategory] | None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """The codes that are meant, or, where DOMAIN is among the families, the ones that are not."""
+    """The codes that are wanted or, if DOMAIN is among the families, those that are not."""
     if categories is None:
         return codes, None
     if codes is not None:

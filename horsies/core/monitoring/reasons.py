@@ -1,5 +1,6 @@
-"""Why a task, or a node of a workflow, is not running: rules over facts that were read in one moment. The first thing
-that holds it up is the answer, in the order in which a claim would ask. Pure: `explain.py` reads the facts.
+"""Why a task, or a node of a workflow, is not running: rules over facts that were read at one moment.
+
+The answer is the first reason in the order in which a claim would check. Pure: `explain.py` reads the facts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_NAMED = 10  # workers, tasks or nodes
 def explain_task(
     subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo] = (), queue: QueueFacts | None = None
 ) -> Explanation:
-    """For a task; of one that waits, also who works and what stands before it in the queue."""
+    """For a task; if it waits, this also considers the workers and the tasks before it in the queue."""
     if TaskStatus(task.status).is_terminal:
         code = "" if task.error_code is None else f" with {task.error_code}"
         return _about(subject, task, Why.ENDED, f"it ended as {task.status}{code}", since=task.ended_at)
@@ -34,7 +35,7 @@ def explain_task(
 
 
 def explain_node(subject: str, node: NodeFacts) -> Explanation:
-    """For a node that no task runs (any more)."""
+    """For a node without a task."""
     if node.status in ("COMPLETED", "FAILED", "SKIPPED"):
         code = "" if node.error_code is None else f" with {node.error_code}"
         return _of_node(subject, node, Why.ENDED, f"the node ended as {node.status}{code}", since=node.completed_at)
@@ -96,7 +97,7 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
 def _no_room(
     subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo], queue: QueueFacts
 ) -> Explanation | None:
-    """The limits that every worker of the queue would run into, each by its own settings."""
+    """The limits that every worker of the queue would reach, each by its own settings."""
     serving = _serving(task, workers)
     caps = [worker.queue_max_concurrency.get(task.queue) for worker in serving]
     facts: dict[str, Any] = {**queue._asdict(), "max_concurrency": _known(caps)}
@@ -132,7 +133,7 @@ def _in_line(
 
 
 def _in_flight(subject: str, task: TaskFacts) -> Explanation:
-    """CLAIMED and RUNNING: with whom, and whether that one has been heard of."""
+    """CLAIMED and RUNNING: which worker holds the task, and whether that worker has recent heartbeats."""
     begun = task.started_at if task.status == TaskStatus.RUNNING else task.claimed_at
     heard = max([time for time in (begun, task.last_beat_at) if time is not None], default=task.now)
     facts = {"worker_heard_at": task.worker_heard_at, "last_beat_at": task.last_beat_at}

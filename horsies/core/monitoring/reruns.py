@@ -1,5 +1,6 @@
-"""Sending a task again that ended without success (M-49). One statement copies it; if it copied nothing, a second one
-only looks for the reason.
+"""Sends a task again that ended without success (M-49).
+
+One statement copies it; if nothing was copied, a second statement looks for the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
 
 
 async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
-    """Send a FAILED, CANCELLED or EXPIRED task again as a new one, due at once. The old row is unchanged."""
+    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
     try:
         return await broker.bridge.call(partial(_rerun, broker, task_id))
     except Exception as problem:
@@ -50,7 +51,7 @@ async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
 
 
 def _can_be_rerun(found: tuple[Any, ...] | None) -> bool:
-    """It ended between the two looks: then there is no reason, and it is tried again."""
+    """The task ended between the two statements: there is no reason to report, so copying is tried again."""
     return found is not None and found[1] is None and found[0] in ("FAILED", "CANCELLED", "EXPIRED")
 
 

@@ -1,7 +1,7 @@
-"""The calls of a `send_many`: what may stand for one, and the way from all of them to what is written.
+"""The calls of a `send_many`: what counts as a call, and how all calls become rows.
 
-Everything is bound, checked and encoded before anything is written; the first call that is wrong is the error, with its
-position. Writing is `send.py`.
+Everything is bound, checked and encoded before anything is written; the first wrong call is the error, with its
+position. `send.py` writes the rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_A_TIME = 200
 @final
 @dataclass(frozen=True, slots=True)
 class PreparedTask(Generic[P, T]):
-    """A call of a task, with options of its own: what `task.prepare(...)` gives. It is checked when it is sent."""
+    """A call of a task with its own options, made by `task.prepare(...)`. It is checked when it is sent."""
 
     task: TaskDefinition[P, T]
     args: tuple[Any, ...]
@@ -43,7 +43,7 @@ class PreparedTask(Generic[P, T]):
 def prepared(
     task: TaskDefinition[P, T], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: SendOptions
 ) -> PreparedTask[P, T]:
-    """The call as a value that nobody can change."""
+    """The call as an immutable value."""
     return PreparedTask(task, args, MappingProxyType(dict(kwargs)), options)
 
 
@@ -64,7 +64,7 @@ def collect(task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: Se
 async def collect_async(
     task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: SendOptions, sent_at: datetime
 ) -> Sends:
-    """The same on an event loop, which others need meanwhile."""
+    """The same on an event loop, which is released from time to time."""
     sends: list[Send] = []
     for made in _each(task, calls, options, sent_at):
         if isinstance(made, TaskSendError):

@@ -1,5 +1,5 @@
-"""Tries again by itself what failed for a reason that passes (T-51), for callers that block and callers that await.
-Each try is the same as the one before, under the same id, so a try that had succeeded unseen is recognised.
+"""Retries operations that failed temporarily (T-51), for blocking and for async callers. Each try is identical and uses
+the same id, so an earlier try that succeeded unnoticed is recognised.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RESEND_PAUSES = (0.2, 0.4, 0.8)
 
 
 class Retryable(Protocol):
-    """An error that says whether the same may succeed later."""
+    """An error that says whether a retry may succeed."""
 
     @property
     def retryable(self) -> bool: ...
@@ -27,7 +27,7 @@ E = TypeVar("E", bound=Retryable)
 
 
 def tried(attempt: Callable[[], T], explain: Callable[[BaseException], E], pauses: Sequence[float]) -> Result[T, E]:
-    """What came of it, in the end; `explain` makes an error of what was raised."""
+    """The final outcome; `explain` turns an exception into an error."""
     for pause in (*pauses, None):
         try:
             return Ok(attempt())
@@ -42,7 +42,7 @@ def tried(attempt: Callable[[], T], explain: Callable[[BaseException], E], pause
 async def tried_async(
     attempt: Callable[[], Awaitable[T]], explain: Callable[[BaseException], E], pauses: Sequence[float]
 ) -> Result[T, E]:
-    """What came of it, in the end; `explain` makes an error of what was raised."""
+    """The final outcome; `explain` turns an exception into an error."""
     for pause in (*pauses, None):
         try:
             return Ok(await attempt())

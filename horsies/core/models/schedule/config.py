@@ -1,4 +1,4 @@
-"""A task that is sent by the clock, and the settings of the scheduler."""
+"""A scheduled task, and the settings of the scheduler."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class TaskSchedule(ScheduleModel):
 
     @property
     def location(self) -> SourceLocation | None:
-        """The line that made it; None for one that was not made by a line of a program."""
+        """The line of code that made it; None if no line of a program made it."""
         place: SourceLocation | None = self.__dict__.get("_written_at")
         return place
 
 
 class ScheduleConfig(ScheduleModel):
-    """What the scheduler sends, and how often it looks."""
+    """What the scheduler sends, and how often it checks."""
 
     enabled: bool = Field(default=True, description="`False`: a scheduler refuses to start")
     check_interval_seconds: int = Field(

@@ -1,4 +1,4 @@
-"""The patterns that most schedules need: every so often, and at a time of the hour, day, week or month."""
+"""The patterns that most schedules need: intervals, and times of the hour, day, week or month."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
 class IntervalSchedule(ScheduleModel):
-    """Every so often: the sum of the units, counted from run to run. The time zone plays no part."""
+    """Runs at an interval: the sum of the units, counted from run to run. The time zone does not matter."""
 
     type: Literal["interval"] = "interval"
     seconds: Positive | None = Field(default=None, description="number of seconds")

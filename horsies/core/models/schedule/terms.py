@@ -1,7 +1,7 @@
 """The terms of a cron schedule's fields: what each matches, and which are refused.
 
-A term does not know its field, so its limits belong to the lists that the fields hold (`MinuteTerms` and so on), and
-`numeric_bits` or `enum_bits` tell what such a list matches.
+A term does not know its field, so the limits belong to the lists of the fields (`MinuteTerms` and so on);
+`numeric_bits` and `enum_bits` say what such a list matches.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _place(member: Weekday | Month) -> int:
 
 
 def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
-    """Refuse a term that was made for the other enum: as a step it would look the same."""
+    """Refuse a term that was made for the other enum; a step would look the same."""
 
     def check(term: object) -> object:
         args = getattr(type(term), "__pydantic_generic_metadata__", {}).get("args", ())
@@ -117,7 +117,7 @@ def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The values a field can have, and its longest step."""
+    """The values that a field can have, and its longest step."""
 
     first: int
     last: int
@@ -174,7 +174,7 @@ WeekdayTerms: TypeAlias = Annotated[tuple[_Weekday, ...], _within(WEEKDAY)]
 
 
 def numeric_bits(terms: Sequence[NumericTerm], domain: Domain) -> int:
-    """The values that any of the terms matches."""
+    """The values that at least one of the terms matches."""
     found = 0
     for term in terms:
         match term:

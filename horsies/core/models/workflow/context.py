@@ -1,6 +1,8 @@
-"""What a task of a workflow can know about it: where it stands (`WorkflowMeta`), and results of nodes before it
-(`WorkflowContext`). The engine puts both into the arguments of the task's row as JSON; results stay JSON until someone
-asks for one, and are then read by the type of the node.
+"""What a task of a workflow can know about it: its place (`WorkflowMeta`), and results of earlier nodes
+(`WorkflowContext`).
+
+The engine puts both into the arguments of the task's row as JSON. Results stay JSON until the task asks for one; then
+they are decoded by the type of the node.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WorkflowMeta:
-    """Where a task stands: in which workflow, at which node."""
+    """The place of a task: its workflow and its node."""
 
     workflow_id: str
     task_index: int
@@ -50,7 +52,8 @@ class WorkflowContext:
         return cls(*place, dict(given.get("results") or {}), dict(given.get("summaries") or {}))
 
     def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
-        """The result of a node. `KeyError` if it is not in `workflow_ctx_from`, or has none yet (`has_result`)."""
+        """The result of a node. `KeyError` if the node is not in `workflow_ctx_from`, or has no result yet
+        (`has_result`)."""
         value = self._find(self.results, node, "result")
         return value if isinstance(value, TaskResult) else _read(value, node)
 

@@ -1,4 +1,4 @@
-"""What a workflow does about errors, and, re-exported, the states of workflows and their nodes."""
+"""What a workflow does after errors, and, re-exported, the states of workflows and their nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ __all__ = [
 
 
 class OnError(StrEnum):
-    """After the final failure of a node: go on with what does not depend on it, or stop until someone resumes."""
+    """After the final failure of a node: continue with everything that does not depend on it, or pause until somebody
+    resumes."""
 
     FAIL = "fail"
     PAUSE = "pause"

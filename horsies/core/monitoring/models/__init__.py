@@ -1,4 +1,4 @@
-"""What the query API answers (M-47): frozen values with plain fields. `to_jsonable` makes JSON of any of them."""
+"""What the query API returns (M-47): frozen values with plain fields. `to_jsonable` converts any of them to JSON."""
 
 from horsies.core.monitoring.models.answers import (
     MonitoringErrorCode,
