@@ -1,4 +1,4 @@
-"""Recovering a batch of which the database may refuse one task for its content: the others are not kept back by it."""
+"""Recovers a batch of which the database may refuse one task for its content, without holding up the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("horsies.recovery")
 async def by_halves(
     found: Sequence[InFlight], recover: Callable[[Sequence[InFlight]], Awaitable[list[InFlight]]]
 ) -> list[InFlight]:
-    """What `recover` could recover of these, all at once or, if it must be, in ever smaller parts."""
+    """The tasks that `recover` could recover: all at once or, if necessary, in smaller and smaller parts."""
     try:
         return await recover(found)
     except psycopg.Error as problem:

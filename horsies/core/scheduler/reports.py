@@ -1,4 +1,4 @@
-"""What a scheduler says about its schedules."""
+"""What a scheduler logs about its schedules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def report(entries: Sequence[Entry], done: Pass) -> None:
 
 
 def complain(entry: Entry, why: str) -> None:
-    """Often at first, then ever more rarely: it is tried again and again."""
+    """Log often at first and then less and less often, because the schedule is retried again and again."""
     entry.failures += 1
     if entry.failures.bit_count() == 1:
         tries = f" ({entry.failures} times in a row)" if entry.failures > 1 else ""
@@ -51,7 +51,7 @@ def complain(entry: Entry, why: str) -> None:
 
 
 def note_missed(entry: Entry) -> None:
-    """Somebody else holds it, which is nothing unless it goes on and on."""
+    """Another process holds the lock, which is reported only if it continues."""
     entry.misses += 1
     if entry.misses >= MANY_MISSES and entry.misses.bit_count() == 1:
         log.warning(

@@ -1,4 +1,4 @@
-"""Keeps the board in step with the schedules of the code and with those put in place at run time (D-36)."""
+"""Keeps the board up to date with the schedules of the code and those added at run time (D-36)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Roster:
         self._is_first = True
 
     async def refresh(self, conn: Connection, version: int) -> None:
-        """Read what has changed of the run-time schedules, if anything has."""
+        """Read the run-time schedules that have changed, if any."""
         if self._is_first:
             await self._take_in_code()
         if version == self._version:
@@ -104,13 +104,14 @@ class Roster:
 
 
 def _spare_the_collector(count: int) -> None:
-    """A full collection looks at every object there is, while the loop stands still: for ten thousand schedules a fifth
-    of a second. What is taken in here stays. Not for a few: what is garbage by chance just now stays as well."""
+    """A full garbage collection visits every object while the loop stands still, which takes a fifth of a second with
+    ten thousand schedules. The objects made here stay, so they are frozen. This is not done for a few schedules,
+    because current garbage is frozen too."""
     if count > MANY:
         gc.freeze()
 
 
 def in_one_line(problem: HorsiesError) -> str:
-    """What is wrong, for a log."""
+    """The mistake on one line, for a log."""
     errors = problem.errors if isinstance(problem, MultipleValidationErrors) else [problem]
     return "; ".join(describe(error) for error in errors)
