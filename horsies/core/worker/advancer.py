@@ -1,9 +1,9 @@
-"""Takes the ends of tasks to their workflows (L-32): the second transaction, after the one in which a task has ended.
+"""Advances workflows after tasks have ended (L-32), in a second transaction after the one that ended the task.
 
-Whatever has piled up meanwhile is advanced together; what that leaves to do (a parent to tell, a child to build) waits
-in the same line. While the database is away everything waits; a workflow whose row somebody keeps locked, or that
-cannot be advanced for another reason, waits apart, and the others go on. Children are built beside all that, as user
-code may take its time. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
+Everything that has collected is advanced together; follow-up work (a parent to inform, a child to build) waits in the
+same line. While the database is away, everything waits. A workflow whose row is locked elsewhere, or that cannot be
+advanced for another reason, waits separately, and the others continue. Children are built outside this line, because
+user code may take long. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Kind: TypeAlias = Literal["tasks", "children", "flows"]
 
 
 class Unit(NamedTuple):
-    """What is done for one workflow; the units of a kind share a transaction."""
+    """The work for one workflow; units of one kind share a transaction."""
 
     kind: Kind
     workflow_id: str
@@ -44,8 +44,8 @@ Batch: TypeAlias = dict[Unit, Tasks]
 
 
 class Advancer:
-    """`put` an end; `step` is one transaction, `build` one child. `on_moved` is told when something has come of it:
-    there may be new tasks."""
+    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_moved` is called when something has
+    moved, because there may be new tasks."""
 
     def __init__(
         self, pool: Connections, builder: Builder, config: WorkerResilienceConfig, on_moved: Callable[[], None]
@@ -65,11 +65,11 @@ class Advancer:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is left to do, but for what cannot be done now."""
+        """Whether nothing is left to do, except for work that cannot be done now."""
         return not (self._waiting or self._builds or self._busy)
 
     def put(self, task_id: str, workflow_id: str) -> None:
-        """This task has ended, or may have: one that has not is left alone."""
+        """This task may have ended; a task that has not is ignored."""
         self._add(Unit("tasks", workflow_id), (task_id,))
 
     def put_all(self, ended: Iterable[tuple[str, str]]) -> None:
@@ -77,12 +77,12 @@ class Advancer:
             self.put(task_id, workflow_id)
 
     def build_later(self, key: Key) -> None:
-        """The child workflow of this node, which is READY, has to be built."""
+        """The child workflow of this READY node must be built."""
         self._builds[key] = None
         self._building.set()
 
     async def step(self) -> None:
-        """What has waited longest, with all of its kind."""
+        """Advance what has waited longest, with everything of its kind."""
         await self._work.wait()
         batch = self._next_batch()
         if not batch:
@@ -150,7 +150,7 @@ class Advancer:
         return batch
 
     def _file(self, after: Aftermath) -> None:
-        """What a step has left to do."""
+        """Add the follow-up work of a step to the line."""
         self.put_all(after.left.items())
         self._careful.update(after.more)
         left: tuple[tuple[Kind, Iterable[str]], ...] = (
@@ -169,8 +169,8 @@ class Advancer:
     # One transaction
 
     async def _advance(self, batch: Batch, part: Sequence[Unit]) -> None:
-        """These units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
-        keeps back the others."""
+        """Advance these units of the batch; units that are done or set aside are removed from it. The batch is halved
+        if one unit holds up the others."""
         try:
             await self._take_steps(self._todo(batch, part))
         except Exception as problem:
@@ -188,8 +188,8 @@ class Advancer:
             self._refusals.pop(unit, None)
 
     async def _take_steps(self, todo: Todo) -> None:
-        """One transaction, as a rule; more if the database does not take everything at once. What is written is filed
-        at once, whatever becomes of the rest."""
+        """One transaction, usually; more if the database does not accept everything at once. What is written is
+        recorded at once, whatever happens to the rest."""
         while todo:
             self._file(await next_step(self._pool, todo, self._builder))
 
@@ -228,6 +228,6 @@ class Advancer:
 
 
 def _is_about_one(problem: BaseException) -> bool:
-    """The database answers, and did not like something about this workflow."""
+    """Whether the database answers, and refused something about this workflow."""
     slow = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
     return isinstance(problem, slow) or is_about_content(problem)

@@ -1,4 +1,4 @@
-"""Settings of one worker process, beside those of the app it serves (W-04)."""
+"""Settings of one worker process, in addition to those of its app (W-04)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recover
 
 
 class WorkerConfig(ConfigModel):
-    """What `Worker(app, WorkerConfig(...))` takes. A limit of 0 means automatic, or off where that is the default."""
+    """The settings of `Worker(app, WorkerConfig(...))`. A limit of 0 means automatic, or off where that is the
+    default."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CLI_INVALID_ARGS
     field_error_codes: ClassVar[Mapping[str, ErrorCode]] = dict.fromkeys(
@@ -71,7 +72,8 @@ class WorkerConfig(ConfigModel):
             yield Violation(("max_tasks_per_child",), "must be 0 (off) or at least 2")
 
     def recovery_for(self, of_app: WorkerRecoveryConfig) -> WorkerRecoveryConfig:
-        """The worker recovery in force: this worker's object instead of the app's, then the shortcuts (R-07, R-09)."""
+        """The worker recovery settings in effect: this worker's object instead of the app's, then the shortcuts (R-07,
+        R-09)."""
         base = self.worker_recovery or of_app
         given = {name: value for name in SHORTCUTS if (value := getattr(self, name)) is not None}
         return WorkerRecoveryConfig(**{**base.model_dump(), **given, "enabled": True}) if given else base

@@ -1,4 +1,4 @@
-"""How a worker that also schedules gets the payloads of its schedules: arguments are encoded by code of the app, so the
+"""How a worker with a scheduler gets the payloads of its schedules: code of the app encodes the arguments, so the
 helper child does it (W-01).
 """
 

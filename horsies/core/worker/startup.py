@@ -19,7 +19,7 @@ log = logging.getLogger("horsies.worker")
 
 
 async def install_schema(postgres: PostgresConfig) -> str:
-    """Create the tables, or bring them up; the notify mode that is recorded in the end (D-60)."""
+    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True)
@@ -31,8 +31,8 @@ async def install_schema(postgres: PostgresConfig) -> str:
 
 
 class Persistence:
-    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database has lost it in
-    the sense of R-23: the others have to come back as well."""
+    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database counts as
+    having lost it (R-23), because the other workers must come back as well."""
 
     def __init__(self, config: WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
         self._config = config

@@ -1,8 +1,10 @@
-"""Moves workflows on, the only way anything in them moves (F-70): after tasks have ended, after child workflows have,
-and whenever something may be READY. Finalizer, resume and recovery all come here; doing it twice has no effect.
+"""Advances workflows; nothing in them moves in any other way (F-70): after tasks have ended, after child workflows have
+ended, and whenever something may be READY. Finalizer, resume and recovery all use it; doing it twice has no further
+effect.
 
-A step is a transaction (`step.py`); what it leaves to do, further steps do: children are built and written, parents
-are told. Dying in between loses nothing that reconciliation does not find."""
+A step is a transaction (`step.py`); further steps do the follow-up work: children are built and written, parents are
+informed. If a process dies in between, reconciliation finds everything that is missing.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ class Advanced:
 
 
 class Part(NamedTuple):
-    """What one transaction takes in. `most` and `refused` are those of `Step`, after the database has refused what an
-    earlier one wanted to write."""
+    """The input of one transaction. `most` and `refused` are those of `Step`, after the database has refused what an
+    earlier step wanted to write."""
 
     take: Take
     items: Sequence[Any]
@@ -57,7 +59,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class Todo:
-    """What is left to do, each kind in a transaction of its own."""
+    """What is left to do; each kind has a separate transaction."""
 
     tasks: list[str] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
@@ -77,8 +79,8 @@ class Todo:
 
 
 async def advance(pool: Connections, finished: Collection[str], builder: Builder | None) -> Advanced:
-    """These tasks have ended: take that in, and whatever follows. Tasks of no workflow, and those that have not
-    ended, are passed over."""
+    """These tasks have ended: process that and everything that follows. Tasks without a workflow, and tasks that have
+    not ended, are ignored."""
     return await go_on(pool, Todo(tasks=list(finished)), builder)
 
 
@@ -88,7 +90,7 @@ async def advance_parents(pool: Connections, ended: Collection[str], builder: Bu
 
 
 async def advance_lost(pool: Connections, nodes: Collection[Key], builder: Builder | None) -> Advanced:
-    """The tasks, or child workflows, of these nodes do not exist any more (R-34)."""
+    """The tasks or child workflows of these nodes no longer exist (R-34)."""
     return await go_on(pool, Todo(lost=list(nodes)), builder)
 
 
@@ -98,7 +100,7 @@ async def advance_workflows(pool: Connections, ids: Collection[str], builder: Bu
 
 
 async def go_on(pool: Connections, todo: Todo, builder: Builder | None) -> Advanced:
-    """Until nothing is left to do."""
+    """Continue until nothing is left to do."""
     total = Advanced()
     while todo:
         after = await next_step(pool, todo, builder)
@@ -108,8 +110,8 @@ async def go_on(pool: Connections, todo: Todo, builder: Builder | None) -> Advan
 
 
 async def next_step(pool: Connections, todo: Todo, builder: Builder | None) -> Aftermath:
-    """One transaction, or the building of one child, and what it leaves to do, beside what stays in `todo`. A worker
-    files that and takes it up in its own order (`worker/advancer.py`)."""
+    """One transaction, or the building of one child, and the follow-up work; the rest stays in `todo`. A worker queues
+    the follow-up work and does it in its own order (`worker/advancer.py`)."""
     if todo.builds and not (todo.parts or todo.tasks or todo.children or todo.lost):
         key = todo.builds.pop(0)
         try:
@@ -160,8 +162,8 @@ def _halves(part: Part) -> list[Part]:
 
 
 def _smaller(part: Part, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Part]:
-    """The database refuses what a step wanted to write: fewer at a time, until it is known which node cannot be
-    enqueued; that one fails (F-72). Nothing, if it was not about enqueuing."""
+    """The database refuses what a step wanted to write: try fewer at a time, until the node that cannot be enqueued is
+    found; that node fails (F-72). Return nothing if the refusal was not about enqueuing."""
     if len(part.items) > 1:
         return _halves(part)
     if len(enqueued) > 1:

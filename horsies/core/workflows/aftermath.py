@@ -1,4 +1,4 @@
-"""What a step of the engine leaves to do after its commit."""
+"""The follow-up work of a step of the engine, after its commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from horsies.core.workflows.settling import Key
 
 @dataclass(slots=True)
 class Aftermath:
-    """What is to be done after the commit, and how much was done."""
+    """What must be done after the commit, and how much was done."""
 
     to_build: list[Key] = field(default_factory=list)  # sub-workflow nodes that are READY
     ended: list[str] = field(default_factory=list)  # workflows that ended and have a parent

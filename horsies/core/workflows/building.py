@@ -1,4 +1,4 @@
-"""What the engine asks for when a sub-workflow node is ready: the plan of the child workflow.
+"""What the engine requests when a sub-workflow node is ready: the plan of the child workflow.
 
 `build_with` is user code. A worker lets its helper child call it (`worker/helper_builder.py`); a program that starts or
 resumes a workflow calls it itself (`local_builder.py`).
@@ -18,7 +18,7 @@ MAX_DEPTH = 32  # of a workflow in its tree; the one at the top has 0 (F-65)
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """`injected`: for each parameter of `args_from` the JSON of the whole `TaskResult`."""
+    """`injected`: for each parameter of `args_from`, the JSON of the whole `TaskResult`."""
 
     definition_key: str
     kwargs_json: str | None
@@ -27,8 +27,8 @@ class BuildRequest:
 
 
 class BuildFailed(Exception):
-    """There is no plan, and there will be none: the node fails with `code`. (Anything else that is raised, as when the
-    helper child died, leaves the node READY, to be tried again.)"""
+    """There is no plan, and there will be none: the node fails with `code`. (Any other exception, as when the helper
+    child died, leaves the node READY, and it is tried again.)"""
 
     def __init__(self, message: str, code: OperationalErrorCode = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED) -> None:
         super().__init__(message)
@@ -36,10 +36,10 @@ class BuildFailed(Exception):
 
 
 class NotBuiltHere(Exception):
-    """This program does not know the definition. That says nothing about the workers: the node stays READY for them."""
+    """This program does not know the definition. Workers may know it, so the node stays READY for them."""
 
 
 class Builder(Protocol):
-    """Calls `build_with` of a definition, somewhere."""
+    """Calls `build_with` of a definition, in some process."""
 
     async def build(self, request: BuildRequest) -> WorkflowPlan: ...

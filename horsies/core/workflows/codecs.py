@@ -1,5 +1,5 @@
-"""By which type the result of a node is read: that of its task, of its child workflow's output, or the list of a map.
-What is not known here stays plain JSON.
+"""The type that decodes the result of a node: that of its task, of its child workflow's output, or the list of a map.
+Unknown types give plain JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NodeCodecs:
-    """The codecs of the nodes of one workflow, by the tasks of the app and those of its spec."""
+    """The codecs of the nodes of one workflow, from the tasks of the app and those of its spec."""
 
     def __init__(self, app: KnowsTasks | None, spec: WorkflowSpec[Any] | None) -> None:
         self._app = app

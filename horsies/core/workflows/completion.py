@@ -1,5 +1,6 @@
-"""How a workflow ends when all its nodes have: COMPLETED or FAILED, with which result or error (F-42, F-43, F-75,
-F-96)."""
+"""How a workflow ends when all its nodes have ended: COMPLETED or FAILED, with which result or error (F-42, F-43, F-75,
+F-96).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from horsies.core.workflows.settling import Flow
 
 
 class Closing(NamedTuple):
-    """A node that has a say in how its workflow ends."""
+    """A node that affects how its workflow ends."""
 
     workflow_id: str
     task_index: int
@@ -30,7 +31,7 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """`result` is the JSON of a `TaskResult`; `error` that of its error, if it is one."""
+    """`result` is the JSON of a `TaskResult`; `error` is the JSON of its error, if it is one."""
 
     status: WorkflowStatus
     result: str
@@ -39,7 +40,7 @@ class Conclusion:
 
 
 def deciding(flow: Flow) -> set[int]:
-    """The indexes of the nodes that `conclude` has to know, beside the first that failed."""
+    """The indexes of the nodes that `conclude` needs, in addition to the first failed one."""
     found = set() if flow.output_index is None else {flow.output_index}
     for case in (flow.success_policy or {}).get("cases", []):
         found.update(case)
@@ -47,8 +48,8 @@ def deciding(flow: Flow) -> set[int]:
 
 
 def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, code: str | None = None) -> Conclusion:
-    """What the workflow has come to. `closings`: the deciding nodes and the first that failed, in any order; `error`:
-    the first failure of all, if it has happened just now and is not written yet."""
+    """The end of the workflow. `closings`: the deciding nodes and the first failed one, in any order; `error`: the
+    first failure of all, if it has just happened and is not written yet."""
     nodes = {closing.task_index: closing for closing in closings}
     if flow.is_overdue:
         return ended_by(OutcomeCode.WORKFLOW_EXPIRED, "The deadline of the workflow passed before all its nodes ended.")
@@ -61,7 +62,7 @@ def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, 
 
 
 def ended_by(code: BuiltInTaskCode, message: str) -> Conclusion:
-    """A workflow that did not come to its own end."""
+    """A workflow that was ended before its nodes."""
     result = serialize_error_payload(TaskResult(err=TaskError(error_code=code, message=message)))
     status = WorkflowStatus.CANCELLED if code is OutcomeCode.WORKFLOW_CANCELLED else WorkflowStatus.FAILED
     return Conclusion(status, result, error_of(result), code.value)
@@ -85,7 +86,7 @@ def _first_failed(nodes: Iterable[Closing]) -> Closing | None:
 
 
 def _completed(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
-    """The output is that of a node that has one: of a node that a policy lets fail there is none (F-62)."""
+    """The output is the result of the output node; a node that a policy allows to fail has none (F-62)."""
     output = None if flow.output_index is None else nodes.get(flow.output_index)
     has_output = output is not None and output.status is WorkflowTaskStatus.COMPLETED
     return Conclusion(WorkflowStatus.COMPLETED, (output.result if output and has_output else None) or NO_RESULT)

@@ -1,5 +1,6 @@
-"""A workflow as it was given, before anyone has said that it makes sense: what the checks look at and the plan is made
-of. Nodes go by identity: a copy is the node that it is a copy of.
+"""A workflow as it was given, before its checks: the checks read it, and the plan is made from it.
+
+Nodes are compared by identity: a copy counts as its original.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draft:
-    """What was given; `declared` holds the type that a definition says its output has."""
+    """What was given; `declared` is the declared type of a definition's output."""
 
     name: Any
     nodes: tuple[Node[Any], ...]
@@ -46,7 +47,8 @@ class Draft:
         location: SourceLocation | None,
         declared: tuple[Any, ...],
     ) -> Draft:
-        """A draft of what was given. What is no node at all is refused at once: nothing else can be said about it."""
+        """A draft of what was given. Something that is not a node is refused at once, because nothing else can be
+        checked about it."""
         nodes = tuple(tasks)
         for index, node in enumerate(nodes):
             if not isinstance(node, Node):
@@ -60,7 +62,7 @@ class Draft:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """The index of each node, by the `id()` of its origin."""
+        """The index of each node, by the `id()` of its original."""
         return {id(node.origin): index for index, node in enumerate(self.nodes)}
 
     @cached_property
@@ -69,7 +71,7 @@ class Draft:
 
     @cached_property
     def dependencies(self) -> tuple[tuple[int, ...], ...]:
-        """For each node the indexes of those it waits for; what is not in the workflow is left out."""
+        """For each node, the indexes of its dependencies; nodes that are not in the workflow are left out."""
         return tuple(
             tuple(found for other in node.waits_for if (found := self.index_of(other)) is not None)
             for node in self.nodes
@@ -85,7 +87,7 @@ class Draft:
         return None if self.output is None else self.index_of(self.output)
 
     def index_of(self, node: Any) -> int | None:
-        """The place of a node that is given as such, by its key or by its id; None if it is not in the workflow."""
+        """The place of a node, given as an object, by its key or by its id; None if it is not in the workflow."""
         if isinstance(node, Node):
             return self.places.get(id(node.origin))
         if isinstance(node, NodeKey):
@@ -96,14 +98,14 @@ class Draft:
         return f"workflow {self.name!r}, node {self.ids[index]!r}"
 
     def error(self, code: ErrorCode, text: str, help_text: str | None = None) -> WorkflowValidationError:
-        """A finding about the workflow as a whole."""
+        """A mistake in the workflow as a whole."""
         message = f"workflow {self.name!r}: {text}"
         return WorkflowValidationError(message, code=code, location=self.location, help_text=help_text)
 
     def node_error(
         self, index: int, code: ErrorCode, text: str, help_text: str | None = None
     ) -> WorkflowValidationError:
-        """A finding about one node, at the place where the node was made."""
+        """A mistake in one node, at the place where the node was made."""
         location = self.nodes[index].location or self.location
         return WorkflowValidationError(
             f"{self.label(index)}: {text}", code=code, location=location, help_text=help_text
@@ -111,7 +113,7 @@ class Draft:
 
 
 def map_param(node: MapNode[Any]) -> str | None:
-    """The parameter that takes the elements: the one that was named, else the first that nothing else fills."""
+    """The parameter that gets the elements: the named one, or else the first parameter without an argument."""
     if node.param is not None:
         return node.param
     signature = node.fn.codec.signature
@@ -120,7 +122,7 @@ def map_param(node: MapNode[Any]) -> str | None:
 
 
 def type_of(node: Any) -> Any:
-    """The type that a node gives; `Any` if that cannot be known, which is a finding of its own."""
+    """The type that a node gives; `Any` if it cannot be known, which is reported separately."""
     try:
         return node.ok_type()
     except (HorsiesError, AttributeError):

@@ -1,4 +1,4 @@
-"""The elements of a map: from the list to rows and tasks, and from their ends to the end of the map (F-95)."""
+"""The elements of a map: how the list becomes rows and tasks, and how their ends become the end of the map (F-95)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The rows of the elements, READY, and what the row of the map keeps about them."""
+    """The rows of the elements, READY, and what the row of the map stores about them."""
 
     rows: list[dict[str, Any]]
     options: str
@@ -101,8 +101,8 @@ def task_of(payload: Payload, task_id: str, kwargs: str | None, good_until: date
 
 
 def map_end(results: Sequence[tuple[WorkflowTaskStatus, str | None, str | None]], min_success: int | None) -> End:
-    """The end of a map whose elements have all ended, in the order of the list: status, result and error code of
-    each."""
+    """The end of a map whose elements have all ended; `results` has status, result and error code of each, in the order
+    of the list."""
     completed = sum(status is WorkflowTaskStatus.COMPLETED for status, _, _ in results)
     if completed >= (len(results) if min_success is None else min_success):
         return End(WorkflowTaskStatus.COMPLETED, mapped_result([_seen(*one) for one in results]))

@@ -1,5 +1,5 @@
-"""How nodes end: with the result of their task, with that of their child workflow, or with one that is made up for them
-because there is none (F-22, F-62, R-32).
+"""How nodes end: with the result of their task, with that of their child workflow, or with a result made by the engine
+if there is none (F-22, F-62, R-32).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskSt
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The final state of a node. `result` is the JSON of a `TaskResult`, None for a skipped one."""
+    """The final state of a node. `result` is the JSON of a `TaskResult`, and None for a skipped node."""
 
     status: WorkflowTaskStatus
     result: str | None = None
@@ -27,7 +27,7 @@ SKIPPED = End(WorkflowTaskStatus.SKIPPED)
 
 
 def failure(code: BuiltInTaskCode, message: str) -> End:
-    """A node that failed without a result of its own."""
+    """The end of a node that failed without its own result."""
     error = TaskError(error_code=code, message=message)
     return End(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code.value)
 
@@ -43,7 +43,7 @@ CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its
 
 
 def of_task(status: TaskStatus, result: str | None, error_code: str | None) -> End:
-    """The end of a node whose task has ended like this. COMPLETED means a result that is ok (F-22)."""
+    """The end of a node whose task has ended in this way. COMPLETED requires an ok result (F-22)."""
     if result is None:
         return failure(*_MISSING[status])
     if status is TaskStatus.COMPLETED:
@@ -54,7 +54,7 @@ def of_task(status: TaskStatus, result: str | None, error_code: str | None) -> E
 def of_child(
     child_id: str, status: WorkflowStatus, result: str | None, error: str | None, counts: tuple[int, int, int, int]
 ) -> End:
-    """The end of a node whose child workflow has ended like this (F-62)."""
+    """The end of a node whose child workflow has ended in this way (F-62)."""
     total, completed, failed, skipped = counts
     summary = SubWorkflowSummary(
         status=status,
@@ -109,7 +109,7 @@ def _output(result: str | None) -> object:
 
 
 def _message(error: str | None) -> str | None:
-    """One line about what went wrong in the child: the code and the message of its error."""
+    """One line about the failure of the child: the code and the message of its error."""
     if error is None:
         return None
     try:

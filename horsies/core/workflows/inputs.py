@@ -1,6 +1,6 @@
-"""What a node is called with: its own arguments, the results of others, the context (F-33 to F-37, F-95).
+"""The arguments of a node's task: its own arguments, the results of others, the context (F-33 to F-37, F-95).
 
-Everything is JSON text that is put together and never read here: the child that runs the task reads it by its types.
+Everything is JSON text that is combined and never decoded here: the child that runs the task decodes it by its types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Payload(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A node whose result others take."""
+    """A node whose result others use."""
 
     workflow_id: str
     task_index: int
@@ -58,7 +58,7 @@ class InputError(ValueError):
 
 
 def sources_of(payload: Payload) -> set[int]:
-    """The indexes of the nodes whose results this one takes."""
+    """The indexes of the nodes whose results this node uses."""
     taken = {*payload.args_from.values(), *(payload.ctx_from or ())}
     if payload.node_type == "MAP" and payload.map_options is not None:
         taken.add(payload.map_options["over"])
@@ -66,7 +66,7 @@ def sources_of(payload: Payload) -> set[int]:
 
 
 def result_of(source: Source) -> str | None:
-    """The result as others see it: a skipped node has one that says so, one that runs still has none (F-34, F-35)."""
+    """The result as others see it: that of a skipped node says so, and a running node has none yet (F-34, F-35)."""
     if source.status is WorkflowTaskStatus.SKIPPED:
         error = TaskError(
             error_code=OutcomeCode.UPSTREAM_SKIPPED,
@@ -78,7 +78,7 @@ def result_of(source: Source) -> str | None:
 
 
 def injected(payload: Payload, sources: Mapping[int, Source]) -> dict[str, str]:
-    """For each parameter of `args_from` the JSON of the result; a source that has none yet is left out."""
+    """For each parameter of `args_from`, the JSON of the result; a source without a result is left out."""
     found: dict[str, str] = {}
     for name, index in payload.args_from.items():
         if index not in sources:
@@ -98,14 +98,14 @@ def arguments(payload: Payload, sources: Mapping[int, Source]) -> str | None:
 
 
 def context_of(payload: Payload, sources: Mapping[int, Source], task_index: int | None = None) -> str:
-    """The context of a node (F-36); of an element of a map: with the index that it has itself."""
+    """The context of a node (F-36); an element of a map has its own index in it."""
     place = payload.task_index if task_index is None else task_index
     listed = [sources[index] for index in payload.ctx_from or () if index in sources]
     return context(payload.workflow_id, place, payload.task_name, listed)
 
 
 def context(workflow_id: str, index: int, task_name: str, sources: Iterable[Source] = ()) -> str:
-    """What a task that declares `workflow_ctx` is told. A source that has not ended is left out (F-35)."""
+    """The context for a task that declares `workflow_ctx`. A source that has not ended is left out (F-35)."""
     results, summaries = [], []
     for source in sources:
         if (result := result_of(source)) is not None:
@@ -117,7 +117,7 @@ def context(workflow_id: str, index: int, task_name: str, sources: Iterable[Sour
 
 
 def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
-    """A JSON object and further members, whose values are JSON texts."""
+    """A JSON object with further members, whose values are JSON texts."""
     if not members:
         return kwargs
     more = ",".join(f"{json.dumps(name)}:{value}" for name, value in members.items())
@@ -129,12 +129,12 @@ def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
 
 
 def meta(workflow_id: str, index: int, task_name: str) -> str:
-    """What a task that declares `workflow_meta` is told (F-37)."""
+    """The value for a task that declares `workflow_meta` (F-37)."""
     return json.dumps({"workflow_id": workflow_id, "task_index": index, "task_name": task_name})
 
 
 def elements(source: Source | None) -> list[str]:
-    """The members of the list that a map goes over, each as the JSON text it had in the list."""
+    """The members of the list that a map goes over, each as its original JSON text."""
     result = None if source is None else result_of(source)
     members = _members(result or "")
     if members is None:
@@ -144,7 +144,8 @@ def elements(source: Source | None) -> list[str]:
 
 
 def without_meta(kwargs: str | None) -> tuple[str | None, bool]:
-    """The arguments of a map without its own place, which is not that of its elements; was it there?"""
+    """The arguments of a map without its own place, which differs from that of its elements; and whether it was
+    there."""
     if kwargs is None or f'"{META}"' not in kwargs:
         return kwargs, False
     given = json.loads(kwargs)
@@ -153,12 +154,12 @@ def without_meta(kwargs: str | None) -> tuple[str | None, bool]:
 
 
 def mapped_result(results: Iterable[str | None]) -> str:
-    """The result of a map: the list of what its elements gave, in the order of the list."""
+    """The result of a map: the list of the results of its elements, in the order of the list."""
     return f'{{"ok":[{",".join(result or NO_RESULT for result in results)}]}}'
 
 
 def _members(result: str) -> list[str] | None:
-    """The texts of the list in `{"ok": [...]}`, cut out as they stand there; None if it is something else."""
+    """The texts of the list in `{"ok": [...]}`, cut out unchanged; None if it is something else."""
     decoder = json.JSONDecoder()
     text = result.strip()
     try:

@@ -1,5 +1,6 @@
-"""A plan as rows: the workflow, its nodes, the tasks of those that wait for nothing, and the same of its children
-(F-80)."""
+"""A plan as rows: the workflow, its nodes, the tasks of nodes without dependencies, and the same for its children
+(F-80).
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ from horsies.core.workflows.settling import Key
 
 @dataclass(slots=True)
 class Layout:
-    """What is inserted in one transaction, in this order (each refers to what was before it)."""
+    """What is inserted in one transaction, in this order (each refers to the rows before it)."""
 
     workflows: list[dict[str, Any]] = field(default_factory=list)
     tasks: list[NewTask] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
 
     def carry(self, trace: str | None) -> None:
-        """Let every node have this trace context with its options, and so every task and child workflow of it."""
+        """Add this trace context to the options of every node, and so to every task and child workflow."""
         if trace is not None:
             self.tasks = [task._replace(task_options=with_trace(task.task_options, trace)) for task in self.tasks]
             for node in self.nodes:
@@ -36,7 +37,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a workflow stands in its tree."""
+    """The position of a workflow in its tree."""
 
     id: str
     root: str
@@ -55,14 +56,14 @@ def height(plan: WorkflowPlan) -> int:
 def lay_out(
     plan: WorkflowPlan, place: Place, *, good_until: datetime | None = None, sent_at: datetime | None = None
 ) -> Layout:
-    """Everything that starting this plan writes."""
+    """Everything that the start of this plan writes."""
     layout = Layout()
     _add(layout, plan, place, good_until, sent_at, new_task_ids())
     return layout
 
 
 def earlier(one: datetime | None, other: datetime | None) -> datetime | None:
-    """The deadline that comes first (F-96)."""
+    """The earlier of two deadlines (F-96)."""
     return min(one, other) if one is not None and other is not None else one or other
 
 

@@ -1,5 +1,5 @@
-"""Calls `build_with` of a definition in this process: so does a program that starts or resumes a workflow, and so does
-the helper child of a worker.
+"""Calls `build_with` of a definition in this process: in a program that starts or resumes a workflow, and in the helper
+child of a worker.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from horsies.core.workflows.plan import WorkflowPlan
 
 
 def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
-    """The plan of a child workflow, with those of its own children that wait for nothing. `BuildFailed`: there is none,
-    whoever asks."""
+    """The plan of a child workflow, with those of its own children without dependencies. `BuildFailed`: there is none,
+    in any process."""
     key = request.definition_key
     if request.depth > MAX_DEPTH:
         raise BuildFailed(f"workflow {key!r} is nested more than {MAX_DEPTH} levels deep")
@@ -39,7 +39,7 @@ def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
 
 
 class LocalBuilder:
-    """A `Builder` that lets a thread call `build_with`, so that the event loop goes on."""
+    """A `Builder` that calls `build_with` in a thread, so that the event loop continues."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -1,5 +1,5 @@
-"""What can be asked of a workflow by its id, each an async function that runs on the broker's loop and raises what goes
-wrong; `run` and `run_async` are how a caller of either kind gets its answer as a value (F-83, F-87).
+"""What can be asked of a workflow by its id. Each is an async function that runs on the broker's loop and raises what
+goes wrong; `run` and `run_async` return the answer as a value to blocking and async callers (F-83, F-87).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class End(NamedTuple):
-    """How waiting for a workflow ended; the nodes only of one that COMPLETED and has no output node."""
+    """How waiting for a workflow ended; it has nodes only if the workflow COMPLETED without an output node."""
 
     ending: WorkflowEnding
     nodes: list[StoredNode]
@@ -48,7 +48,7 @@ class Family(NamedTuple):
 def run(
     broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
 ) -> HandleResult[T]:
-    """The answer for a caller that blocks."""
+    """The answer for a blocking caller."""
     try:
         return Ok(broker.bridge.run(partial(_checked, broker, workflow_id, operation)))
     except Exception as problem:
@@ -66,7 +66,7 @@ async def run_async(
 
 
 def error(workflow_id: str, problem: Exception) -> HandleOperationError:
-    """The error value for what was raised."""
+    """The error value for an exception."""
     match problem:
         case NoSuchWorkflow():
             code, message = HandleErrorCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}"
@@ -161,5 +161,5 @@ class _KnownHere(LocalBuilder):
 
 
 def builder_for(broker: PostgresBroker) -> Builder | None:
-    """Who calls `build_with` here; without an app nobody can (F-64)."""
+    """The builder that calls `build_with` here; without an app nobody can (F-64)."""
     return None if broker.app is None else _KnownHere(broker.app)

@@ -1,4 +1,4 @@
-"""The parameters of a definition's `build_with`, beside the app: how they are given by name, written and read."""
+"""The parameters of a definition's `build_with`, without the app: how they are bound by name, encoded and decoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NoPlaceForApp(ValueError):
 
 
 def parameters_of(definition: type[WorkflowDefinition[Any]]) -> ArgumentsCodec:
-    """The codec of its parameters. Raises what reading annotations of the user's can raise; `NoPlaceForApp`."""
+    """The codec of its parameters. It raises what the user's annotations raise, or `NoPlaceForApp`."""
     codec = _codecs.get(definition)
     if codec is None:
         codec = _codecs[definition] = ArgumentsCodec(signature_of(definition))
@@ -35,7 +35,7 @@ def parameters_of(definition: type[WorkflowDefinition[Any]]) -> ArgumentsCodec:
 
 
 def prepare(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any]) -> None:
-    """Read the parameters now, while these names exist. If that does not work, it is told when they are needed."""
+    """Read the parameters now, while these names exist. A failure is reported when they are needed."""
     with suppress(Exception):
         _codecs[definition] = ArgumentsCodec(signature_of(definition, local_names))
 
@@ -62,7 +62,7 @@ def signature_of(definition: type[WorkflowDefinition[Any]], local_names: Mapping
 
 
 class _Anything:
-    """Stands for a generic class in an annotation that nobody looks at."""
+    """Replaces a generic class in an annotation that is not used."""
 
     def __class_getitem__(cls, item: Any) -> Any:
         return inspect.Parameter.empty

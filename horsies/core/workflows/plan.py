@@ -1,5 +1,7 @@
-"""A workflow as it is written to the database: plain values, no user objects. A spec gives one (`WorkflowSpec.plan`), a
-start writes it, and it travels as JSON from the helper child that has called a `build_with` (F-60).
+"""A workflow as it is written to the database: plain values without user objects.
+
+A spec makes one (`WorkflowSpec.plan`), a start writes it, and it is sent as JSON from the helper child that has called
+a `build_with` (F-60).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ Join: TypeAlias = Literal["all", "any", "quorum"]
 
 @dataclass(frozen=True, slots=True)
 class MapOptions:
-    """How a map node becomes elements (F-95): which source, into which parameter, how many at once."""
+    """How a map node becomes elements (F-95): which source, which parameter, how many at once."""
 
     over: int
     param: str
@@ -49,7 +51,8 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPlan:
-    """A whole workflow. `children` are what `build_with` gave for the sub-workflow nodes that wait for nothing."""
+    """A whole workflow. `children` are the plans of the sub-workflow nodes without dependencies, made by
+    `build_with`."""
 
     name: str
     definition_key: str
@@ -60,7 +63,7 @@ class WorkflowPlan:
     children: Mapping[int, WorkflowPlan] = field(default_factory=dict)
 
     def dependents(self) -> list[list[int]]:
-        """The same edges from the other end: for each node the indexes of those that wait for it."""
+        """The same edges in the other direction: for each node, the indexes of the nodes that wait for it."""
         found: list[list[int]] = [[] for _ in self.nodes]
         for index, node in enumerate(self.nodes):
             for source in node.dependencies:
@@ -73,7 +76,7 @@ def plan_to_json(plan: WorkflowPlan) -> str:
 
 
 def plan_from_json(text: str | bytes) -> WorkflowPlan:
-    """What `plan_to_json` has written."""
+    """The inverse of `plan_to_json`."""
     return _plan(json.loads(text))
 
 

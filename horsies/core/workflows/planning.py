@@ -1,4 +1,4 @@
-"""From a draft that has passed its checks to a plan: user objects become the columns of rows."""
+"""Turns a checked draft into a plan: user objects become the columns of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horsies.core.workflows.plan import MapOptions, NodePlan, WorkflowPlan
 
 
 def plan_of(draft: Draft) -> WorkflowPlan:
-    """The plan of a sound draft, without children."""
+    """The plan of a valid draft, without children."""
     return WorkflowPlan(
         name=draft.name,
         definition_key=draft.definition_key,

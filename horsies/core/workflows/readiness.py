@@ -1,4 +1,4 @@
-"""May a node run? Decided from the counters over its dependencies alone (F-30)."""
+"""Whether a node may run, decided only from the counters of its dependencies (F-30)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum, auto
 
 
 class Verdict(Enum):
-    """What becomes of a node that waits."""
+    """What becomes of a waiting node."""
 
     WAIT = auto()
     READY = auto()
@@ -23,7 +23,7 @@ def verdict(
     failed: int,
     skipped: int,
 ) -> Verdict:
-    """`total` dependencies, of which so many have ended one way or the other."""
+    """`total` dependencies, and how many of them have ended in each way."""
     if total == 0:
         return Verdict.READY
     unsuccessful = failed + skipped

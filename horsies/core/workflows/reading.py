@@ -1,5 +1,5 @@
-"""From rows to the results that the caller of a handle gets (F-84, F-85). Pure; a stored text that cannot be read is an
-error result too.
+"""Turns rows into the results that the caller of a handle gets (F-84, F-85). Pure; a stored text that cannot be read is
+an error result too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CodecOf: TypeAlias = Callable[[StoredNode], ResultCodec | None]
 
 
 def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf) -> AnyResult:
-    """What waiting for a workflow gives. That of a COMPLETED one without an output node is made by `all_results`."""
+    """The result of waiting for a workflow. `all_results` makes that of a COMPLETED workflow without an output node."""
     match ending:
         case TimedOut():
             why = f"workflow {workflow_id} did not end in time; it may still be running"
@@ -50,7 +50,7 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
 
 
 def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
-    """What is known of one node now."""
+    """What is known about one node now."""
     if not node.status.is_terminal:
         return failed(RetrievalCode.RESULT_NOT_READY, f"node {node.node_id!r} is {node.status}")
     if node.result is not None:
@@ -70,7 +70,7 @@ def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
 
 
 def all_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult | None]:
-    """Of each node its result; None for one that was skipped: the value of a workflow without an output node."""
+    """The result of each node, None for a skipped one: the value of a workflow without an output node."""
     return {
         node.node_id: None if node.status is WorkflowTaskStatus.SKIPPED else node_result(node, codec_of(node))
         for node in nodes
@@ -78,12 +78,12 @@ def all_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, Any
 
 
 def ended_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult]:
-    """The results of the nodes that have ended; a skipped one says so."""
+    """The results of the nodes that have ended; that of a skipped node says so."""
     return {node.node_id: node_result(node, codec_of(node)) for node in nodes if node.status.is_terminal}
 
 
 def info(row: NodeRow, codec_of: CodecOf) -> WorkflowTaskInfo:
-    """A node for people and programs that look at a workflow."""
+    """A node for people and programs that inspect a workflow."""
     has_result = row.status.is_terminal and row.status is not WorkflowTaskStatus.SKIPPED
     node = row.stored()
     return WorkflowTaskInfo(
@@ -107,7 +107,7 @@ def no_such_node(workflow_id: str, node_id: str | None) -> AnyResult:
 
 
 def operation_failed(error: HandleOperationError) -> AnyResult:
-    """A question that got no answer, as a result."""
+    """The result for a query that failed."""
     if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
         return not_found(error.workflow_id)
     return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {error.message}")
@@ -118,7 +118,7 @@ def failed(code: BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
 
 
 def _error_of(workflow_id: str, stored: str | None) -> AnyResult:
-    """The error a workflow FAILED with, as it was stored."""
+    """The stored error of a FAILED workflow."""
     if stored is None:
         return failed(OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
     read = read_text(f'{{"err":{stored}}}', None)

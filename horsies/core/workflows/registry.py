@@ -1,8 +1,8 @@
-"""The workflow definitions of this process by their key (F-06), and which of them is being built just now.
+"""The workflow definitions of this process by their key (F-06), and the one that is being built.
 
-A class registers itself when it is defined, before there is any app to ask: hence one registry for the process. It
-holds classes weakly, and the same lines run again (a module reloaded, or imported under a second name) replace what
-they made.
+A class registers itself when it is defined, before there is an app; so there is one registry for the process. It holds
+classes weakly. If the same lines run again (a module that is reloaded, or imported under a second name), they replace
+what they made.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def find(key: str) -> Definition | None:
 
 
 def definitions() -> list[Definition]:
-    """All that are registered."""
+    """All registered definitions."""
     return [definition for _, definition in sorted(_definitions.items())]
 
 
 def register(definition: Definition) -> None:
-    """Take a definition by its key; HRS-017 if another has it."""
+    """Register a definition by its key; HRS-017 if another one has it."""
     key = definition.definition_key
     known = _definitions.get(key)
     if known is not None and known is not definition and not _is_same_source(known, definition):
@@ -53,7 +53,7 @@ def register(definition: Definition) -> None:
 
 @contextmanager
 def building(key: str | None) -> Iterator[None]:
-    """While `build_with` of a definition runs: specs built meanwhile have its key (F-05)."""
+    """Active while `build_with` of a definition runs: specs built during that time have its key (F-05)."""
     token = _building.set(key)
     try:
         yield

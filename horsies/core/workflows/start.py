@@ -1,4 +1,4 @@
-"""Writes a workflow: its rows, those of its nodes, the tasks of the first ones, in one transaction (F-80)."""
+"""Writes a workflow: its row, those of its nodes, and the first tasks, in one transaction (F-80)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from horsies.core.workflows.layout import Layout
 
 
 async def write(conn: Connection, layout: Layout) -> bool:
-    """Insert all of it, in the caller's transaction or one of its own. False, and nothing written, if a workflow of
+    """Insert all of it, in the caller's transaction or a separate one. False, without any change, if a workflow with
     that id exists (F-82)."""
     async with conn.transaction():
         if not await workflows.insert(conn, layout.workflows[:1]):

@@ -1,6 +1,7 @@
-"""Starting workflows: a spec becomes rows, and a handle (F-80 to F-82). Never raises for what can go wrong; the error
-carries the id, so that the start can be tried again without being written twice. The rows are `layout.py` and
-`start.py`.
+"""Starts workflows: a spec becomes rows, and a handle (F-80 to F-82).
+
+It never raises for expected failures; the error has the id, so that the start can be repeated without being written
+twice. `layout.py` and `start.py` make the rows.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def start_workflow(
     resend_on_transient_err: bool = False,
     good_until: datetime | None = None,
 ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
+    """Write the workflow with all its nodes and the first tasks, all at once."""
     made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
     return made.value.start(resend_on_transient_err) if isinstance(made, Ok) else made
 
@@ -67,13 +68,13 @@ async def start_workflow_async(
     resend_on_transient_err: bool = False,
     good_until: datetime | None = None,
 ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
+    """Write the workflow with all its nodes and the first tasks, all at once."""
     made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
     return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
 
 
 class WorkflowStarter:
-    """What the `start` methods of a spec go through: the broker of its app, opened at the first use."""
+    """What the `start` methods of a spec use: the broker of its app, opened at the first use."""
 
     def __init__(self, broker: Callable[[], PostgresBroker], *, resend: bool = False) -> None:
         self._broker = broker
@@ -82,7 +83,7 @@ class WorkflowStarter:
     def start(
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
     ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Start it under a new id, or one that is given."""
+        """Start it under a new id, or under a given one."""
         return start_workflow(
             spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
         )
@@ -90,20 +91,20 @@ class WorkflowStarter:
     async def start_async(
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
     ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Start it under a new id, or one that is given."""
+        """Start it under a new id, or under a given one."""
         return await start_workflow_async(
             spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
         )
 
     def retry(self, spec: WorkflowSpec[OutT], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
+        """Repeat a start that failed with ENQUEUE_FAILED: same id, same deadline."""
         made = _again(spec, self._broker(), error)
         return made.value.start(self._resend) if isinstance(made, Ok) else made
 
     async def retry_async(
         self, spec: WorkflowSpec[OutT], error: WorkflowStartError
     ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
+        """Repeat a start that failed with ENQUEUE_FAILED: same id, same deadline."""
         made = _again(spec, self._broker(), error)
         return await made.value.start_async(self._resend) if isinstance(made, Ok) else made
 
@@ -133,12 +134,12 @@ class _Call:
 
 
 class _Refused(Exception):
-    """The workflow cannot be started like this."""
+    """The workflow cannot be started in this way."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Start(Generic[OutT]):
-    """A start whose rows are made; what is left is to write them."""
+    """A start whose rows are made but not written."""
 
     spec: WorkflowSpec[OutT]
     broker: PostgresBroker
@@ -209,7 +210,7 @@ def _prepare(spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call) -> R
 def _again(
     spec: WorkflowSpec[OutT], broker: PostgresBroker, error: WorkflowStartError
 ) -> Result[_Start[OutT], WorkflowStartError]:
-    """A start that may be tried again, or why it may not."""
+    """A start that can be retried, or why it cannot."""
     if not isinstance(error, WorkflowStartError):
         call = _Call.of(None, None, None)
         return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, "retry_start takes a WorkflowStartError"))

@@ -1,4 +1,4 @@
-"""The functions that pause and resume a workflow by its id, for who has no handle (F-54)."""
+"""Functions that pause and resume a workflow by its id, for programs without a handle (F-54)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Start nothing more, here and in the child workflows; True if it was running."""
+    """Start no more nodes, here and in the child workflows; True if it was running."""
     return await operations.run_async(broker, workflow_id, operations.pause)
 
 
 def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Start nothing more, here and in the child workflows; True if it was running."""
+    """Start no more nodes, here and in the child workflows; True if it was running."""
     return operations.run(broker, workflow_id, operations.pause)
 
 
 async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Go on; True if it was paused."""
+    """Continue; True if it was paused."""
     return await operations.run_async(broker, workflow_id, operations.resume)
 
 
 def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Go on; True if it was paused."""
+    """Continue; True if it was paused."""
     return operations.run(broker, workflow_id, operations.resume)

@@ -1,7 +1,8 @@
-"""Child workflows: made when their node is ready (F-60 to F-65).
+"""Child workflows: they are made when their node is ready (F-60 to F-65).
 
-The plan of a child is made by user code, which no lock may wait for: it is asked for between two transactions, and
-the second one looks whether the node is still the READY one of a workflow that runs."""
+User code makes the plan of a child, and no lock may wait for that: it is requested between two transactions, and the
+second one checks whether the node is still READY and its workflow still running.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from horsies.core.workflows.step import Step, transaction
 
 
 class NoChild(Exception):
-    """The child of a node that has been READY since `ready_at` cannot be built, or written: the node fails."""
+    """The child of a node that has been READY since `ready_at` cannot be built or written: the node fails."""
 
     def __init__(self, message: str, code: OperationalErrorCode, ready_at: datetime | None) -> None:
         super().__init__(message)
@@ -35,7 +36,7 @@ class NoChild(Exception):
 
 
 async def create_child(pool: Connections, key: Key, builder: Builder | None) -> Aftermath:
-    """Build and write the child of a node that is READY. Raises `NoChild` if that is not possible."""
+    """Build and write the child of a READY node. Raises `NoChild` if that is not possible."""
     asked = await _ask(pool, key)
     if asked is None:
         return Aftermath()
@@ -57,7 +58,7 @@ async def create_child(pool: Connections, key: Key, builder: Builder | None) -> 
 
 
 async def _ask(pool: Connections, key: Key) -> tuple[Payload, dict[int, Source], int] | None:
-    """The node, its inputs and the depth of its child; None if it is not to be built any more."""
+    """The node, its inputs and the depth of its child; None if it must not be built any more."""
     async with pool.connection() as conn:
         flows = await workflows.lock(conn, [key[0]])
         found = await workflows.payloads(conn, [key])

@@ -1,5 +1,5 @@
-"""What is wrong with a workflow, found when it is built (F-90): all of it together, each finding with the place of the
-node or of the workflow it speaks of.
+"""Finds the mistakes in a workflow when it is built (F-90): all of them together, each with the place of its node or of
+the workflow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ KINDS = (shape.problems, graph.problems, options.problems, children.problems, in
 
 
 def check(draft: Draft) -> None:
-    """Raise what is wrong with the draft."""
+    """Raise the mistakes in the draft."""
     report = ValidationReport(phase=f"workflow {draft.name!r}")
     for problems in KINDS:
         for error in problems(draft):

@@ -1,4 +1,4 @@
-"""Workflows in workflows, and what a definition promises to give (HRS-016 of a child, HRS-025)."""
+"""Checks child workflows, and the declared output of a definition (HRS-016 of a child, HRS-025)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horsies.core.workflows.draft import Draft, type_of
 
 
 def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """What is wrong with them."""
+    """The mistakes."""
     for index, node in enumerate(draft.nodes):
         if not isinstance(node, SubWorkflowNode):
             continue
@@ -32,7 +32,7 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
 
 
 def is_sound(node: Node[Any]) -> bool:
-    """Whether what it runs is what it should be, so that more can be asked about it."""
+    """Whether the node runs something valid, so that more can be checked."""
     if isinstance(node, SubWorkflowNode):
         return isinstance(node.workflow_def, type) and hasattr(node.workflow_def, "takes_parameters")
     return isinstance(node, TaskNode) and isinstance(node.fn, TaskDefinition)

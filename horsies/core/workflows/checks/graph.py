@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """What is wrong with it."""
+    """The mistakes in the graph."""
     yield from _edges(draft)
     if draft.nodes and all(node.waits_for for node in draft.nodes):
         yield draft.error(ErrorCode.WORKFLOW_NO_ROOT_TASKS, "every node waits for another, so none can start")
@@ -40,7 +40,7 @@ def problems(draft: Draft) -> Iterator[HorsiesError]:
 
 
 def find_cycle(dependencies: tuple[tuple[int, ...], ...]) -> list[int]:
-    """One cycle, as indexes of which each waits for the next; none if there is none."""
+    """One cycle, as indexes of which each waits for the next; empty if there is none."""
     waiting = [len(each) for each in dependencies]
     dependents: list[list[int]] = [[] for _ in dependencies]
     for index, each in enumerate(dependencies):
@@ -57,7 +57,7 @@ def find_cycle(dependencies: tuple[tuple[int, ...], ...]) -> list[int]:
 
 
 def _walk(dependencies: tuple[tuple[int, ...], ...], stuck: set[int]) -> list[int]:
-    """Whoever is stuck waits for someone who is stuck: following that comes back to where it has been."""
+    """Every stuck node waits for a stuck node, so following these edges returns to a visited one."""
     path: dict[int, int] = {}
     index = min(stuck)
     while index not in path:
@@ -119,7 +119,7 @@ def _join_problem(node: Node[Any]) -> str | None:
 
 
 def _map_join_problem(node: MapNode[Any]) -> str | None:
-    """Its join is about its elements, whose number nobody knows yet; a minimum by itself says enough."""
+    """The join of a map is about its elements, whose number is not known yet; a minimum alone is enough."""
     if node.join not in JOINS:
         return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
     least = node.min_success

@@ -1,5 +1,5 @@
-"""What a node is called with: the names and types of its arguments, and where they come from (HRS-008 to HRS-010,
-HRS-013 for F-35, HRS-019 to HRS-024, HRS-026, HRS-031).
+"""Checks the arguments of a node: their names and types, and where they come from (HRS-008 to HRS-010, HRS-013 for
+F-35, HRS-019 to HRS-024, HRS-026, HRS-031).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from horsies.core.workflows.parameters import parameters_of
 
 
 def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """What is wrong with them. What can be written of the arguments is written, for the plan."""
+    """The mistakes. Arguments that can be encoded are encoded, for the plan."""
     for index, node in enumerate(draft.nodes):
         draft.kwargs_json[index] = None
         if node.args_from or node.workflow_ctx_from:
@@ -131,7 +131,7 @@ class _Inputs:
             yield self._error(ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS, text)
 
     def _args_from(self, unknown: Collection[str]) -> Iterator[HorsiesError]:
-        """Each parameter takes what its source gives, and has a default if the source may have nothing yet."""
+        """Each parameter accepts what its source gives, and has a default if the source may have no result yet."""
         may_lack = self.node.join != "all" and not isinstance(self.node, MapNode)
         for name, source in self.node.args_from.items():
             if name in unknown or not isinstance(source, Node):
@@ -154,7 +154,7 @@ class _Inputs:
         return f"{name!r} is {shown(annotation)}, but {source!r} gives {shown(gives)}"
 
     def _map(self, node: MapNode[Any], given: set[str]) -> Iterator[HorsiesError]:
-        """The parameter of the elements; it joins what is given."""
+        """The parameter of the elements; it is added to the given ones."""
         param = map_param(node)
         if param is None:
             text = f"{self.what} has no parameter left for the elements; name it with param=..."

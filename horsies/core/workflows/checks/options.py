@@ -1,5 +1,5 @@
-"""What a node is enqueued with: its task, queue, priority, deadline and flags (HRS-014, HRS-015, HRS-300; HRS-215 for
-what no other code speaks for).
+"""Checks the options of a node: its task, queue, priority, deadline and flags (HRS-014, HRS-015, HRS-300; HRS-215 for
+everything else).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from horsies.core.workflows.draft import Draft
 
 
 def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """What is wrong with them."""
+    """The mistakes."""
     for index, node in enumerate(draft.nodes):
         if not isinstance(node, TaskNode):
             continue

@@ -1,4 +1,4 @@
-"""The workflow by itself: name, key, nodes and their ids (HRS-001 to HRS-004, HRS-016)."""
+"""Checks the workflow itself: name, key, nodes and their ids (HRS-001 to HRS-004, HRS-016)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NODE_ID = re.compile(r"[A-Za-z0-9_\-:.]+")
 
 
 def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """What is wrong with it."""
+    """The mistakes."""
     yield from _texts(draft)
     if not draft.nodes:
         help_text = "tasks=[a.node()(...), ...]; a definition with build_with must be built by build_with"
