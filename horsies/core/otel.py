@@ -1,11 +1,12 @@
-"""The spans of tasks, by the conventions of OpenTelemetry for messaging; only imported where `tracing.is_on()`.
+"""The spans of tasks, by the conventions of OpenTelemetry for messaging; imported only if `tracing.is_on()`.
 
     send      around the INSERT, in the producer; the others are its children    get   around waiting for a result
-    wait      from when the task was due to its start, told by the supervisor    run   around the function, in the child
-    finalize  from the end of its code until that is written, by the supervisor
+    wait      from when the task was due to its start, made by the supervisor    run   around the function, in the child
+    finalize  from the end of its code until its result is written, made by the supervisor
 
-A send makes a span, and stores a context, only if a span is active: who does not trace pays nothing. A run makes one
-wherever a tracer provider is set up. No span holds arguments, results or messages of errors: names, ids and codes.
+A send makes a span and stores a context only if a span is active, so programs without tracing pay nothing. A run makes a
+span wherever a tracer provider is set up. No span contains arguments, results or error messages, only names, ids and
+codes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Spans and trace context, for programs that use OpenTelemetry. It is an extra and is never imported from here: a span
-can only be active in a program that has imported it itself, so whether it has is the one question asked, and where it
-has not, tracing costs the look at a dict.
+"""Spans and trace context, for programs that use OpenTelemetry.
+
+OpenTelemetry is an extra and is never imported from here. A span can only be active in a program that has imported it, so
+this module only checks whether it is imported. If it is not, tracing costs one lookup in a dict.
 
     with tracing.sending(payload, task_id) as span:     span.trace: the context to store with the task, or None
-        …                                               span.failed(code) if it did not work
+        …                                               span.failed(code) if it failed
 
-Nothing that goes wrong in here reaches the caller: a task runs whatever becomes of its span. `otel.py` makes them,
-`models/trace.py` says where a context is stored.
+A failure in here never reaches the caller: a task runs whatever happens to its span. `otel.py` makes the spans, and
+`models/trace.py` defines where a context is stored.
 """
 
 from __future__ import annotations

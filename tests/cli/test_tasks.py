@@ -119,7 +119,7 @@ def test_a_task_is_shown_whole(terminal: Terminal) -> None:
     document = terminal.type("task", "05-failed", "--json").json
     assert document["args"] == [1, "zwei"] and document["result"]["err"]["data"] == {"why": 1}
     assert [one["error_message"] for one in document["attempts"]] == ["no\x1b[31m\nnever"]
-    assert "horsies explain 01-waits tells" in terminal.type("task", "01-waits").err
+    assert "horsies explain 01-waits says" in terminal.type("task", "01-waits").err
     assert terminal.type("task", "04-done").out.startswith("named  COMPLETED\n")
 
 

@@ -1,9 +1,9 @@
-"""A child process of a worker, from the moment it is forked: load the app, then run tasks until told to go (W-40).
+"""A child process of a worker, from the moment it is forked: it loads the app, then runs tasks until told to leave (W-40).
 
     load the app → make it current → suppress sends → import modules, check → lift → start hooks → READY → tasks → BYE
 
-Its only tie to the outside is one socket to the supervisor; it opens no database connection of its own, except when a
-task sends other tasks. Threads: the main one, which runs user code, and the io thread (`child_io.py`).
+Its only connection is one socket to the supervisor; it opens no database connection, except when a task sends other
+tasks. It has two threads: the main thread, which runs user code, and the io thread (`child_io.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
                           ▲                      │
                           └── room ── finalizer ◀┘ ─▶ advancer        heart, diary, alarm, tally beside them
 
-It runs no user code. `run()` serves until it is told to stop; `run_once()` handles what is claimable now and returns.
+The worker runs no user code. `run()` serves until it is told to stop; `run_once()` runs the tasks that can be claimed
+now, and returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a worker does once, before it serves, however long the database makes it wait (W-03, W-61)."""
+"""What a worker does once before it serves, however long it must wait for the database (W-03, W-61)."""
 
 from __future__ import annotations
 
