@@ -4,8 +4,8 @@
     wait      from when the task was due to its start, made by the supervisor    run   around the function, in the child
     finalize  from the end of its code until its result is written, made by the supervisor
 
-A send makes a span and stores a context only if a span is active, so programs without tracing pay nothing. A run makes a
-span wherever a tracer provider is set up. No span contains arguments, results or error messages, only names, ids and
+A send makes a span and stores a context only if a span is active, so programs without tracing pay nothing. A run makes
+a span wherever a tracer provider is set up. No span contains arguments, results or error messages, only names, ids and
 codes.
 """
 

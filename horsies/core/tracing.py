@@ -1,7 +1,7 @@
 """Spans and trace context, for programs that use OpenTelemetry.
 
-OpenTelemetry is an extra and is never imported from here. A span can only be active in a program that has imported it, so
-this module only checks whether it is imported. If it is not, tracing costs one lookup in a dict.
+OpenTelemetry is an extra and is never imported from here. A span can only be active in a program that has imported it,
+so this module only checks whether it is imported. If it is not, tracing costs one lookup in a dict.
 
     with tracing.sending(payload, task_id) as span:     span.trace: the context to store with the task, or None
         …                                               span.failed(code) if it failed

@@ -79,7 +79,7 @@ async def test_m20_arguments_that_the_code_cannot_read(db: AsyncConnection, app:
     await given_task(db, task_name="shop.price", kwargs=OLD, status=TaskStatus.CLAIMED)
     [error] = app.check(live=True)
     assert error.code == "HRS-218"
-    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the 5 that wait"
+    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the 5 waiting tasks"
     assert error.notes[0].startswith(f"for example {first}: order: ")
     assert len(error.notes) == 2, "it was no sample"
     assert error.location == app.tasks["shop.price"].location
@@ -96,7 +96,7 @@ async def test_m20_tasks_whose_name_no_module_knows(db: AsyncConnection, app: Ho
     assert [error.code for error in errors] == ["HRS-300", "HRS-300"]
     assert errors[0].message == "no module defines the task 'shop.prise', but 3 of that name wait in queue 'default'"
     assert errors[0].notes[0] == f"for example {first}" and "renamed to shop.price?" in str(errors[0].help_text)
-    assert "'zzz': 1 of" in errors[1].message and errors[1].notes[0] == f"for example {other}"
+    assert "'zzz', but 1 of" in errors[1].message and errors[1].notes[0] == f"for example {other}"
     assert "renamed" not in str(errors[1].help_text)
     assert f"\n```text\n{errors[0]}\n```\n" in PAGE.read_text(), "the page shows it as it is"
 
@@ -110,7 +110,7 @@ async def test_m20_a_sample_is_told_to_be_one(
     for day in range(1, 10):
         await given_task(db, task_name="shop.price", kwargs=OLD, enqueued_at=f"2026-01-0{day}")
     [error] = app.check(live=True)
-    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the first 4 that wait"
+    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the first 4 waiting tasks"
     assert error.notes[-1] == "at least 6 wait in queue 'default'; the others were not checked"
 
 

@@ -1,4 +1,4 @@
-"""A child process of a worker, from the moment it is forked: it loads the app, then runs tasks until told to leave (W-40).
+"""A child process of a worker, from the moment it is forked: load the app, then run tasks until told to leave (W-40).
 
     load the app → make it current → suppress sends → import modules, check → lift → start hooks → READY → tasks → BYE
 
