@@ -14,8 +14,8 @@ from horsies.cli.main import app as command_line
 INTRODUCTION = """\
 # Command line
 
-Every command with its arguments, options and examples; `horsies COMMAND --help` says the same. This page is written by
-`make docs` from the code; a test keeps it up to date.
+Every command with its arguments, options and examples; `horsies COMMAND --help` says the same. `make docs` writes
+this page from the code; a test keeps it up to date.
 
 | command | what it does |
 | --- | --- |
@@ -23,28 +23,31 @@ Every command with its arguments, options and examples; `horsies COMMAND --help`
 
 ## What they have in common
 
-**The app.** `MODULE` is `pkg.mod:app`, `pkg.mod`, `path/file.py:app` or `path/file.py`; the current directory can be
-imported from. Without `:app` the module must hold exactly one app.
+**The app.** `MODULE` is `pkg.mod:app`, `pkg.mod`, `path/file.py:app` or `path/file.py`; modules in the current
+directory can be imported. Without `:app` the module must contain exactly one app.
 
-**The database.** `--database-url`, else the app's own if a module is named, else the environment variable
-`DATABASE_URL`, else the embedded server in `.horsies/postgres`. The first line on standard error says which it is, and
-who said so. Where a module is optional, a command does without: `horsies tasks --database-url postgresql://…`.
+**The database.** A command uses the first of these: `--database-url`; the app's own database, if a module is named;
+the environment variable `DATABASE_URL`; the embedded server in `.horsies/postgres`. The first line on standard error
+says which database is used, and why. Where the module is optional, a command works without it:
+`horsies tasks --database-url postgresql://…`.
 
-**Durations** `D` are seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`); ages also with `d`.
+**Durations** `D` are seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`); ages can also have `d`.
 
-**Output.** The answer is on standard output, everything about it on standard error. Tables are for people and never
-cut, also where the terminal is narrow; `--json` is for programs: one document, whose keys stay. Errors look like a
-compiler's, with a code, notes and help.
+**Output.** The answer is on standard output, everything else on standard error. Tables are for people and are never
+cut, even if the terminal is narrow. `--json` is for programs: it prints one document, whose keys are stable. Errors
+look like those of a compiler, with a code, notes and help.
 
-**Exit codes.** 0: success, or a clean end. 1: an error, also a command line that makes no sense, a check with findings,
-or a task that could not be cancelled.
+**Exit codes.** 0 means success, or a clean end. 1 means an error; this includes a wrong command line, a check with
+findings, and a task that could not be cancelled.
 
-**Colours.** `HORSIES_FORCE_COLOR=1` forces them, else `NO_COLOR` disables them, else a terminal has them.
+**Colours.** `HORSIES_FORCE_COLOR=1` forces colours. Otherwise `NO_COLOR` disables them. Otherwise they are used on a
+terminal.
 
-**Completion.** `horsies --install-completion` installs it for the shell you are in (bash, zsh, fish, PowerShell), and
-`horsies --show-completion` prints the script. Where no shell is to be recognised, as in a Dockerfile, say which one:
-`_HORSIES_COMPLETE=source_bash horsies > /etc/bash_completion.d/horsies` (or `source_zsh`, `source_fish`). TAB offers
-commands, options, their values, and the modules below the current directory; nothing of yours is imported for that.
+**Completion.** `horsies --install-completion` installs completion for your current shell (bash, zsh, fish,
+PowerShell), and `horsies --show-completion` prints the script. If the shell cannot be detected, as in a Dockerfile,
+name it: `_HORSIES_COMPLETE=source_bash horsies > /etc/bash_completion.d/horsies` (or `source_zsh`, `source_fish`).
+TAB completes commands, options, their values, and the modules below the current directory; it imports none of your
+code.
 
 """
 

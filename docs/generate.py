@@ -57,10 +57,11 @@ HERE = Path(__file__).parent
 INTRODUCTION = """\
 # Configuration
 
-Every setting with its type, default and limits; the options of the commands are on [their own page](cli.md). This page
-is written by `make docs` from the code; a test keeps it up to date. A value outside of its limits, or a name that does
-not exist, is refused when the object is built, all mistakes at once. Settings are immutable. Names that end in `_ms`
-are milliseconds, in `_hours` hours; where a `timedelta` is wanted, a number means seconds.
+This page lists every setting with its type, default and limits; the options of the commands are on [their own
+page](cli.md). `make docs` writes this page from the code, and a test keeps it up to date. A value outside its limits,
+or an unknown name, is refused when the object is built; all mistakes are reported at once. Settings are immutable.
+Names that end in `_ms` are milliseconds, and names that end in `_hours` are hours; for a `timedelta`, a number means
+seconds.
 
 """
 
@@ -68,24 +69,24 @@ are milliseconds, in `_hours` hours; where a `timedelta` is wanted, a number mea
 MODELS: dict[type[BaseModel], str] = {
     AppConfig: "",
     PostgresConfig: "",
-    CustomQueueConfig: "[Workers](workers.md#how-much-it-takes) tells how limits count.",
+    CustomQueueConfig: "[Workers](workers.md#how-much-a-worker-takes) explains how limits are counted.",
     PayloadPolicy: "",
     WorkerResilienceConfig: "",
-    RecoveryConfig: "[Recovery](recovery.md) tells what each threshold means and how to choose it. Every stale "
+    RecoveryConfig: "[Recovery](recovery.md) explains each threshold and how to choose it. Every stale "
     "threshold must be at least two of its heartbeat intervals.",
-    WorkerRecoveryConfig: "[Worker recovery](recovery.md#worker-recovery) tells what it changes. `sweep_threshold` "
+    WorkerRecoveryConfig: "[Worker recovery](recovery.md#worker-recovery) says what it changes. `sweep_threshold` "
     "must be at least two `heartbeat_interval`s.",
-    RetryPolicy: "[Tasks](tasks.md#retries) tells which codes can be listed.",
-    WorkerConfig: "[Workers](workers.md) tells the rest.",
+    RetryPolicy: "[Tasks](tasks.md#retries) says which codes can be listed.",
+    WorkerConfig: "[Workers](workers.md) has the details.",
     SweepStaleWorkersOptions: "[Recovery](recovery.md#by-hand) shows how.",
-    ScheduleConfig: "[Scheduling](scheduling.md) tells the rest.",
+    ScheduleConfig: "[Scheduling](scheduling.md) has the details.",
     TaskSchedule: "",
-    IntervalSchedule: "[Patterns](scheduling.md#patterns) shows each of those that follow.",
+    IntervalSchedule: "[Patterns](scheduling.md#patterns) shows each of the following patterns.",
     HourlySchedule: "",
     DailySchedule: "",
     WeeklySchedule: "",
     MonthlySchedule: "",
-    CronSchedule: "[Cron](scheduling.md#cron) tells what the terms match.",
+    CronSchedule: "[Cron](scheduling.md#cron) says what the terms match.",
     EveryDay: "",
     ByMonthDay: "",
     ByWeekday: "",

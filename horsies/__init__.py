@@ -1,4 +1,4 @@
-"""horsies: a PostgreSQL-backed task queue, fast, typed, and exact about every state."""
+"""horsies is a task queue and workflow engine on PostgreSQL."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Look at the queue and act on it: async functions whose first parameter is the broker."""
+"""Read the queue and act on it: async functions whose first parameter is the broker."""
 
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring.actions import (

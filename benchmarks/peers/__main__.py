@@ -50,7 +50,7 @@ def main() -> int:
     notes: list[str] = []
     contenders = present(notes)
     if (load := os.getloadavg()[0]) > BUSY:
-        notes.append(f"the machine was not idle (load {load:.1f}): take the figures with salt")
+        notes.append(f"the machine was not idle (load {load:.1f}): treat the figures with caution")
     with_redis = any(one.needs_redis for one in contenders)
     with opened(max(TASKS, PINGS + WARM_UPS), with_redis=with_redis) as lab:
         if with_redis and lab.redis is None:

@@ -104,7 +104,7 @@ def each(names: Sequence[str], *rows: Sequence[int | bool | str]) -> tuple[Setti
 
 
 _OURS = Traits(
-    isolation="child processes; a crash hits the one task that ran",
+    isolation="child processes; a crash affects only the task that ran",
     results="typed values, errors as values",
     history="a row for each attempt",
     fence="the number of the claim",
@@ -112,10 +112,10 @@ _OURS = Traits(
 )
 _CELERY_TRAITS = Traits(
     isolation="child processes",
-    results="values without types, errors as exceptions; kept a day",
+    results="untyped values, errors as exceptions; kept for a day",
     history="none",
     fence="none by owner; a stored success is not overwritten",
-    rows="messages gone when started, with acks_late when done",
+    rows="a message is removed when its task starts, with acks_late when it ends",
 )
 
 CONTENDERS = (
@@ -192,7 +192,7 @@ CONTENDERS = (
         distributions=("oban", "psycopg", "uvloop"),
         traits=Traits(
             isolation="none: coroutines in the worker (processes are in its paid edition)",
-            results="values without types in the row; no call waits for one",
+            results="untyped values in the row; no call waits for one",
             history="errors of failed attempts, in the row",
             fence="the time of the attempt",
             rows="kept for a day",

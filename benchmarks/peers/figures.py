@@ -179,7 +179,7 @@ def page(
     found: Sequence[Line], versions: Mapping[str, str], facts: Mapping[str, str], notes: Sequence[str], chart: str
 ) -> str:
     """What stands between the markers of the page."""
-    parts = [f"![Drain, send and latency of each]({chart})", ""]
+    parts = [f"![Drain rate, send rate and latency of each queue]({chart})", ""]
     parts += [", ".join(f"{name} {value}" for name, value in facts.items()), ""]
     parts += [*table(RATES, rates(found)), "", *table(LATENCIES, latencies(found)), ""]
     parts += ["Settings, and the number of tasks drained in each round:", ""]

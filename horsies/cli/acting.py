@@ -1,4 +1,4 @@
-"""`horsies cancel` and `horsies rerun`: do something to each of some tasks, and say of each what came of it."""
+"""`horsies cancel` and `horsies rerun`: act on each of the given tasks, and report the outcome for each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ID = "0198c5de-0001-7000-8000-000000000001"
 def cancel(
     what: Ids,
     include_running: Annotated[
-        bool, typer.Option("--include-running", help="Also those that run; their code is stopped.")
+        bool, typer.Option("--include-running", help="Also cancel running tasks; their code is stopped.")
     ] = False,
     as_json: manual.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Cancel tasks that have not ended. Exit code 1 if one of them was not cancelled."""
+    """Cancel tasks that have not ended. The exit code is 1 if one of them was not cancelled."""
 
     async def act(broker: PostgresBroker, task_id: str) -> Ok[TaskCancelled] | Err[TaskActionError]:
         return await cancel_task(broker, task_id, include_running=include_running)
@@ -43,8 +43,8 @@ def cancel(
 
 
 def rerun(what: Ids, as_json: manual.AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Send tasks that have failed, expired or been cancelled again, as new ones; the old ones stay as they are. Exit
-    code 1 if one of them was not sent."""
+    """Send failed, expired or cancelled tasks again as new tasks; the old tasks do not change. The exit code is 1 if
+    one of them was not sent."""
 
     def say(done: TaskRerun) -> str:
         return f"sent {done.rerun_of} again as {done.task_id}"
@@ -62,7 +62,7 @@ def _each(
     as_json: bool,
     key: str,
 ) -> int:
-    """One after the other; a database that is away is not asked again for each of them."""
+    """Act on one task after the other. If the database is away, the remaining tasks are not tried."""
     done: list[T] = []
     refused: list[TaskActionError] = []
 

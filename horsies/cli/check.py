@@ -1,4 +1,4 @@
-"""`horsies check`: everything that can be found wrong with an app before anything runs (M-04, M-20)."""
+"""`horsies check`: find mistakes in an app before anything runs (M-04, M-20)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from horsies.core.worker.locate import load_app
 def check(
     module: Module,
     live: Annotated[
-        bool, typer.Option("--live", help="Also ask the database, and whether this code can run what waits there.")
+        bool,
+        typer.Option("--live", help="Also check the database, and whether this code can run the tasks waiting there."),
     ] = False,
     allow: Annotated[
         list[str] | None, typer.Option(metavar="CODE", help="Leave out warnings with this code, such as HRS-217.")
     ] = None,
     loglevel: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="What is logged meanwhile.")
+        LogLevel, typer.Option(case_sensitive=False, help="The log level during the check.")
     ] = LogLevel.WARNING,
 ) -> int:
-    """Check an app: its settings, modules, tasks, workflows and schedules. Exit code 1 if there is anything to tell."""
+    """Check an app: its settings, modules, tasks, workflows and schedules. The exit code is 1 if there is any
+    finding."""
     logs.configure(loglevel)
     allowed = [_code(text) for text in allow or ()]
     app = load_app(module)
@@ -44,7 +46,7 @@ def check(
 
 
 def summary(app: Horsies) -> str:
-    """What the app holds (M-22)."""
+    """How many tasks, workflows, builders and schedules the app has (M-22)."""
     counts = {
         "task": len(app.list_tasks()),
         "workflow": len(definitions_of(app)),
@@ -58,9 +60,9 @@ def _code(text: str) -> ErrorCode:
     try:
         return ErrorCode(text.upper())
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no code; they look like HRS-217", param_hint="'--allow'") from None
+        raise typer.BadParameter(f"{text!r} is not a code; codes look like HRS-217", param_hint="'--allow'") from None
 
 
 def _is_allowed(error: HorsiesError, codes: list[ErrorCode]) -> bool:
-    """Warnings only: an error would keep workers from starting, allowed here or not."""
+    """Only warnings can be allowed: an error would keep workers from starting in any case."""
     return isinstance(error, CheckWarning) and error.code in codes

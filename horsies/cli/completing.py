@@ -1,5 +1,5 @@
-"""What the shell offers when a person presses TAB, beside the names of commands and options. Nothing of the user's is
-imported and no database is asked: only the names of files are looked at.
+"""What the shell offers when a person presses TAB, in addition to the names of commands and options. Completion imports
+no user code and queries no database; it only reads the names of files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def modules(incomplete: str) -> list[str]:
-    """Modules and packages below the current directory that the beginning of a locator can become."""
+    """The modules and packages below the current directory whose names begin with `incomplete`."""
     try:
         return sorted(name for name in _names(incomplete) if name.startswith(incomplete))
     except OSError:  # a directory that cannot be read has nothing to offer
@@ -18,7 +18,7 @@ def modules(incomplete: str) -> list[str]:
 
 
 def members(kind: Iterable[StrEnum]) -> Callable[[str], list[str]]:
-    """The values of an enumeration, also behind a comma, in the case in which the person writes."""
+    """The values of an enumeration, also after a comma, in the case in which the person types."""
 
     def complete(incomplete: str) -> list[str]:
         given, comma, last = incomplete.rpartition(",")

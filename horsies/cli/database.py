@@ -23,18 +23,18 @@ EMBEDDED = Path(".horsies/postgres")
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where it is, and who said so."""
+    """The database of a command, and what chose it."""
 
     config: PostgresConfig
     said_by: str
 
     @property
     def url(self) -> str:
-        """With its password: never to be shown."""
+        """The URL with its password; it must never be shown."""
         return self.config.database_url.get_secret_value()
 
     def sentence(self) -> str:
-        """The line for the person, without the password."""
+        """The line that tells the person which database is used, without the password."""
         if (path := self.config.embedded_path) is not None:
             return f"database: embedded PostgreSQL in {path.expanduser().resolve()} ({self.said_by})"
         return f"database: {self.config.display_url()} ({self.said_by})"
@@ -43,7 +43,7 @@ class Database:
 def choose(
     option: str | None, own: PostgresConfig | None = None, environment: Mapping[str, str] | None = None
 ) -> Database:
-    """The database for a command; `own` is the configuration of the app it is about, if there is one."""
+    """Choose the database for a command; `own` is the configuration of its app, if there is one."""
     given = (os.environ if environment is None else environment).get(VARIABLE, "").strip()
     if option is not None:
         return Database(replaced(own, option) if own is not None else at(option), "--database-url")
@@ -57,7 +57,7 @@ def choose(
 
 
 def refuse_missing(chosen: Database) -> None:
-    """Who only wants to look after a queue does not want a new, empty one."""
+    """Refuse to create a new, empty database for a command that inspects or repairs an existing one."""
     path = chosen.config.embedded_path
     if path is None or (path.expanduser() / "data").exists():
         return
@@ -65,13 +65,14 @@ def refuse_missing(chosen: Database) -> None:
         f"there is no embedded database in {path.expanduser().resolve()}",
         code=ErrorCode.BROKER_INIT_FAILED,
         notes=[f"chosen by: {chosen.said_by}", "a relative path counts from the current directory"],
-        help_text="run this where the worker runs, name the app or the database (--database-url, DATABASE_URL), "
+        help_text="run this in the worker's directory, name the app or the database (--database-url, DATABASE_URL), "
         "or create one with horsies init-db",
     )
 
 
 def use(app: Horsies, chosen: Database) -> None:
-    """Let the app send to the chosen database. Before its first send: later its connections are open."""
+    """Let the app send to the chosen database. Call this before its first send, because its connections are open
+    afterwards."""
     app.config = app.config.model_copy(update={"broker": chosen.config})
 
 
@@ -82,7 +83,8 @@ def at(url: str) -> PostgresConfig:
 
 
 def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
-    """The same settings for another database. A session URL and a pooler belong to the old one and are left out."""
+    """The same settings for another database. Session URL and pooler settings belong to the old database and are
+    dropped."""
     fields = {**dict(config), "session_database_url": None, "pgbouncer_transaction_mode": False}
     with _without_place():
         return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
@@ -90,7 +92,7 @@ def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
 
 @contextmanager
 def _without_place() -> Iterator[None]:
-    """What is wrong with a URL that was typed stands in no line of anybody's code."""
+    """Errors about a URL that was typed have no place in anybody's code."""
     try:
         yield
     except HorsiesError as problem:

@@ -19,9 +19,9 @@ USAGE = "horsies explain shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
 
 
 def explain(what: OneId, as_json: manual.AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Tell why a task is not running, or what became of it, with the facts behind it.
+    """Explain why a task is not running, or what became of it, with the facts behind the answer.
 
-    A node of a workflow that has no task yet is named by the workflow's id and its index: ID:3.
+    A workflow node that has no task yet is named by the id of the workflow and the index of the node: ID:3.
     """
     with opened_for(only_one(what, database_url, USAGE), database_url, USAGE) as (app, [subject]):
         found = manual.answer_of(asyncio.run(explain_task(app.get_broker(), subject)), app)
@@ -54,7 +54,7 @@ def _show(found: Explanation) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Texts, numbers and times as they are, everything else as JSON."""
+    """Texts, numbers and times unchanged, everything else as JSON."""
     if isinstance(value, list | tuple | dict):
         return json.dumps(to_jsonable(value), ensure_ascii=False) if value else None
     return value

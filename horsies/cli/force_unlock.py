@@ -1,4 +1,4 @@
-"""`horsies force-unlock`: take everything from workers by name (M-09)."""
+"""`horsies force-unlock`: return all tasks of the named workers to the queue (M-09)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def force_unlock(
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Return every task of these workers to the queue at once, dead or not, and strike them off the list of workers.
-    What was running runs again, whatever its retry policy says."""
+    """Return all tasks of these workers to the queue at once, even if the workers are alive, and remove the workers
+    from the list of workers. Running tasks run again, whatever their retry policy says."""
     module, ids = module_and_ids(what, has_database=database_url is not None)
     if not ids:
         raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", USAGE)
@@ -47,7 +47,7 @@ def force_unlock(
 
 @contextmanager
 def _found(module: str | None, database_url: str | None) -> Iterator[Horsies]:
-    """Opened; if the first word is no module, it may be the module that was left out."""
+    """Open the app. If its module is not found, the first word may be an id and the module may be missing."""
     try:
         with opened(module, database_url) as app:
             yield app
@@ -58,7 +58,8 @@ def _found(module: str | None, database_url: str | None) -> Iterator[Horsies]:
 
 
 def module_and_ids(what: list[str], *, has_database: bool) -> tuple[str | None, list[str]]:
-    """With --database-url there is no module (M-13), nor if the first word is a worker id: then DATABASE_URL counts."""
+    """There is no module with --database-url (M-13), nor if the first word is a worker id; DATABASE_URL is used
+    then."""
     if has_database or _WORKER_ID.fullmatch(what[0]):
         return None, what
     return what[0], what[1:]

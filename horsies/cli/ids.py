@@ -1,4 +1,4 @@
-"""`[MODULE] ID...`: the words of a command that is about tasks, and which of them is the app."""
+"""`[MODULE] ID...`: the words of a command about tasks, and which of them is the app."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OneId: TypeAlias = Annotated[
     list[str],
     typer.Argument(
         metavar="[MODULE] ID",
-        help="The app, unless --database-url or DATABASE_URL counts, and the id.",
+        help="The app, unless --database-url or DATABASE_URL is used, and the id.",
         autocompletion=modules,
     ),
 ]
@@ -29,15 +29,15 @@ Ids: TypeAlias = Annotated[
     list[str],
     typer.Argument(
         metavar="[MODULE] ID...",
-        help="The app, unless --database-url or DATABASE_URL counts, and the ids.",
+        help="The app, unless --database-url or DATABASE_URL is used, and the ids.",
         autocompletion=modules,
     ),
 ]
 
 
 def module_and_ids(what: list[str], *, has_database: bool) -> tuple[str | None, list[str]]:
-    """A single word is an id. Of several the first is the app, unless it looks like one of our ids, or a database is
-    named, which counts instead (M-13)."""
+    """A single word is an id. Of several words the first is the app, unless it looks like one of our ids or
+    --database-url is given (M-13)."""
     if len(what) == 1 or has_database or _OURS.fullmatch(what[0]):
         return None, list(dict.fromkeys(what))
     return what[0], list(dict.fromkeys(what[1:]))
@@ -47,8 +47,8 @@ def module_and_ids(what: list[str], *, has_database: bool) -> tuple[str | None, 
 def opened_for(
     what: list[str], database_url: str | None, usage: str, *, acts: bool = False
 ) -> Iterator[tuple[Horsies, list[str]]]:
-    """The app, to look at the tasks or to act on them, and their ids; if the first word is no module, it may be the
-    module that was left out."""
+    """Open the app, to read the tasks or to act on them, and return it with their ids. If its module is not found, the
+    first word may be an id and the module may be missing."""
     module, ids = module_and_ids(what, has_database=database_url is not None)
     try:
         with (opened if acts else looking)(module, database_url) as app:
@@ -68,7 +68,7 @@ def only_one(what: list[str], database_url: str | None, usage: str) -> list[str]
 
 
 def no_such_task(what: list[str], task_id: str, usage: str) -> HorsiesError:
-    """If only one word was typed it may be the app."""
+    """If only one word was typed, it may be the app."""
     is_ours = len(what) > 1 or _OURS.fullmatch(task_id)
     hint = "if it is a workflow: horsies workflow show" if is_ours else f"a single word is the id: {usage}"
     return HorsiesError(f"there is no task {task_id}", help_text=hint)

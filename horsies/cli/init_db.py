@@ -1,4 +1,4 @@
-"""`horsies init-db`: put the schema in place and exit (M-07)."""
+"""`horsies init-db`: install or upgrade the schema and exit (M-07)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from horsies.core.worker.locate import load_app
 
 
 def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> int:
-    """Create the tables, or bring them up to this version. Safe to repeat, and while workers run."""
+    """Create the tables, or upgrade them to this version. It is safe to repeat this, also while workers run."""
     own = load_app(module).config.broker if module is not None else None
     chosen = database.choose(database_url, own)
     output.say(chosen.sentence())

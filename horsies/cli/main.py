@@ -1,4 +1,4 @@
-"""The `horsies` command: its subcommands, and how a mistake ends: readable on standard error, exit code 1 (M-11)."""
+"""The `horsies` command and its subcommands. A mistake is reported on standard error, with exit code 1 (M-11)."""
 
 from __future__ import annotations
 
@@ -48,29 +48,29 @@ app = typer.Typer(
 # In the order of the help, each with what is said of it there.
 COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "worker": (worker, "Run a worker."),
-    "scheduler": (scheduler, "Run the schedules of an app."),
-    "schedules": (schedules, "List what is sent by the clock, and when."),
-    "check": (check, "Find what is wrong with an app before anything runs."),
-    "init-db": (init_db, "Create the tables, or bring them up to this version."),
-    "send": (send, "Send a task, and wait for its result if you like."),
+    "scheduler": (scheduler, "Run a scheduler."),
+    "schedules": (schedules, "List the schedules of an app and their next runs."),
+    "check": (check, "Find mistakes in an app before anything runs."),
+    "init-db": (init_db, "Create the tables, or upgrade them to this version."),
+    "send": (send, "Send a task, and optionally wait for its result."),
     "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
     "task": (task, "Show one task: arguments, result, attempts."),
-    "explain": (explain, "Tell why a task is not running."),
+    "explain": (explain, "Explain why a task is not running."),
     "cancel": (cancel, "Cancel tasks."),
     "rerun": (rerun, "Send ended tasks again."),
-    "queues": (queues, "Show how much waits where, and how fast it goes."),
-    "metrics": (metrics, "Expose the numbers of a database to Prometheus."),
-    "purge": (purge, "Delete old tasks, or cancel all that wait in a queue."),
-    "workers": (workers, "List the workers, and who has fallen silent."),
-    "stale-tasks": (stale_tasks, "List running tasks that have fallen silent."),
+    "queues": (queues, "Show the length, age and throughput of each queue."),
+    "metrics": (metrics, "Serve metrics of the database for Prometheus."),
+    "purge": (purge, "Delete old tasks, or cancel all waiting tasks of a queue."),
+    "workers": (workers, "List the workers and their last heartbeats."),
+    "stale-tasks": (stale_tasks, "List running tasks whose heartbeats have stopped."),
     "sweep-stale-workers": (sweep_stale_workers, "Return the tasks of dead workers to the queue."),
-    "force-unlock": (force_unlock, "Take everything from workers by name."),
-    "recover-workflows": (recover_workflows, "Move on workflows that are stuck."),
+    "force-unlock": (force_unlock, "Return all tasks of the named workers to the queue."),
+    "recover-workflows": (recover_workflows, "Repair stuck workflows."),
     "demo": (demo, "Show what horsies does, in less than a minute."),
 }
 for _name, (_command, _short) in COMMANDS.items():
     app.command(_name, short_help=_short, epilog=epilog(_name))(_command)
-app.add_typer(workflow, name="workflow", short_help="Look at a workflow, and steer it.")
+app.add_typer(workflow, name="workflow", short_help="Show, pause, resume, cancel or retry a workflow.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -85,7 +85,7 @@ def horsies(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A PostgreSQL-backed task queue: fast, typed, and exact about every state."""
+    """A task queue and workflow engine on PostgreSQL."""
 
 
 def main() -> NoReturn:
@@ -102,7 +102,7 @@ def main() -> NoReturn:
 
 
 def run(args: list[str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return the exit code."""
     try:
         code = app(args or ["--help"], prog_name="horsies", standalone_mode=False)
     except HorsiesError as problem:

@@ -1,5 +1,5 @@
-"""What the commands by which an operator looks after a queue have in common: the app they work through, made for the
-occasion if only a database is given (M-13), how a failure ends, and JSON or tables on standard output.
+"""What the operator's commands share: the app they work with, which is made on the fly if only a database is given
+(M-13); how a failure ends; and output as JSON or tables.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for
 
 @contextmanager
 def opened(module: str | None, database_url: str | None, *, with_hooks: bool = False) -> Iterator[Horsies]:
-    """The app of the module on the chosen database, which must be there, or one with default settings; closed at the
-    end."""
+    """The app of the module on the chosen database, which must exist, or an app with default settings; it is closed at
+    the end."""
     app = None if module is None else load_app(module)
     chosen = database.choose(database_url, None if app is None else app.config.broker)
     output.say(chosen.sentence())
@@ -69,8 +69,7 @@ def opened(module: str | None, database_url: str | None, *, with_hooks: bool = F
 
 @contextmanager
 def looking(module: str | None, database_url: str | None, *, needs_tables: bool = True) -> Iterator[Horsies]:
-    """The same for a command that only looks: it creates and migrates nothing, and without tables there is nothing to
-    look at."""
+    """The same for a command that only reads: it creates and migrates nothing, and fails if the tables do not exist."""
     with opened(module, database_url) as app:
         app.get_broker().only_look()
         if needs_tables:
@@ -88,17 +87,17 @@ def _refuse_without_tables(app: Horsies) -> None:
 
 
 def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:
-    """What came of it; a failure ends the command."""
+    """The value of a result; a failure ends the command."""
     if isinstance(result, Err):
         problem = result.err_value
         notes = [app.config.broker.redact(problem.message)]
         hint = hint_for(problem.message)
-        raise HorsiesError("the database did not do what was asked", notes=notes, help_text=hint) from problem.exception
+        raise HorsiesError("the database refused the operation", notes=notes, help_text=hint) from problem.exception
     return result.ok_value
 
 
 def answer_of(result: MonitoringResult[T], app: Horsies) -> T:
-    """What was asked; a question that makes no sense, or that nobody answers, ends the command."""
+    """The answer to a query; an invalid query or a failure of the database ends the command."""
     if isinstance(result, Ok):
         return result.ok_value
     problem = result.err_value
@@ -118,12 +117,13 @@ def print_json(value: Any) -> None:
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table that may be wider than the screen: what is in it shall be copied, and is never cut or broken."""
+    """Print a table that may be wider than the screen: its cells are never cut or wrapped, so that they can be
+    copied."""
     print_whole(table_of(titles, rows))
 
 
 def table_of(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """Numbers stand to the right."""
+    """A table whose numbers are aligned to the right."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     columns = [_column(title, [row[place] for row in rows]) for place, title in enumerate(titles)]
     for title, *_ in columns:
@@ -134,7 +134,7 @@ def table_of(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
 
 
 def _column(title: str, values: list[Any]) -> list[Text]:
-    """With its title."""
+    """A column with its title."""
     cells = [value if isinstance(value, Text) else Text(text_of(value)) for value in values]
     if any(isinstance(value, int) for value in values) and all(
         isinstance(value, int | None | Text) for value in values
@@ -147,7 +147,7 @@ def _column(title: str, values: list[Any]) -> list[Text]:
 
 
 def print_whole(shown: RenderableType) -> None:
-    """However wide it is."""
+    """Print it completely, however wide it is."""
     console = output.out()
     console.width = max(console.width, Measurement.get(console, console.options.update(width=WIDEST), shown).maximum)
     console.print(shown, crop=False)
@@ -181,7 +181,7 @@ def some(names: Sequence[str]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """As a cell of a table. What others have written may hold what a terminal would obey: that is not shown."""
+    """The text of a table cell. Control characters are replaced, because a terminal would obey them."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     return "" if value is None else printable(str(value))

@@ -1,4 +1,4 @@
-"""`horsies metrics`: the numbers of a database for Prometheus, from one process that looks on for all workers."""
+"""`horsies metrics`: the metrics of a database for Prometheus, from one process for all workers."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from horsies.core.types.result import Err
 
 def metrics(
     module: OptionalModule = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Serve /metrics, /healthz and /readyz here.")] = 9463,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to serve them on.")] = "127.0.0.1",
-    once: Annotated[bool, typer.Option("--once", help="Print the metrics and end.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Serve /metrics, /healthz and /readyz on this port.")
+    ] = 9463,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    once: Annotated[bool, typer.Option("--once", help="Print the metrics once and exit.")] = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Expose what is in the queues to Prometheus: depth, age, tasks by state, workers, schedules, the server.
+    """Serve metrics of the queues for Prometheus: depth, age, tasks by state, workers, schedules, the database server.
 
-    The database is read when somebody scrapes, and at most every five seconds. What a worker counts itself (batches,
-    latencies, crashes) it exposes with horsies worker --metrics-port.
+    The database is read when somebody scrapes, at most every five seconds. A worker serves its own counters (batches,
+    latencies, crashes) with horsies worker --metrics-port.
     """
     encode = encoder()
     with looking(module, database_url, needs_tables=once) as app:

@@ -1,6 +1,7 @@
-"""How the texts of a command line become values: durations, JSON, lists; and the options that several commands share.
+"""Converts the words of a command line to values (durations, JSON, lists), and holds the options that several commands
+share.
 
-A text that cannot be read is a `typer.BadParameter`, which names the option it was given to.
+A word that cannot be read is a `typer.BadParameter`, which names the option.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """Lines for people or for machines."""
+    """`text` for people, `json` for programs."""
 
     TEXT = "text"
     JSON = "json"
@@ -54,7 +55,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_age(text: str) -> timedelta:
-    """A duration, which may also be in days: how old something is has no limit of a year."""
+    """A duration that may also be in days; an age may be longer than a year."""
     if (match := _DAYS.fullmatch(text.strip())) is None:
         return parse_duration(text)
     if (days := float(match[1])) > _OLDEST.days:
@@ -63,17 +64,17 @@ def parse_age(text: str) -> timedelta:
 
 
 def parse_names(texts: list[str] | None, option: str = "--queues") -> tuple[str, ...] | None:
-    """`--queues a,b --queues c` are three names; nothing given is None."""
+    """`--queues a,b --queues c` gives three names; None if the option is not given."""
     names = tuple(name.strip() for text in texts or () for name in text.split(",") if name.strip())
     if texts and not names:
-        raise typer.BadParameter("no name is given", param_hint=f"'{option}'")
+        raise typer.BadParameter("no name was given", param_hint=f"'{option}'")
     return names or None
 
 
 def parse_members(
     kind: type[E], texts: list[str] | None, option: str, among: Iterable[E] | None = None
 ) -> tuple[E, ...]:
-    """The same for the members of an enumeration, or some of them, in whatever case they are written."""
+    """The same for members of an enumeration, or of a part of it, in any case."""
     known = {str(member.value).upper(): member for member in (kind if among is None else among)}
     names = parse_names(texts, option) or ()
     if wrong := [name for name in names if name.upper() not in known]:
@@ -82,7 +83,7 @@ def parse_members(
 
 
 def parse_json(text: str | None, kind: type, option: str) -> str | None:
-    """A JSON text of the wanted kind (`list` or `dict`), handed on as it is; its values are for the task's codec."""
+    """A JSON text of the wanted kind (`list` or `dict`), returned unchanged; the task's codec decodes its values."""
     if text is None:
         return None
     wanted = "a JSON list, such as '[1, \"two\"]'" if kind is list else "a JSON object, such as '{\"id\": 1}'"
@@ -106,14 +107,14 @@ Module: TypeAlias = Annotated[
 OptionalModule: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="MODULE", help="The app; without it --database-url or DATABASE_URL counts.", autocompletion=modules
+        metavar="MODULE", help="The app; without it, --database-url or DATABASE_URL is used.", autocompletion=modules
     ),
 ]
 Queues: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only of these queues.")
+    list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only tasks of these queues.")
 ]
 TaskNames: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--task", "-t", metavar="NAMES", help="Only tasks of these names.")
+    list[str] | None, typer.Option("--task", "-t", metavar="NAMES", help="Only tasks with these names.")
 ]
 DatabaseUrl: TypeAlias = Annotated[
     str | None,

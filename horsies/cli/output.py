@@ -1,4 +1,4 @@
-"""What the commands print: plain words on standard output, errors on standard error, colours by M-12."""
+"""How the commands print: answers on standard output, errors on standard error, colours by M-12."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def err() -> Console:
 
 
 def screen() -> Console | None:
-    """A terminal that can be written over; None if there is none."""
+    """A terminal that can be overwritten; None if there is none."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return None
     return Console(
@@ -31,12 +31,12 @@ def screen() -> Console | None:
 
 
 def write(text: str) -> None:
-    """A line of the answer as it is, for other programs."""
+    """Write a line of the answer unchanged, for other programs."""
     sys.stdout.write(f"{text}\n")
 
 
 def say(text: str) -> None:
-    """One line for the person, beside the answer on standard output."""
+    """Print one line for the person on standard error."""
     err().print(text, markup=False)
 
 
@@ -46,7 +46,7 @@ def show_error(error: HorsiesError) -> None:
 
 
 def show_errors(errors: list[HorsiesError], phase: str) -> None:
-    """Each of them, then how many there are."""
+    """Print all errors, then how many there are."""
     _show(ValidationReport(phase, list(errors)).format_rust_style())
 
 

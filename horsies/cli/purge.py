@@ -1,4 +1,4 @@
-"""`horsies purge`: delete old tasks that have ended, or cancel what waits in a queue. Without --yes it only counts."""
+"""`horsies purge`: delete old ended tasks, or cancel the waiting tasks of a queue. Without --yes it only counts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def purge(
         typer.Option(
             parser=parse_age,
             metavar="D",
-            show_default="required; with --waiting 0",
-            help="How long ago they ended, or with --waiting were sent: 300, 30s, 5m, 2h, 30d.",
+            show_default="required; 0 with --waiting",
+            help="Minimum age: time since the end, or since the send with --waiting (300, 30s, 5m, 2h, 30d).",
         ),
     ] = None,
     status: Annotated[
@@ -39,23 +39,26 @@ def purge(
             "--status",
             "-s",
             metavar="STATES",
-            help="Only those that ended so: completed, failed, cancelled, expired.",
+            help="Only tasks in these states: completed, failed, cancelled, expired.",
             autocompletion=members(_ENDED),
         ),
     ] = None,
     queue: Queues = None,
     task: TaskNames = None,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Cancel what waits in the queues that --queue names.")
+        bool, typer.Option("--waiting", help="Cancel the waiting tasks of the queues given with --queue.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only counted.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Really do it; without this option the tasks are only counted.")
+    ] = False,
     as_json: manual.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Delete tasks that ended long ago, with their attempts; with --waiting, cancel those that have not started.
+    """Delete tasks that ended long ago, with their attempts; with --waiting, cancel tasks that have not started.
 
-    Tasks of workflows are left alone: they go with their workflow. It works in small batches, beside workers that run,
-    and can be interrupted at any time. Retention (RecoveryConfig) deletes old records by itself; this is for the rest.
+    Tasks of workflows are not touched; they are deleted together with their workflow. The command works in small
+    batches while workers run, and you can interrupt it at any time. Retention (RecoveryConfig) deletes old records
+    automatically; use this command for everything else.
     """
     chosen = Purge(
         age=older_than if older_than is not None else _NOW,
@@ -82,23 +85,25 @@ def purge(
     else:
         _show(groups, total, waiting=waiting, is_dry=not yes)
     if not is_complete:
-        output.say("not all of it: interrupted, or somebody else is deleting at this moment; say it again to go on")
+        output.say(
+            "incomplete: it was interrupted, or another process is deleting now; run the command again to continue"
+        )
     return 0 if is_complete else 1
 
 
 def _refuse_what_is_unclear(chosen: Purge, *, waiting: bool, has_age: bool) -> None:
     if waiting and chosen.statuses:
-        raise output.usage_error("--waiting and --status do not go together", "what waits is PENDING")
+        raise output.usage_error("--waiting and --status cannot be combined", "waiting tasks are always PENDING")
     if waiting and not chosen.queues:
-        raise output.usage_error("--waiting needs --queue", "say which queue: horsies purge --waiting --queue mail")
+        raise output.usage_error("--waiting needs --queue", "name the queue: horsies purge --waiting --queue mail")
     if not waiting and not has_age:
         raise output.usage_error(
-            "say how long ago the tasks ended", "horsies purge --older-than 30d; --older-than 0 for all that have ended"
+            "--older-than is missing", "horsies purge --older-than 30d; --older-than 0 deletes all ended tasks"
         )
 
 
 def _act(app: Horsies, chosen: Purge, *, waiting: bool) -> tuple[int, bool]:
-    """How many, and whether that is all of them. What is done stays done, also after Ctrl-C."""
+    """How many tasks were changed, and whether those were all. Finished batches are kept, also after Ctrl-C."""
     batches: list[int] = []
     broker, is_complete = app.get_broker(), True
     try:
@@ -115,7 +120,7 @@ def _act(app: Horsies, chosen: Purge, *, waiting: bool) -> tuple[int, bool]:
 
 def _show(groups: list[PurgeCount], total: int, *, waiting: bool, is_dry: bool) -> None:
     if not groups:
-        output.out().print("no task fits", markup=False)
+        output.out().print("no task matches", markup=False)
         return
     if is_dry:
         manual.print_table(["status", "queue", "name", "tasks"], [_row(group) for group in groups])

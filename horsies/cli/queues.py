@@ -1,4 +1,4 @@
-"""`horsies queues`: how much waits where, for how long, how fast it goes, and what limits it."""
+"""`horsies queues`: the length, age, throughput and limit of each queue."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def queues(
     as_json: manual.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Show each queue: what waits (due now, or later), is claimed and runs, the limit of what may run at once, how long
-    the oldest task has been due, how many ended in the last minute, and how many live workers serve it."""
+    """Show for each queue: the waiting tasks (due now, or later), the claimed and running tasks, the concurrency limit,
+    how long the oldest task has been due, how many tasks ended in the last minute, and how many live workers serve it.
+    """
     refuse_watching(watch, as_json)
     with manual.looking(module, database_url) as app:
 

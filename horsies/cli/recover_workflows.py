@@ -1,4 +1,4 @@
-"""`horsies recover-workflows`: let workflows go on that have been left lying (M-10, R-37)."""
+"""`horsies recover-workflows`: repair stuck workflows (M-10, R-37)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from horsies.core.recovery.stuck_workflows import recover_stuck_workflows_sync
 def recover_workflows(
     module: OptionalModule = None,
     grace: Annotated[
-        int, typer.Option("--grace-ms", min=0, help="Leave alone what has ended less than this ago.")
+        int, typer.Option("--grace-ms", min=0, help="Ignore everything that ended less than this time ago.")
     ] = 10_000,
     as_json: manual.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Move on nodes and workflows that have come to a standstill because somebody died at the wrong moment. Workers do
-    this by themselves all the time; without one that runs, this does it once."""
+    """Make the missing steps of workflows that are stuck because a process died at the wrong moment. Workers do this
+    automatically; use this command if no worker is running."""
     with manual.opened(module, database_url, with_hooks=True) as app:
         moved = manual.value_of(recover_stuck_workflows_sync(app.get_broker(), grace), app)
     if as_json:

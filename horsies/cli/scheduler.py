@@ -1,4 +1,4 @@
-"""`horsies scheduler`: sends the tasks of an app by the clock until it is told to stop (M-03, S-40)."""
+"""`horsies scheduler`: send the scheduled tasks of an app until it is told to stop (M-03, S-40)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,19 @@ def scheduler(
         int | None,
         typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
     ] = None,
-    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address for them.")] = "127.0.0.1",
-    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False, help="Of the scheduler.")] = LogLevel.INFO,
+    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    loglevel: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="The log level of the scheduler.")
+    ] = LogLevel.INFO,
     log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="Lines for people or for machines.")
+        LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
     ] = LogFormat.TEXT,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Run a scheduler that sends an app's tasks by the clock.
 
-    One is enough; several may run, here or on other machines, and each run is sent once all the same. SIGTERM or
-    Ctrl-C: it finishes the check that is under way and exits with 0.
+    One scheduler is enough. Several may run, on one machine or on many; each run is still sent once. After SIGTERM or
+    Ctrl-C the scheduler finishes its current check and exits with 0.
     """
     logs.configure(loglevel, log_format)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the scheduler handles it: nothing runs yet

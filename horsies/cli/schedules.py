@@ -1,4 +1,4 @@
-"""`horsies schedules`: what an app sends by the clock, when it will and when it did."""
+"""`horsies schedules`: the schedules of an app with their next and last runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from horsies.core.types.result import Err
 
 def schedules(
     module: Module,
-    active: Annotated[bool, typer.Option("--active", help="Only those that fire.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only active schedules.")] = False,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """List the schedules of an app, from code and from the database: pattern, next five runs, last run and its task.
 
-    Times are in the zone of the schedule. A first run that lies in the past is overdue: does a scheduler run?
+    Times are in the time zone of the schedule. If the first run is in the past, it is overdue: check that a scheduler
+    is running.
     """
     with looking(module, database_url) as app:
         answer = app.schedules.list()

@@ -1,4 +1,4 @@
-"""`horsies send`: send one task of an app from the command line, and with `--wait` print its result."""
+"""`horsies send`: send one task of an app from the command line; with `--wait`, print its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def send(
     ] = None,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Send a task. Prints its id; with --wait its result, and the exit code is 0 only if the task succeeded."""
+    """Send a task and print its id. With --wait, print its result; the exit code is then 0 only if the task
+    succeeded."""
     args_json, kwargs_json = parse_json(args, list, "--args"), parse_json(kwargs, dict, "--kwargs")
     app = load_app(module)
     app.import_modules()
@@ -51,7 +52,7 @@ def send(
             return 0
         output.say(f"sent {task} as {handle.task_id}")
         if app.worker_utils().list_active_workers_sync(_LATELY).map(len).unwrap_or(1) == 0:
-            output.say(f"no worker is registered, so nobody runs it yet: start one with horsies worker {module}")
+            output.say(f"no worker is registered, so the task cannot run yet: start one with horsies worker {module}")
         result = handle.get(timeout_ms=None if timeout is None else int(timeout.total_seconds() * 1000))
         output.out().print(found.codec.result.encode(result), markup=False)
         return 0 if result.is_ok() else 1
@@ -74,7 +75,7 @@ def _find(app: Horsies, name: str) -> TaskFunction[Any, Any]:
 def _decode(
     task: TaskFunction[Any, Any], args_json: str | None, kwargs_json: str | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as the task's annotations read them: a JSON object becomes the model that is wanted."""
+    """Decode the arguments by the task's annotations: a JSON object becomes the model that the task expects."""
     try:
         return task.codec.arguments.decode(args_json, kwargs_json)
     except CodecError as problem:

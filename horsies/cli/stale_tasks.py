@@ -1,4 +1,4 @@
-"""`horsies stale-tasks`: running tasks of which nothing has been heard for a while (M-10, R-91). Changes nothing."""
+"""`horsies stale-tasks`: list running tasks without a recent heartbeat (M-10, R-91). It changes nothing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ _TITLES = {
 
 def stale_tasks(
     module: OptionalModule = None,
-    minutes: Annotated[float, typer.Option(min=0, help="Silent for longer than this.")] = 2,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Only tasks without a heartbeat for more than this many minutes.")
+    ] = 2,
     as_json: manual.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List running tasks that have fallen silent: those that recovery would take for dead at that threshold."""
+    """List running tasks whose heartbeats have stopped: recovery would treat them as dead at this threshold."""
     with manual.looking(module, database_url) as app:
         asked = app.get_broker().get_stale_tasks_sync(stale_threshold_minutes=minutes)
         found = manual.value_of(asked, app)

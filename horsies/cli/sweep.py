@@ -1,4 +1,4 @@
-"""`horsies sweep-stale-workers`: one sweep by hand (M-08)."""
+"""`horsies sweep-stale-workers`: one manual sweep (M-08)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ def sweep_stale_workers(
     sweep_threshold: Annotated[
         timedelta | None,
         typer.Option(
-            parser=parse_duration, metavar="D", help="How long a dead worker has been silent.", show_default="the app's"
+            parser=parse_duration,
+            metavar="D",
+            help="Silence after which a worker counts as dead.",
+            show_default="the app's",
         ),
     ] = None,
     recovery_delay: Annotated[
         timedelta | None,
         typer.Option(
-            parser=parse_duration, metavar="D", help="How long recovered tasks wait.", show_default="the app's"
+            parser=parse_duration, metavar="D", help="Delay before recovered tasks run again.", show_default="the app's"
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which workers count as dead.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the workers that count as dead.")] = False,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
@@ -49,7 +52,7 @@ def sweep_stale_workers(
 
 
 def _warn_of_impatience(silences: list[WorkerSilence], threshold_s: float) -> None:
-    """A threshold that is typed is taken as given (R-63), also if a worker cannot be heard of so often."""
+    """Warn of a threshold below two heartbeat intervals of a worker; a typed threshold is used unchanged (R-63)."""
     risky = [
         f"{one.worker_id} (every {duration(beat)})"
         for one in silences
@@ -58,7 +61,7 @@ def _warn_of_impatience(silences: list[WorkerSilence], threshold_s: float) -> No
     if risky:
         output.say(
             f"warning: {duration(threshold_s)} is less than two heartbeat intervals of {some(risky)}: "
-            "a worker that lives may be taken for dead, and lose its tasks"
+            "a live worker may be taken for dead and lose its tasks"
         )
 
 
@@ -66,7 +69,7 @@ def _tell_of_others(silences: list[WorkerSilence], threshold_s: float) -> None:
     left = [one.worker_id for one in silences if not one.takes_part and one.silence_s > threshold_s]
     if left:
         output.say(
-            f"left alone, as {'it runs' if len(left) == 1 else 'they run'} without worker recovery: {some(left)} "
+            f"left alone, because {'it runs' if len(left) == 1 else 'they run'} without worker recovery: {some(left)} "
             "(see horsies stale-tasks, horsies force-unlock)"
         )
 
@@ -82,7 +85,7 @@ def _sentence(result: SweepStaleWorkersResult) -> str:
     if result.dry_run:
         return f"dry run: {workers}; nothing was changed"
     if not result.lock_acquired:
-        return "nothing done: somebody else is sweeping at this moment"
+        return "nothing was done: another process is sweeping at the moment"
     others = [
         f"{number} {what}"
         for number, what in ((result.skipped_count, "skipped"), (result.deferred_count, "deferred"))

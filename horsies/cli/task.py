@@ -26,7 +26,7 @@ _WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
 
 
 def task(what: OneId, as_json: manual.AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Show one task: where it stands, its arguments, its result, and each of its attempts. Times are UTC."""
+    """Show one task: its state, its arguments, its result, and each of its attempts. Times are UTC."""
     with opened_for(only_one(what, database_url, USAGE), database_url, USAGE) as (app, [task_id]):
         found = manual.answer_of(asyncio.run(get_task_detail(app.get_broker(), task_id)), app)
     if found is None:
@@ -39,7 +39,7 @@ def task(what: OneId, as_json: manual.AsJson = False, database_url: DatabaseUrl 
 
 
 def as_values(found: TaskDetail) -> dict[str, Any]:
-    """What is stored as JSON is no text inside of JSON."""
+    """Values that are stored as JSON become JSON, not text inside JSON."""
     values: dict[str, Any] = to_jsonable(found)
     return values | {name: _value(values[name]) for name in _PAYLOADS}
 
@@ -67,15 +67,15 @@ def _show(found: TaskDetail) -> None:
         titles = ["attempt", "outcome", "finished", "took", "retried", "error", "message", "worker"]
         manual.print_table(titles, [_attempt(one) for one in found.attempts])
     if found.status in _WAITING:
-        output.say(f"horsies explain {found.task_id} tells what it waits for")
+        output.say(f"horsies explain {found.task_id} says what it waits for")
 
 
 def _indented(text: str) -> str:
-    """As much of it as a person reads; all of it is in the JSON."""
+    """As much of the text as a person reads; --json shows all of it."""
     lines = text[:MOST_SHOWN].splitlines()[:MOST_LINES]
     shown = [f"    {manual.printable(line)}" for line in lines]
     left = len(text) - sum(len(line) + 1 for line in lines)
-    return "\n".join([*shown, f"    … and {left:,} characters more: --json shows all"] if left > 0 else shown)
+    return "\n".join([*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown)
 
 
 def _lines(found: TaskDetail) -> Iterator[tuple[str, Any]]:
@@ -98,7 +98,7 @@ def _lines(found: TaskDetail) -> Iterator[tuple[str, Any]]:
 
 
 def _blocks(found: TaskDetail) -> Iterator[tuple[str, str]]:
-    """What may be long."""
+    """The parts that may be long."""
     for name in ("args", "kwargs", "task_options"):
         if (value := _value(getattr(found, name))) not in (None, [], {}):
             yield name.replace("_", " "), _pretty(value)
@@ -113,7 +113,7 @@ def _blocks(found: TaskDetail) -> Iterator[tuple[str, str]]:
 
 
 def _parts_of_error(error: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """A traceback is read in lines, not in a JSON text."""
+    """Show a traceback as lines, not as a JSON text."""
     if message := error.get("message"):
         yield "message", str(message)
     if (data := error.get("data")) is not None:

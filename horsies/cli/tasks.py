@@ -1,4 +1,4 @@
-"""`horsies tasks`: the list of tasks, filtered, ordered, page by page (M-45, M-46); `--watch` keeps it up to date."""
+"""`horsies tasks`: the list of tasks, filtered, sorted, page by page (M-45, M-46); `--watch` updates it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries"
 
 
 class Sort(StrEnum):
-    """The orders that some index has; only that of sending reads all there is."""
+    """The sort orders. Each has an index except `sent_at`, which reads all rows."""
 
     ID = "id"
     SENT_AT = "sent_at"
@@ -33,7 +33,7 @@ class Sort(StrEnum):
 
 
 class Order(StrEnum):
-    """Which end comes first."""
+    """The sort direction."""
 
     ASC = "asc"
     DESC = "desc"
@@ -57,45 +57,45 @@ def tasks(
             "--status",
             "-s",
             metavar="STATES",
-            help="Only in these states, separated by commas.",
+            help="Only tasks in these states, separated by commas.",
             autocompletion=members(TaskStatus),
         ),
     ] = None,
     queue: Queues = None,
     task: TaskNames = None,
     worker: Annotated[
-        list[str] | None, typer.Option(metavar="IDS", help="Only what these workers have or had.")
+        list[str] | None, typer.Option(metavar="IDS", help="Only tasks that these workers hold or held.")
     ] = None,
     error_code: Annotated[
-        list[str] | None, typer.Option("--error-code", "-e", metavar="CODES", help="Only with these error codes.")
+        list[str] | None, typer.Option("--error-code", "-e", metavar="CODES", help="Only tasks with these error codes.")
     ] = None,
     error_category: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CATEGORIES",
-            help="Only with error codes of these families: operational, contract, retrieval, outcome, domain.",
+            help="Only tasks with error codes of these families: operational, contract, retrieval, outcome, domain.",
             autocompletion=members(ErrorCategory),
         ),
     ] = None,
-    retried: Annotated[bool, typer.Option("--retried", help="Only what has been retried.")] = False,
+    retried: Annotated[bool, typer.Option("--retried", help="Only tasks that have been retried.")] = False,
     sort: Annotated[
         Sort,
         typer.Option(
             case_sensitive=False,
-            help="sent_at: as they were sent (reads all that fits); id: about so, but for those of schedules, and fast "
-            "on a large table; claim_order: who is next in each queue (waiting ones); started_at: claimed and running "
-            "ones; ended_at: ended ones.",
+            help="sent_at: the order of sending (reads all matching tasks); id: nearly the same, except for tasks of "
+            "schedules, and fast on a large table; claim_order: the next tasks of each queue (waiting tasks); "
+            "started_at: claimed and running tasks; ended_at: ended tasks.",
         ),
     ] = Sort.SENT_AT,
     order: Annotated[
         Order | None,
         typer.Option(
-            case_sensitive=False, help="Which end comes first.", show_default="desc: the latest; of claim_order asc"
+            case_sensitive=False, help="The sort direction.", show_default="desc: the latest first; asc for claim_order"
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    offset: Annotated[int, typer.Option(min=0, help="How many to pass over.")] = 0,
-    only_ids: Annotated[bool, typer.Option("--ids", help="Print nothing but the ids, a line each.")] = False,
+    offset: Annotated[int, typer.Option(min=0, help="How many tasks to skip.")] = 0,
+    only_ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
     watch: Watch = False,
     every: Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
     as_json: manual.AsJson = False,
@@ -103,8 +103,8 @@ def tasks(
 ) -> int:
     """List tasks, the latest first.
 
-    Names in a list are separated by commas, or the option is given again: one of them must fit, and every option that
-    is given. Times are UTC.
+    Separate several names by commas, or repeat the option. A task must match every option, and one of the names of
+    each. Times are UTC.
     """
     refuse_watching(watch, as_json, only_ids)
     asked: dict[str, Any] = {
@@ -131,7 +131,7 @@ def tasks(
 
 
 def _statuses(given: tuple[TaskStatus, ...], sort: Sort) -> tuple[TaskStatus, ...]:
-    """No index has the order of one state for the others."""
+    """The states that a sort order allows, because its index covers only these."""
     sortable = _STATES_OF[sort]
     if sortable and not set(given) <= set(sortable):
         states = ", ".join(status.value for status in sortable)
@@ -158,7 +158,7 @@ def _print(page: TaskListPage, *, as_json: bool, only_ids: bool) -> int:
 
 def _shown(page: TaskListPage, *, is_watched: bool = False) -> RenderableType:
     if not page.items:
-        return Text("no task fits" if page.total == 0 else f"there are only {page.total}")
+        return Text("no task matches" if page.total == 0 else f"there are only {page.total}")
     last = page.offset + len(page.items)
     rest = f"; --offset {last} shows what follows" if last < page.total else ""
     summary = Text(f"{page.offset + 1} to {last} of {manual.count(page.total, 'task')}{rest}")

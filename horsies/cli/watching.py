@@ -1,4 +1,4 @@
-"""`--watch`: show something again and again until Ctrl-C, in place on a terminal, one below the other elsewhere."""
+"""`--watch`: show something repeatedly until Ctrl-C, in place on a terminal, otherwise one below the other."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from horsies.cli.manual import WIDEST, print_whole
 from horsies.cli.options import parse_duration
 from horsies.core.errors import HorsiesError
 
-Watch: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
+Watch: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Update the table until Ctrl-C.")]
 Every: TypeAlias = Annotated[
-    timedelta, typer.Option("--every", parser=parse_duration, metavar="D", help="With --watch: how often.")
+    timedelta,
+    typer.Option("--every", parser=parse_duration, metavar="D", help="With --watch: the time between updates."),
 ]
 SHORTEST = timedelta(milliseconds=100)
 PATIENCE = 10  # times as long as the answer took
 
 
 def refuse_watching(watch: bool, *others: bool) -> None:
-    """What is for other programs is one answer."""
+    """Output for other programs is a single answer, so it cannot be watched."""
     if watch and any(others):
-        raise output.usage_error("--watch shows a table, nothing else", "ask again for the next JSON or ids")
+        raise output.usage_error("--watch can only show a table", "run the command again for new JSON or ids")
 
 
 def watch_until_interrupted(frame: Callable[[], RenderableType], every: timedelta) -> int:
-    """Ctrl-C is how it is meant to end. A database that is away for a moment is said, and asked again."""
+    """Show updates until Ctrl-C, which is the normal end. If the database is away for a moment, say so and try
+    again."""
     watch = _Watch(frame, max(every, SHORTEST).total_seconds())
     try:
         first = watch.ask()  # what is wrong from the beginning will not mend itself
@@ -57,7 +59,7 @@ def _below_each_other(first: RenderableType, watch: _Watch) -> NoReturn:
 
 
 class _Watch:
-    """Asks at most for a part of the time, so that watching a large queue never becomes its load."""
+    """Spends only a part of the time on queries, so that watching a large queue never becomes a load on it."""
 
     def __init__(self, frame: Callable[[], RenderableType], pause_s: float) -> None:
         self._frame = frame
@@ -72,7 +74,7 @@ class _Watch:
             self._took_s = time.monotonic() - begun
 
     def next(self) -> RenderableType:
-        """After a pause."""
+        """Wait, then query again."""
         time.sleep(max(self._pause_s, PATIENCE * self._took_s))
         try:
             return self.ask()
@@ -86,7 +88,7 @@ def _dated(shown: RenderableType) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What fits on the screen of something larger. A table that is squeezed would show numbers that are not there."""
+    """The part of something larger that fits on the screen. A squeezed table would show wrong numbers."""
 
     shown: RenderableType
 

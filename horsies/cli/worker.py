@@ -1,4 +1,5 @@
-"""`horsies worker`: options become a `WorkerConfig`, and the worker runs until it is told to stop (M-02, W-80)."""
+"""`horsies worker`: turn the options into a `WorkerConfig`, and run the worker until it is told to stop (M-02,
+W-80)."""
 
 from __future__ import annotations
 
@@ -32,67 +33,68 @@ def _recovery(meaning: str) -> Any:
 def worker(
     module: Module,
     processes: Annotated[int, typer.Option(min=1, help="Child processes that run tasks.")] = 1,
-    concurrency: Annotated[int, typer.Option(min=1, help="async tasks at a time in each child.")] = 1,
+    concurrency: Annotated[int, typer.Option(min=1, help="How many async tasks each child runs at a time.")] = 1,
     queues: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help="Serve only these queues, separated by commas.")
     ] = None,
     max_claim_batch: Annotated[
-        int, typer.Option(min=0, help="Most tasks taken from one queue in one pass; 0: automatic.")
+        int, typer.Option(min=0, help="Most tasks claimed from one queue in one pass; 0: automatic.")
     ] = 0,
     max_claim_per_worker: Annotated[
-        int, typer.Option(min=0, help="Most tasks claimed but not started; 0: automatic. Other values end run-ahead.")
+        int,
+        typer.Option(min=0, help="Most tasks claimed but not started; 0: automatic. Other values turn off run-ahead."),
     ] = 0,
     run_ahead_ms: Annotated[
-        int, typer.Option(min=0, help="Hold about this much work of very short tasks for each child; 0: never.")
+        int, typer.Option(min=0, help="Prepare about this much work for each child if tasks are very short; 0: never.")
     ] = 20,
     max_tasks_per_child: Annotated[
-        int, typer.Option(min=0, help="Replace a child after so many tasks (at least 2); 0: never.")
+        int, typer.Option(min=0, help="Replace a child after this many tasks (at least 2); 0: never.")
     ] = 0,
     max_memory_per_child_mb: Annotated[
-        int | None, typer.Option(min=1, help="Replace a child that uses more memory.", show_default="off")
+        int | None, typer.Option(min=1, help="Replace a child that uses more memory than this.", show_default="off")
     ] = None,
     worker_recovery: Annotated[
         bool | None,
         typer.Option(
             "--worker-recovery/--no-worker-recovery",
             show_default="from config",
-            help="Take part in the sweep of dead workers. Each of the next four turns it on.",
+            help="Recover the tasks of dead workers. Each of the next four options turns this on.",
         ),
     ] = None,
-    heartbeat_interval: Annotated[timedelta | None, _recovery("Time between signs of life of this worker.")] = None,
+    heartbeat_interval: Annotated[timedelta | None, _recovery("Time between heartbeats of this worker.")] = None,
     sweep_interval: Annotated[timedelta | None, _recovery("Time between sweeps.")] = None,
-    sweep_threshold: Annotated[timedelta | None, _recovery("Silence after which a worker counts as gone.")] = None,
-    recovery_delay: Annotated[timedelta | None, _recovery("Pause before a recovered task may run again.")] = None,
+    sweep_threshold: Annotated[timedelta | None, _recovery("Silence after which a worker counts as dead.")] = None,
+    recovery_delay: Annotated[timedelta | None, _recovery("Delay before a recovered task may run again.")] = None,
     with_scheduler: Annotated[
         bool,
-        typer.Option("--with-scheduler", help="Also send the app's scheduled tasks; safe on every worker at once."),
+        typer.Option("--with-scheduler", help="Also send the app's scheduled tasks; safe on any number of workers."),
     ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
     ] = None,
-    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address for them.")] = "127.0.0.1",
+    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     shutdown_grace: Annotated[
         timedelta | None,
         typer.Option(
             parser=parse_duration,
             metavar="D",
-            show_default="none: wait",
-            help="When stopping, cut off tasks that still run after this long.",
+            show_default="none: wait for them",
+            help="When stopping, interrupt tasks that still run after this time.",
         ),
     ] = None,
     loglevel: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="Of the worker and its children.")
+        LogLevel, typer.Option(case_sensitive=False, help="The log level of the worker and its children.")
     ] = LogLevel.INFO,
     log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="Lines for people or for machines.")
+        LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
     ] = LogFormat.TEXT,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Run a worker that serves an app's tasks.
+    """Run a worker that runs an app's tasks.
 
-    SIGTERM or Ctrl-C: it takes no more tasks, lets those that run finish, and exits with 0. A second one cuts them off.
-    Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
+    After SIGTERM or Ctrl-C the worker takes no more tasks, lets running tasks finish, and exits with 0. A second signal
+    interrupts running tasks. Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
     """
     logs.configure(loglevel, log_format)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker handles it: nothing runs yet
@@ -137,7 +139,7 @@ def worker(
 
 
 def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
-    """Run the worker to its end; the exit code."""
+    """Run the worker to its end and return the exit code."""
     log.info(chosen.sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
@@ -146,7 +148,8 @@ def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop for the supervisor, where it is installed; children keep the loop that their tasks were written for."""
+    """uvloop for the supervisor, if it is installed; children keep the standard loop, for which their tasks were
+    written."""
     try:
         import uvloop
     except ImportError:
@@ -158,7 +161,8 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def recovery_settings(
     of_app: WorkerRecoveryConfig, is_wanted: bool | None, **given: timedelta | None
 ) -> dict[str, Any]:
-    """Fields of `WorkerConfig`. A duration turns worker recovery on, unless it is turned off by name (R-06, R-07)."""
+    """Fields of `WorkerConfig`. A duration turns worker recovery on, unless --no-worker-recovery is given
+    (R-06, R-07)."""
     durations = {name: value for name, value in given.items() if value is not None}
     if is_wanted is None:
         return dict(durations)
@@ -166,7 +170,7 @@ def recovery_settings(
 
 
 def complain(problem: HorsiesError, log_format: LogFormat) -> None:
-    """A program that reads JSON lines gets one; a person gets the rendered error."""
+    """Report an error as a JSON line for programs, or rendered for people."""
     if log_format is LogFormat.JSON:
         code = None if problem.code is None else str(problem.code)
         log.error("%s", problem.format_rust_style(), extra={"horsies": {"error_code": code}})

@@ -1,4 +1,4 @@
-"""`horsies workers`: who is registered, and who has fallen silent (M-09)."""
+"""`horsies workers`: the registered workers, and which of them are silent (M-09)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def workers(
     module: OptionalModule = None,
     threshold: Annotated[
         timedelta,
-        typer.Option(parser=parse_duration, metavar="D", help="How long a stale worker has been silent."),
+        typer.Option(parser=parse_duration, metavar="D", help="Silence after which a worker counts as stale."),
     ] = "5m",  # type: ignore[assignment]  # read by the parser, like what is typed
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List the registered workers, and tell which of them have not been heard of for longer than the threshold."""
+    """List the registered workers, and mark those without a heartbeat for longer than the threshold."""
     with looking(module, database_url) as app:
         found = value_of(app.worker_utils().list_active_workers_sync(threshold), app)
         silences = {one.worker_id: one.silence_s for one in value_of(app.worker_utils().list_silences_sync(), app)}

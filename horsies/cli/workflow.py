@@ -1,4 +1,4 @@
-"""`horsies workflow list|show|pause|resume|cancel|retry`: find a workflow, look at it, and steer it."""
+"""`horsies workflow list|show|pause|resume|cancel|retry`: find, show and control workflows."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 What: TypeAlias = Annotated[
     list[str],
-    typer.Argument(metavar="[MODULE] ID", help="The app, unless --database-url or DATABASE_URL counts, and the id."),
+    typer.Argument(metavar="[MODULE] ID", help="The app, unless --database-url or DATABASE_URL is used, and the id."),
 ]
 
 workflow = typer.Typer(
-    help="Find a workflow, look at it, and pause, resume, cancel or retry it.",
+    help="List and show workflows; pause, resume, cancel or retry one.",
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -54,7 +54,7 @@ class _Found:
         return WorkflowHandle(self.workflow_id, self.app.get_broker())
 
     def value(self, result: HandleResult[T]) -> T:
-        """What came of it; a failure ends the command."""
+        """The value of a result; a failure ends the command."""
         if isinstance(result, Err) and result.err_value.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
             raise HorsiesError(result.err_value.message)
         return value_of(result, self.app)
@@ -63,13 +63,14 @@ class _Found:
         return self.value(read.run(self.app.get_broker(), self.workflow_id, read.ask_family))
 
     def refuse_without_app(self, *states: WorkflowTaskStatus) -> None:
-        """Child workflows are built by the code of an app: without one their nodes would fail."""
+        """Refuse to continue without an app if child workflows may have to be built, because only the app's code can
+        build them."""
         if self.has_module:
             return
         stopped = [node for node in self.family().nodes if node.node_type == "SUBWORKFLOW" and node.status in states]
         if stopped:
             raise output.usage_error(
-                f"node {stopped[0].node_id!r} is a workflow of its own, which only the app can build",
+                f"node {stopped[0].node_id!r} is a child workflow, which only the app can build",
                 f"name the app: MODULE {self.workflow_id}",
             )
 
@@ -77,15 +78,16 @@ class _Found:
 @workflow.command("list", epilog=epilog("workflow list"))
 def list_them(
     module: OptionalModule = None,
-    name: Annotated[str | None, typer.Option(help="Only workflows of this name.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only workflows with this name.")] = None,
     status: Annotated[
-        WorkflowStatus | None, typer.Option("--status", "-s", case_sensitive=False, help="Only in this state.")
+        WorkflowStatus | None,
+        typer.Option("--status", "-s", case_sensitive=False, help="Only workflows in this state."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List workflows: those that have not ended, the newest first, then the last ended first. Times are UTC."""
+    """List workflows: active ones first, newest first; then ended ones, last ended first. Times are UTC."""
     with looking(module, database_url) as app:
         asked = list_workflow_runs(app.get_broker(), name=name, status=status, limit=limit)
         found = answer_of(asyncio.run(asked), app)
@@ -103,7 +105,7 @@ def list_them(
 
 @workflow.command(epilog=epilog("workflow show"))
 def show(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Print the nodes of a workflow with their states, durations and errors, and those of its child workflows."""
+    """Print the nodes of a workflow and of its child workflows, with their states, durations and errors."""
     with _found(what, database_url, looks=True) as found:
         family = found.family()
     if as_json:
@@ -116,14 +118,14 @@ def show(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) 
 
 @workflow.command(epilog=epilog("workflow pause"))
 def pause(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Start nothing more of a workflow, and of its child workflows, until it is resumed. What runs may finish."""
+    """Start no more nodes of a workflow and its child workflows until it is resumed. Running tasks may finish."""
     with _found(what, database_url) as found:
         return _say(found, found.value(found.handle.pause()), "paused", as_json)
 
 
 @workflow.command(epilog=epilog("workflow resume"))
 def resume(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Let a paused workflow go on."""
+    """Let a paused workflow continue."""
     with _found(what, database_url, with_code=True) as found:
         found.refuse_without_app(WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY)
         return _say(found, found.value(found.handle.resume()), "resumed", as_json)
@@ -131,7 +133,7 @@ def resume(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None
 
 @workflow.command(epilog=epilog("workflow cancel"))
 def cancel(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """End a workflow and its child workflows: what has not started never will, what runs may finish."""
+    """Cancel a workflow and its child workflows: nodes that have not started never will; running tasks may finish."""
     with _found(what, database_url, with_code=True) as found:
         was = found.value(found.handle.status())
         found.value(found.handle.cancel())
@@ -142,17 +144,17 @@ def cancel(what: What, as_json: AsJson = False, database_url: DatabaseUrl = None
 def retry(
     what: What,
     node: Annotated[
-        list[str] | None, typer.Option("--node", metavar="NODE_ID", help="Only this node; may be given several times.")
+        list[str] | None, typer.Option("--node", metavar="NODE_ID", help="Only this node; can be given several times.")
     ] = None,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Run the failed nodes of a workflow again, and after them what was skipped because of them."""
+    """Run the failed nodes of a workflow again, and then the nodes that were skipped because of them."""
     with _found(what, database_url, with_code=True) as found:
         found.refuse_without_app(WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED)
         again = partial(control.ask_retry, node_ids=node or None)
         retried = found.value(read.run(found.app.get_broker(), found.workflow_id, again))
-        return _say(found, retried, "set going again", as_json)
+        return _say(found, retried, "retried", as_json)
 
 
 def _say(found: _Found, changed: bool, done: str, as_json: bool) -> int:
@@ -170,8 +172,8 @@ def _say(found: _Found, changed: bool, done: str, as_json: bool) -> int:
 def _found(
     what: list[str], database_url: str | None, *, with_code: bool = False, looks: bool = False
 ) -> Iterator[_Found]:
-    """The workflow, only to look at it or else to steer it; with the modules of the app imported if child workflows may
-    have to be built."""
+    """Open the workflow, to read it or to control it; the modules of the app are imported if child workflows may have
+    to be built."""
     if len(what) > 2:
         raise output.usage_error(f"one workflow at a time: {' '.join(what)}", "horsies workflow show [MODULE] ID")
     module = what[0] if len(what) == 2 else None

@@ -1,5 +1,5 @@
-"""A workflow as a tree for people and as JSON for programs: its nodes, below them the elements of maps and the nodes of
-child workflows. Pure.
+"""A workflow as a tree for people and as JSON for programs: its nodes, with the elements of maps and the nodes of child
+workflows below them. Pure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _URGENCY = (
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One row of the tree, before the columns are lined up."""
+    """One row of the tree, before its columns are aligned."""
 
     lead: str  # the branches to the left of it
     name: str
@@ -74,7 +74,7 @@ def as_lines(family: Family) -> list[Text]:
 
 
 def as_json_tree(family: Family) -> dict[str, Any]:
-    """The same as plain values; nothing is left out."""
+    """The same as plain values, complete."""
     tree = _Tree(family)
     return tree.workflow_values(family.workflows[0])
 
@@ -183,7 +183,7 @@ class _Tree:
 
 
 def error_text(result: str | None) -> str | None:
-    """What a stored error result says, on one line; None if it is none."""
+    """The text of a stored error result, on one line; None if the result is not an error."""
     if result is None:
         return None
     read = task_result_from_json(result)

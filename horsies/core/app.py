@@ -41,7 +41,7 @@ H = TypeVar("H", bound=Callable[[], None])
 
 
 class Include(TypedDict, total=False):
-    """What `get_task_info` fetches beside the columns that are always there."""
+    """What `get_task_info` fetches in addition to the columns that it always fetches."""
 
     include_result: bool
     include_failed_reason: bool
@@ -94,7 +94,7 @@ class Horsies(MakesWorkflows):
         flags: Flags | None = None,
         **unknown: Never,
     ) -> TaskDecorator:
-        """Make a task of the function below."""
+        """Turn the function below into a task."""
         if callable(task_name):
             raise TaskDefinitionError(
                 f"@app.task on {getattr(task_name, '__qualname__', task_name)} needs the name of the task",
@@ -123,11 +123,11 @@ class Horsies(MakesWorkflows):
         return sorted(self._tasks)
 
     def register(self, task: TaskFunction[Any, Any]) -> None:
-        """Take a task into the registry. A name belongs to one function."""
+        """Add a task to the registry. A name belongs to one function."""
         known = self._tasks.get(task.task_name)
         if known is not None and not _is_same_source(known.fn, task.fn):
             error = RegistryError(
-                f"there is a task named {task.task_name!r} already",
+                f"a task named {task.task_name!r} exists already",
                 code=ErrorCode.TASK_DUPLICATE_NAME,
                 location=task.location,
                 help_text="give one of them another name",
@@ -136,12 +136,12 @@ class Horsies(MakesWorkflows):
         self._tasks[task.task_name] = task
 
     def validate_queue_name(self, name: str) -> None:
-        """`ConfigurationError` if tasks cannot be in this queue."""
+        """Raise a `ConfigurationError` if tasks cannot be in this queue."""
         if problem := self.queue_problem(name):
             raise ConfigurationError(problem, code=ErrorCode.TASK_INVALID_QUEUE, location=SourceLocation.of_caller())
 
     def queue_problem(self, name: str) -> str | None:
-        """Why there is no such queue; None if there is."""
+        """Why this queue does not exist; None if it exists."""
         if name in self.queue_names:
             return None
         return f"there is no queue {name!r}; known: {', '.join(sorted(self.queue_names))}"
@@ -149,13 +149,15 @@ class Horsies(MakesWorkflows):
     def task_queue_problem(self, queue_name: str | None) -> str | None:
         """Why a task cannot be declared with this queue name; None if it can."""
         if self.config.queue_mode is QueueMode.DEFAULT:
-            return None if queue_name is None else "queue_name is for QueueMode.CUSTOM; here is only one queue"
+            return (
+                None if queue_name is None else "queue_name is only for QueueMode.CUSTOM; this app has a single queue"
+            )
         if queue_name is None:
-            return f"in QueueMode.CUSTOM every task names its queue: {', '.join(sorted(self.queue_names))}"
+            return f"in QueueMode.CUSTOM every task must name its queue: {', '.join(sorted(self.queue_names))}"
         return self.queue_problem(queue_name)
 
     def discover_tasks(self, modules: list[str]) -> None:
-        """Note modules that define tasks. Nothing is imported yet."""
+        """Name modules that define tasks. Nothing is imported yet."""
         if isinstance(modules, str) or not all(isinstance(module, str) and module for module in modules):
             raise ConfigurationError(
                 "discover_tasks takes a list of module names or paths of .py files",
@@ -172,13 +174,13 @@ class Horsies(MakesWorkflows):
         return list(self._modules)
 
     def import_modules(self) -> None:
-        """Import every discovered module, with sends suppressed; raises what is wrong with them, all together."""
+        """Import every discovered module, with sends suppressed; raise all errors of these modules together."""
         report = ValidationReport(phase="imports")
         self.collect_imports(report)
         report.raise_if_any()
 
     def collect_imports(self, report: ValidationReport) -> None:
-        """As `import_modules`, with the errors in a report."""
+        """The same as `import_modules`, but return the errors in a report."""
         with self._suppressing():
             for module in self._modules:
                 try:
@@ -205,7 +207,8 @@ class Horsies(MakesWorkflows):
     @classmethod
     @contextmanager
     def loading(cls) -> Iterator[None]:
-        """While a worker, a scheduler or a check imports the module that will hold the app: no app sends (T-47)."""
+        """Used while a worker, a scheduler or a check imports the app's module: no app sends during that time
+        (T-47)."""
         Horsies._loading += 1
         try:
             yield
@@ -213,8 +216,8 @@ class Horsies(MakesWorkflows):
             Horsies._loading -= 1
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
-        """What is wrong with this app, or doubtful (`CheckWarning`); an empty list if nothing is. `live` also asks the
-        database, and whether this code can run what waits there."""
+        """The mistakes in this app, as errors and warnings (`CheckWarning`); an empty list if there are none. With
+        `live`, also check the database, and whether this code can run the tasks waiting there."""
         return checks.check(self, live=live)
 
     def on_child_process_start(self, fn: H) -> H:
@@ -232,31 +235,31 @@ class Horsies(MakesWorkflows):
 
     @classmethod
     def current(cls) -> Horsies | None:
-        """The app of this process, if one was made current; workers do that in their children."""
+        """The app of this process, if one is set; workers set it in their children."""
         return Horsies._current
 
     def make_current(self) -> None:
         Horsies._current = self
 
     def get_broker(self) -> PostgresBroker:
-        """The app's broker, made at first use. It connects when it is first asked something."""
+        """The app's broker, made at first use. It connects at its first call."""
         with self._lock:
             if self._broker is None:
                 self._broker = PostgresBroker(self.config.broker, app=self)
             return self._broker
 
     def worker_utils(self) -> WorkerUtils:
-        """What an operator can do about workers, with the settings and the hooks of this app."""
+        """What an operator can do with workers, with the settings and hooks of this app."""
         return WorkerUtils(self.get_broker())
 
     @property
     def schedules(self) -> Schedules:
-        """The schedules of this app: put some in place at run time, pause, trigger and list them."""
+        """The schedules of this app: add, pause, trigger and list them at run time."""
         return Schedules(self, self.get_broker)
 
     @property
     def sender(self) -> Sender:
-        """What writes the sends of this app."""
+        """The object that writes the sends of this app."""
         if self._sender is None:
             self._sender = Sender(self.get_broker(), resend=self.config.resend_on_transient_err)
         return self._sender
@@ -264,19 +267,20 @@ class Horsies(MakesWorkflows):
     async def get_result_async(
         self, task_id: str, timeout_ms: int | None = None
     ) -> BrokerResult[TaskResult[Any, TaskError]]:
-        """Wait for a task by its id. The outer error is one of the infrastructure, the inner one the task's."""
+        """Wait for a task by its id. The outer error is a failure of the infrastructure, the inner one is the task's
+        own."""
         return await self.get_broker().get_typed_result_async(task_id, timeout_ms)
 
     get_result = run_sync(get_result_async)
 
     async def get_task_info_async(self, task_id: str, **include: Unpack[Include]) -> BrokerResult[TaskInfo | None]:
-        """How a task stands; `Ok(None)` if there is no such row."""
+        """The state of a task; `Ok(None)` if there is no such row."""
         return await self.get_broker().get_task_info_async(task_id, **include)
 
     get_task_info = run_sync(get_task_info_async)
 
     async def ping_database_async(self) -> BrokerResult[DatabasePing]:
-        """Ask the database for a sign of life."""
+        """Check that the database answers."""
         return await self.get_broker().ping_database_async()
 
     ping_database = run_sync(ping_database_async)
@@ -284,7 +288,7 @@ class Horsies(MakesWorkflows):
     async def ping_workers_async(
         self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
     ) -> BrokerResult[list[WorkerPong]]:
-        """Ask the workers for a sign of life; ends early when enough have answered."""
+        """Ask the workers to answer; this ends early when enough workers have answered."""
         return await self.get_broker().ping_workers_async(target_worker_id, timeout_seconds, min_responses)
 
     ping_workers = run_sync(ping_workers_async)
@@ -314,7 +318,8 @@ class Horsies(MakesWorkflows):
 
 
 def _is_same_source(known: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """The very same lines run again: a module imported under a second name, or reloaded. Not two calls of a factory."""
+    """Whether the same lines ran again, because a module was imported under a second name or reloaded. Two calls of a
+    factory are not the same."""
     if "<locals>" in new.__qualname__:
         return False
     ours, theirs = known.__code__, new.__code__

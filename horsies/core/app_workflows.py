@@ -43,7 +43,7 @@ class WorkflowBuilder:
 
 
 class MakesWorkflows:
-    """What `Horsies` can do about workflows."""
+    """The methods of `Horsies` for workflows."""
 
     config: AppConfig
 
@@ -55,7 +55,7 @@ class MakesWorkflows:
 
     @cached_property
     def workflow_starter(self) -> Starter:
-        """What writes the starts of this app's workflows."""
+        """The object that starts the workflows of this app."""
         return WorkflowStarter(self.get_broker, resend=self.config.resend_on_transient_err)
 
     @overload
@@ -90,8 +90,8 @@ class MakesWorkflows:
         *,
         definition_key: str | None = None,
     ) -> WorkflowSpec[Any]:
-        """A workflow of these nodes, checked. `definition_key` is the name under which workers find it again; inside a
-        `build_with` it is that of the class."""
+        """Make a workflow of these nodes, and check it. Workers find it by its `definition_key`; inside a `build_with`,
+        the key is that of the class."""
         return WorkflowSpec(name, tasks, on_error, output, success_policy, definition_key=definition_key, app=self)
 
     @overload
@@ -99,8 +99,8 @@ class MakesWorkflows:
     @overload
     def workflow_builder(self, /, *, cases: Sequence[Mapping[str, Any]] | None = None) -> Callable[[F], F]: ...
     def workflow_builder(self, fn: Any = None, /, *, cases: Sequence[Mapping[str, Any]] | None = None) -> Any:
-        """Note a function that builds a workflow. `horsies check` calls it: once if it needs no arguments, else once
-        for each dict of arguments in `cases`."""
+        """Mark a function that builds a workflow. `horsies check` calls it once if it needs no arguments, otherwise
+        once for each dict of arguments in `cases`."""
 
         def note(fn: F) -> F:
             if not callable(fn):
@@ -116,5 +116,5 @@ class MakesWorkflows:
         return note if fn is None else note(fn)
 
     def get_workflow_builders(self) -> list[WorkflowBuilder]:
-        """What `workflow_builder` has noted."""
+        """The functions marked with `workflow_builder`."""
         return list(self._builders)

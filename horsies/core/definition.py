@@ -1,7 +1,7 @@
-"""What is known about a task: its function, its options, its codec. No sending, no running; those build on it.
+"""What is known about a task: its function, its options, its codec. Sending and running build on it.
 
 The codec is built when the task is defined. If an annotation names something that does not exist yet (a class further
-down in the module), it is built at the first use instead; `app.check()` builds what is still missing.
+down in the module), the codec is built at the first use; `app.check()` builds the codecs that are still missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class TaskDefinition(Generic[P, T]):
-    """The facts of a task. Immutable after construction, but for a codec that had to wait."""
+    """The facts about a task. It is immutable after construction, except for a codec that is built later."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskC
 
 
 def codec_if_ready(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskCodec | None:
-    """The codec, or None if it has to wait for names that do not exist yet."""
+    """The codec, or None if it must wait for names that do not exist yet."""
     try:
         return build_codec(fn, local_names)
     except NameError:
@@ -124,13 +124,13 @@ def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionEr
     # What pydantic advises next is about its own models, not about tasks.
     text = text.partition(". Set `arbitrary_types_allowed")[0].partition("\n")[0].strip() or type(problem).__name__
     help_text = "make it a dataclass, a TypedDict or a pydantic model, or send a plain value (an id, a path, a dict)"
-    error = _wrong(fn, "has a type that cannot travel as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
+    error = _wrong(fn, "has a type that cannot be encoded as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
     return error.with_note(text)
 
 
 def _unresolved(fn: Callable[..., Any], problem: NameError) -> TaskDefinitionError:
     text = "uses a type that does not exist at run time"
-    help_text = "import it outside of `if TYPE_CHECKING`, or define it before the task is first used"
+    help_text = "import it outside `if TYPE_CHECKING`, or define it before the task is first used"
     return _wrong(fn, text, ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text).with_note(str(problem))
 
 

@@ -1,7 +1,7 @@
 """Finds and imports the modules that define tasks.
 
 A dotted entry is imported by name, an entry that ends in `.py` by its path. A file that can be reached from `sys.path`
-gets the name it would have there, so that importing it elsewhere finds the same module and nothing is defined twice.
+gets the name it has there, so that another import finds the same module and nothing is defined twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from horsies.core.models.workflow.results import NOTHING_IS_STARTED
 
 # A module that does things when it is imported: it sends, starts a workflow, or runs a worker of its own.
 _SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", NOTHING_IS_STARTED, "asyncio.run() cannot be called")
-_GUARD = 'put what the script does under `if __name__ == "__main__":`, because workers import the same file'
+_GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
 
 
 def expand_globs(patterns: list[str]) -> list[str]:
@@ -30,7 +30,7 @@ def expand_globs(patterns: list[str]) -> list[str]:
 
 
 def import_entry(entry: str) -> ModuleType:
-    """Import one entry. What the module raises becomes HRS-210 with the place in the user's code."""
+    """Import one entry. An exception of the module becomes HRS-210 with the place in the user's code."""
     try:
         return _import_file(Path(entry)) if entry.endswith(".py") else importlib.import_module(entry)
     except HorsiesError:
@@ -94,7 +94,7 @@ def _is_file_of(module: ModuleType, file: Path) -> bool:
 
 
 def _dotted_name(file: Path) -> str | None:
-    """The name under which `sys.path` reaches the file, the nearest root first; None if it cannot be reached so."""
+    """The name under which `sys.path` reaches the file, by the nearest root; None if it cannot be reached."""
     for root in sorted({Path(entry or ".").resolve() for entry in sys.path}, key=lambda p: -len(p.parts)):
         if root in file.parents:
             parts = file.relative_to(root).with_suffix("").parts

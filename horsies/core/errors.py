@@ -5,12 +5,12 @@
     ├── TaskDefinitionError           (also TypeError)    HRS-1xx
     ├── RegistryError                                     HRS-3xx
     ├── WorkflowValidationError       (also ValueError)   HRS-0xx
-    ├── CheckWarning                                      what `horsies check` tells and nothing refuses to start for
+    ├── CheckWarning                                      reported by `horsies check`; nothing refuses to start
     └── MultipleValidationErrors      (also ValueError)   several of the above, in a ValidationReport
         └── MultipleWorkflowErrors    (also WorkflowValidationError)
 
-Mistakes made at definition time are exceptions; the ones found in one phase are collected and raised together. Outcomes
-at run time are values instead (`types/result.py`, `models/tasks.py`).
+Mistakes at definition time are exceptions; those found in one phase are collected and raised together. Outcomes at run
+time are values instead (`types/result.py`, `models/tasks.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _URL_PASSWORD = re.compile(r"""(://[^\s:/@'"]*:)[^\s'"]*@""")
 
 
 class ErrorCode(StrEnum):
-    """HRS codes: 001-099 workflows, 100-199 task definitions, 200-299 configuration, 300-399 the registry. Each with
-    what it says, in the words of docs/checks.md, whose table is made of these."""
+    """HRS codes: 001-099 workflows, 100-199 task definitions, 200-299 configuration, 300-399 the registry. Each has a
+    meaning; the table in docs/checks.md is made from these."""
 
     _value_: str
     meaning: str
@@ -42,14 +42,14 @@ class ErrorCode(StrEnum):
 
     WORKFLOW_NO_NAME = "HRS-001", "a workflow without a name"
     WORKFLOW_NO_NODES = "HRS-002", "a workflow without nodes"
-    WORKFLOW_INVALID_NODE_ID = "HRS-003", "a node id with characters that it cannot have, or too long"
+    WORKFLOW_INVALID_NODE_ID = "HRS-003", "a node id that is too long or has invalid characters"
     WORKFLOW_DUPLICATE_NODE_ID = "HRS-004", "two nodes with the same id, or the same node twice"
-    WORKFLOW_NO_ROOT_TASKS = "HRS-005", "every node waits for another, so none can begin"
-    WORKFLOW_INVALID_DEPENDENCY = "HRS-006", "a node waits for one that is not among the nodes of the workflow"
+    WORKFLOW_NO_ROOT_TASKS = "HRS-005", "every node waits for another, so none can start"
+    WORKFLOW_INVALID_DEPENDENCY = "HRS-006", "a node waits for one that is not part of the workflow"
     WORKFLOW_CYCLE_DETECTED = "HRS-007", "nodes wait for each other in a circle"
     WORKFLOW_INVALID_ARGS_FROM = (
         "HRS-008",
-        "`args_from` or `from_node` names something that the node does not wait for, or no node",
+        "`args_from` or `from_node` names something that the node does not wait for, or that is not a node",
     )
     WORKFLOW_INVALID_CTX_FROM = "HRS-009", "`workflow_ctx_from` names something that the node does not wait for"
     WORKFLOW_CTX_PARAM_MISSING = "HRS-010", "`workflow_ctx_from` for a task without a parameter `workflow_ctx`"
@@ -60,65 +60,74 @@ class ErrorCode(StrEnum):
     )
     WORKFLOW_INVALID_JOIN = (
         "HRS-013",
-        "a join that is none, a `min_success` that does not fit it, or a parameter without default that may stay empty",
+        "an invalid join, a `min_success` that does not fit it, or a parameter without default that may get no value",
     )
-    WORKFLOW_UNRESOLVED_QUEUE = "HRS-014", "a node in a queue that there is not"
-    WORKFLOW_UNRESOLVED_PRIORITY = "HRS-015", "a priority outside of 1 to 100"
+    WORKFLOW_UNRESOLVED_QUEUE = "HRS-014", "a node in an unknown queue"
+    WORKFLOW_UNRESOLVED_PRIORITY = "HRS-015", "a priority outside 1 to 100"
     WORKFLOW_NO_DEFINITION_KEY = "HRS-016", "a workflow without a `definition_key`"
     WORKFLOW_DUPLICATE_DEFINITION_KEY = "HRS-017", "two definitions with the same `definition_key`"
-    WORKFLOW_SUBWORKFLOW_APP_MISSING = "HRS-018", "a workflow with sub-workflows, and no app that could build them"
-    WORKFLOW_INVALID_KWARG_KEY = "HRS-019", "an argument of a node that its task does not take"
-    WORKFLOW_MISSING_REQUIRED_PARAMS = "HRS-020", "a parameter that nothing fills"
+    WORKFLOW_SUBWORKFLOW_APP_MISSING = (
+        "HRS-018",
+        "a workflow with sub-workflows, but without an app that could build them",
+    )
+    WORKFLOW_INVALID_KWARG_KEY = "HRS-019", "an argument of a node that its task does not accept"
+    WORKFLOW_MISSING_REQUIRED_PARAMS = "HRS-020", "a required parameter without a value"
     WORKFLOW_KWARGS_ARGS_FROM_OVERLAP = "HRS-021", "an argument that is given twice, as a value and as a result"
     WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH = "HRS-022", "parameters for a child workflow that takes none"
     WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING = (
         "HRS-023",
-        "parameters that `build_with` of a child workflow does not take, or a `build_with` that is none",
+        "parameters that `build_with` of a child workflow does not accept, or an invalid `build_with`",
     )
     WORKFLOW_ARGS_FROM_TYPE_MISMATCH = (
         "HRS-024",
-        "a parameter whose type is not that of the result it gets, or a map over what is no list",
+        "a parameter whose type does not match the result it gets, or a map over something that is not a list",
     )
     WORKFLOW_OUTPUT_TYPE_MISMATCH = "HRS-025", "an output of another type than the definition declares"
     WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED = "HRS-026", "positional arguments for a node"
     WORKFLOW_CHECK_CASES_REQUIRED = "HRS-027", "a workflow builder with parameters and without `cases`"
     WORKFLOW_CHECK_CASE_INVALID = "HRS-028", "a case that does not fit the parameters of its builder"
-    WORKFLOW_CHECK_BUILDER_EXCEPTION = "HRS-029", "a workflow builder that raises, or returns no sound workflow"
+    WORKFLOW_CHECK_BUILDER_EXCEPTION = (
+        "HRS-029",
+        "a workflow builder that raises an exception or returns an invalid workflow",
+    )
     WORKFLOW_CHECK_UNDECORATED_BUILDER = (
         "HRS-030",
-        "a function that returns a `WorkflowSpec` and is not noted as a builder",
+        "a function that returns a `WorkflowSpec` and is not marked as a builder",
     )
     WORKFLOW_KWARGS_NOT_SERIALIZABLE = "HRS-031", "an argument of a node that cannot be written as JSON"
-    WORKFLOW_INVALID_ID = "HRS-032", "an id of a workflow that is no UUID"
+    WORKFLOW_INVALID_ID = "HRS-032", "a workflow id that is not a UUID"
 
     TASK_NO_RETURN_TYPE = "HRS-100", "a task function without a return type"
     TASK_INVALID_RETURN_TYPE = "HRS-101", "a return type that is not `TaskResult[T, TaskError]`"
-    TASK_INVALID_OPTIONS = "HRS-102", "an option of a task that does not exist, or a value it cannot have"
-    TASK_INVALID_QUEUE = "HRS-103", "a queue that there is not, or none where one is needed"
+    TASK_INVALID_OPTIONS = "HRS-102", "an unknown task option, or an invalid value of one"
+    TASK_INVALID_QUEUE = "HRS-103", "an unknown queue, or no queue where one is required"
     TASK_PREDECORATED_NOT_SUPPORTED = (
         "HRS-104",
-        "a function that is a task already, is wrapped by another decorator, or is no plain function",
+        "a function that is already a task, is wrapped by another decorator, or is not a plain function",
     )
-    TASK_UNSUPPORTED_RESULT_TYPE = "HRS-105", "a type that cannot travel as JSON, or does not exist at run time"
+    TASK_UNSUPPORTED_RESULT_TYPE = (
+        "HRS-105",
+        "a type that cannot be encoded as JSON, or that does not exist at run time",
+    )
 
     CONFIG_INVALID_QUEUE_MODE = "HRS-200", "queues that do not fit the queue mode"
-    CONFIG_INVALID_CLUSTER_CAP = "HRS-201", "a cluster cap that is not positive, or beside prefetching"
+    CONFIG_INVALID_CLUSTER_CAP = "HRS-201", "a cluster cap that is not positive, or that is combined with prefetching"
     CONFIG_INVALID_PREFETCH = "HRS-202", "prefetching and claim leases that do not fit together"
     BROKER_INVALID_URL = "HRS-203", "a database URL that cannot be used"
     CONFIG_INVALID_RECOVERY = "HRS-204", "recovery settings that do not fit together"
-    CONFIG_INVALID_SCHEDULE = "HRS-205", "a schedule that cannot work, or a scheduler without any"
+    CONFIG_INVALID_SCHEDULE = "HRS-205", "an invalid schedule, or a scheduler without schedules"
     CLI_INVALID_ARGS = "HRS-206", "a command line that cannot be understood, or a module without exactly one app"
     WORKER_INVALID_LOCATOR = "HRS-207", "a locator that names no app"
     CONFIG_INVALID_RESILIENCE = "HRS-208", "resilience settings that do not fit together"
-    CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209", "an exception mapper, or a default error code, that is none"
+    CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209", "an invalid exception mapper or default error code"
     MODULE_EXEC_ERROR = "HRS-210", "a module that fails on import"
     BROKER_INIT_FAILED = "HRS-211", "the database does not answer"
     CHECK_RESERVED_CODE_COLLISION = "HRS-212", "a mapper or a default that uses a built-in error code"
-    CHILD_HOOK_INVALID = "HRS-214", "a child start hook that cannot be called"
-    CONFIG_INVALID = "HRS-215", "a setting that no other code speaks for"
+    CHILD_HOOK_INVALID = "HRS-214", "an invalid child start hook"
+    CONFIG_INVALID = "HRS-215", "any other invalid setting"
     CHECK_RETRY_MISSES_DEADLINE = "HRS-216", "retries that cannot happen before the deadline of their node"
     CHECK_RETRY_CODE_NEVER_SEEN = "HRS-217", "a code in `auto_retry_for` that never causes a retry"
-    CHECK_WAITING_UNREADABLE = "HRS-218", "waiting tasks whose arguments the present code cannot read"
+    CHECK_WAITING_UNREADABLE = "HRS-218", "waiting tasks whose arguments the current code cannot read"
 
     TASK_NOT_REGISTERED = "HRS-300", "a task that is not registered"
     TASK_DUPLICATE_NAME = "HRS-301", "two tasks with the same name"
@@ -142,7 +151,7 @@ class SourceLocation:
 
     @classmethod
     def of_caller(cls) -> SourceLocation | None:
-        """The innermost frame that is neither ours nor a library's that calls us."""
+        """The innermost frame that belongs neither to horsies nor to a library that calls it."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and _is_machinery(frame):
             frame = frame.f_back
@@ -150,7 +159,7 @@ class SourceLocation:
 
     @classmethod
     def of_exception(cls, exc: BaseException) -> SourceLocation | None:
-        """Where in the user's code the exception came from: the deepest frame that is not machinery."""
+        """Where in the user's code the exception came from: the deepest frame that is not part of the machinery."""
         found: SourceLocation | None = None
         step = exc.__traceback__
         while step is not None:
@@ -263,7 +272,8 @@ class WorkflowValidationError(HorsiesError, ValueError):
 
 
 class CheckWarning(HorsiesError):
-    """Something that works, but hardly as it was meant. `horsies check` tells it; nothing refuses to start for it."""
+    """Something that works, but probably not as intended. `horsies check` reports it; nothing refuses to start because
+    of it."""
 
     severity = "warning"
 
@@ -280,7 +290,7 @@ class ValidationReport:
     errors: list[HorsiesError] = field(default_factory=list)
 
     def add(self, error: HorsiesError) -> None:
-        """Collect one error; one that holds several is unpacked."""
+        """Collect one error; an error that contains several is unpacked."""
         if isinstance(error, MultipleValidationErrors):
             self.errors.extend(error.report.errors)
         else:
@@ -291,11 +301,11 @@ class ValidationReport:
 
     @property
     def severity(self) -> str:
-        """That of the worst."""
+        """The severity of the worst error."""
         return "warning" if self.errors and all(isinstance(error, CheckWarning) for error in self.errors) else "error"
 
     def raise_if_any(self) -> None:
-        """Raise the one error as it is, several as `MultipleValidationErrors`, none not at all."""
+        """Raise a single error unchanged, several as `MultipleValidationErrors`; do nothing if there are none."""
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

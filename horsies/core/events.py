@@ -1,13 +1,13 @@
-"""Facts about what happens, for whoever listens to them: metrics, spans, tests. `emit` tells, `subscribe` listens.
+"""Events inside a process, for metrics, spans and tests: `emit` reports an event, `subscribe` adds a listener.
 
-One event for a batch, never one for a task. A hot path asks `if events.listeners:` before it puts any facts together:
-with nobody listening an event is that one truth test, and nothing is allocated. Listeners are called at once, where the
-fact is told, so they do no I/O; one that fails is logged and costs nobody else anything.
+There is one event for a batch, never one for a task. A hot path checks `if events.listeners:` before it collects facts:
+without listeners an event costs that one test, and nothing is allocated. Listeners are called at once, in the code that
+emits, so they must do no I/O; a listener that fails is logged and does not affect the others.
 
-    tasks.claimed     rows, seconds           a claim pass has come back (rows may be empty)
+    tasks.claimed     rows, seconds           a claim pass has ended (rows may be empty)
     tasks.started     batch, seconds          these are RUNNING now
-    tasks.finalized   endings, moved, seconds these ends were written; those not in `moved` came too late
-    tasks.recovered   kinds                   recovery moved tasks of others; how many by kind of move
+    tasks.finalized   endings, moved, seconds these outcomes were written; those not in `moved` were too late
+    tasks.recovered   kinds                   recovery moved tasks of other workers; counts by kind of move
     tasks.expired     count                   waiting tasks past their deadline
     workers.swept     workers, tasks          a sweep found dead workers
     child.ended       expected                a child process is gone
@@ -28,7 +28,8 @@ listeners: list[Listener] = []
 
 
 def subscribe(listener: Listener) -> Callable[[], None]:
-    """Call `listener(name, facts)` for every event of this process from now on, until what is returned is called."""
+    """Call `listener(name, facts)` for every event of this process from now on, until the returned function is
+    called."""
     listeners.append(listener)
 
     def unsubscribe() -> None:
@@ -39,7 +40,7 @@ def subscribe(listener: Listener) -> Callable[[], None]:
 
 
 def emit(name: str, **facts: Any) -> None:
-    """Tell whoever listens."""
+    """Pass the event to all listeners."""
     for listener in tuple(listeners):
         try:
             listener(name, facts)

@@ -1,7 +1,6 @@
-"""Which error code an exception gets that leaves a task function.
-
-By exact class only, first in the task's mapper, then in the app's, then the task's default code, then the app's.
-Also the shape of the error codes that users may configure.
+"""Which error code an exception gets when it leaves a task function: by exact class, first in the task's mapper, then
+in the app's, then the task's default code, then the app's. This module also defines the format of error codes that
+users may configure.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _EXCEPTION_NAME = re.compile(r"[A-Za-z_.]*[a-z][A-Za-z0-9_]*(Error|Exception|War
 
 
 def validate_error_code_string(code: str, *, field_name: str) -> str:
-    """The code, if it has the shape of one; else a `ValueError` that names the field."""
+    """The code, if it is valid; otherwise a `ValueError` that names the field."""
     if not isinstance(code, str):
         raise ValueError(f"{field_name}: an error code is a string, not {type(code).__name__}")
     if _EXCEPTION_NAME.fullmatch(code):
@@ -34,12 +33,12 @@ def validate_error_code_string(code: str, *, field_name: str) -> str:
 
 
 def is_reserved(code: str) -> bool:
-    """True if the code belongs to the library."""
+    """Whether the code belongs to the library."""
     return code in BUILTIN_CODE_REGISTRY
 
 
 def mapper_problems(mapper: object) -> Iterator[str]:
-    """What is wrong with an exception mapper, one sentence each."""
+    """The mistakes in an exception mapper, one sentence each."""
     if not isinstance(mapper, Mapping):
         yield "an exception mapper is a dict of exception class to error code"
         return
@@ -51,7 +50,7 @@ def mapper_problems(mapper: object) -> Iterator[str]:
 
 
 def code_problems(code: Any, *, field_name: str) -> Iterator[str]:
-    """What is wrong with a code that the user wants exceptions to get."""
+    """The mistakes in a code that the user configured for exceptions."""
     try:
         validate_error_code_string(code, field_name=field_name)
     except ValueError as problem:
@@ -62,7 +61,7 @@ def code_problems(code: Any, *, field_name: str) -> Iterator[str]:
 
 
 def default_code_problems(code: Any) -> Iterator[str]:
-    """As `code_problems`, but the documented default may be spelled out."""
+    """The same as `code_problems`, but the documented default is allowed too."""
     if code != DEFAULT_UNHANDLED_ERROR_CODE:
         yield from code_problems(code, field_name="default_unhandled_error_code")
 

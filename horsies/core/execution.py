@@ -1,7 +1,8 @@
-"""Runs the function of a task and says how it went. The same path in a child process and for a direct call.
+"""Runs the function of a task and reports how it ended. The path is the same in a child process and for a direct call:
+decode the arguments → call → check the returned value → serialize.
 
-decode the arguments → call → check the returned value → serialize. Whatever goes wrong on the way becomes an error
-result; only `StopTask` (the child was told to stop this very task) and, for async tasks, cancellation pass through.
+Every failure on the way becomes an error result; only `StopTask` (the child was told to stop this task) and, for async
+tasks, cancellation pass through.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MAX_MESSAGE_CHARS = 4_000
 
 
 class StopTask(BaseException):
-    """Raised into the code of a task that must stop: its time is over, or it was cancelled."""
+    """Raised into the code of a task that must stop, because its time is over or it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
 
 
 def run_traced(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
-    """As `run`, inside a span; `about` is what that says of the task."""
+    """The same as `run`, inside a span; `about` is what the span says about the task."""
     with tracing.running(task.task_name, about) as span:
         report = run(task, args_json, kwargs_json)
         if not report.ok:
@@ -85,7 +86,7 @@ def run_traced(task: AnyTask, args_json: str | None, kwargs_json: str | None, ab
 
 
 async def run_traced_async(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
-    """As `run_async`, inside a span; `about` is what that says of the task."""
+    """The same as `run_async`, inside a span; `about` is what the span says about the task."""
     with tracing.running(task.task_name, about) as span:
         report = await run_async(task, args_json, kwargs_json)
         if not report.ok:
@@ -94,7 +95,8 @@ async def run_traced_async(task: AnyTask, args_json: str | None, kwargs_json: st
 
 
 def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
-    """Run the function here and now: exceptions become error results, the value is checked, nothing is stored."""
+    """Run the function in this process: exceptions become error results, the value is checked, and nothing is
+    stored."""
     try:
         outcome = task.fn(*args, **kwargs)
     except StopTask:
@@ -105,7 +107,7 @@ def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyRes
 
 
 async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
-    """As `call`, for an `async def` task."""
+    """The same as `call`, for an `async def` task."""
     try:
         outcome = await task.fn(*args, **kwargs)
     except (StopTask, CancelledError):
@@ -116,14 +118,14 @@ async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def report_of(error: TaskError) -> Report:
-    """The report of an attempt that ended in this error."""
+    """The report of an attempt that ended with this error."""
     message = None if error.message is None else sanitize_text(error.message)
     code = None if error.code is None else sanitize_text(error.code)
     return Report(False, serialize_error_payload(TaskResult(err=error)), code, message)
 
 
 def error_of_exception(task: AnyTask, exc: BaseException) -> TaskError:
-    """The error of an exception that left the function, with the code that the mappers give it."""
+    """The error of an exception that left the function, with the code from the mappers."""
     is_missing_id = isinstance(exc, WorkflowContextMissingIdError)
     code = resolve(
         exc,

@@ -1,7 +1,7 @@
-"""Recovery hooks: what a user registers, what handlers are told and what they may answer (R-70 to R-77). Pure.
+"""Recovery hooks: what a user registers, what handlers get and what they may return (R-70 to R-77). Pure.
 
-An event is the class that handlers get an instance of. Who calls them, where and for how long is said in
-`core.recovery.asking`; what becomes of their answers in `core.lifecycle.recovery`.
+An event is the class whose instance the handlers get. `core.recovery.asking` calls the handlers and limits their time;
+`core.lifecycle.recovery` acts on their answers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True)
 class Job:
-    """A read-only view of a task as it was when its worker was found gone (R-71).
+    """A read-only view of a task at the moment when its worker was found gone (R-71).
 
-    `args`, `kwargs` and `flags` are the plain JSON values that are stored, read anew at each access: what is changed in
-    them is changed nowhere else. What cannot be read is empty; such a task fails by itself when it is run."""
+    `args`, `kwargs` and `flags` are the stored plain JSON values, read anew at each access, so changing them has no
+    effect. Values that cannot be read are empty; such a task fails by itself when it runs.
+    """
 
     id: str
     task_name: str
@@ -63,7 +64,7 @@ class Job:
 
     @property
     def attempts(self) -> int:
-        """The attempts so far, with the one that was interrupted (L-38)."""
+        """The number of attempts so far, including the interrupted one (L-38)."""
         return self.retry_count + (self.status is TaskStatus.RUNNING)
 
 
@@ -74,7 +75,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class JobRecovery:
-    """Decides about a task of a dead worker: its handlers return a `JobRecoveryResult`."""
+    """Decides what happens to a task of a dead worker: its handlers return a `JobRecoveryResult`."""
 
     job: Job
     worker_id: str  # who recovers it
@@ -84,7 +85,7 @@ class JobRecovery:
 
 @dataclass(frozen=True, slots=True)
 class JobInterrupted:
-    """A task was taken from its worker and recovered; its handlers only hear of it."""
+    """A task was taken from its worker and recovered; its handlers are only informed."""
 
     job: Job
     worker_id: str  # who had it
@@ -93,7 +94,7 @@ class JobInterrupted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecovered:
-    """A sweep has dealt with dead workers; its handlers only hear of it."""
+    """A sweep has recovered the tasks of dead workers; its handlers are only informed."""
 
     worker_id: str  # who swept
     dead_worker_ids: list[str]
@@ -101,7 +102,7 @@ class WorkerRecovered:
 
 
 class JobRecoveryResult:
-    """What a handler of `JobRecovery` can answer (R-72); None counts as `Default`."""
+    """What a handler of `JobRecovery` can return (R-72); None counts as `Default`."""
 
     __slots__ = ("name",)
 
@@ -120,7 +121,8 @@ class JobRecoveryResult:
 
 @dataclass(frozen=True, repr=False)
 class Reschedule(JobRecoveryResult):
-    """Run the task again at `run_at` (aware; the past means at once), with `attempts` as its counter if given."""
+    """Run the task again at `run_at` (with a time zone; a past time means at once), with `attempts` as its counter if
+    given."""
 
     run_at: datetime
     attempts: int | None = None
@@ -179,7 +181,7 @@ class HookRegistry:
     @overload
     def on(self, event: type[WorkerRecovered], handler: RecoveredHandler) -> RecoveredHandler: ...
     def on(self, event: Any, handler: Any = None) -> Any:
-        """Register a plain or async function of one argument, the event. Without one it is a decorator."""
+        """Register a plain or async function with one argument, the event. Without a function this is a decorator."""
         if not isinstance(event, type) or event not in self._handlers:
             raise _wrong(_event_problem(event), handler)
         if handler is None:
@@ -204,7 +206,7 @@ class HookRegistry:
 
 
 def name_of(handler: Any) -> str:
-    """How a handler is called in messages."""
+    """The name of a handler in messages."""
     return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', type(handler).__name__)}"
 
 
@@ -212,9 +214,9 @@ def _event_problem(event: Any) -> str:
     name = event.__name__ if isinstance(event, type) else str(event)
     known = ", ".join(known.__name__ for known in EVENTS)
     if name in RESERVED:
-        return f"the event {name} is reserved and cannot be used yet; there are {known}"
+        return f"the event {name} is reserved and cannot be used yet; the events are {known}"
     hint = f" (the class {name}, not its name)" if name in known.split(", ") else ""
-    return f"{event!r} is not an event of recovery hooks; there are {known}{hint}"
+    return f"{event!r} is not an event of recovery hooks; the events are {known}{hint}"
 
 
 def _handler_problem(event: type[Event], handler: Any) -> str | None:

@@ -1,9 +1,9 @@
-"""How log lines look: text for people, one JSON object per line for machines. Used by workers and by their children.
+"""The format of log lines: text for people, one JSON object per line for programs. Workers and their children use it.
 
-Facts about an event travel beside its message: `log.info("task failed", extra={"horsies": {"task_id": …}})`. The text
-form appends them as `key=value`, the JSON form makes them fields of the object. Facts that the message says already
-are named beside them (`extra={"horsies": …, "horsies_said": ("task_id",)}`), and the text form leaves them out: a
-handler that is not ours shows nothing but the message.
+The facts of an event are passed with its message: `log.info("task failed", extra={"horsies": {"task_id": …}})`. The
+text form appends them as `key=value`, the JSON form makes them fields of the object. Facts that the message already
+contains are listed (`extra={"horsies": …, "horsies_said": ("task_id",)}`), and the text form leaves them out. A handler
+of another library shows only the message.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def configure(level: str = "INFO", fmt: Format | str = "text", stream: TextIO | 
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
-    """`HORSIES_FORCE_COLOR=1` forces, else `NO_COLOR` disables, else only a terminal has colours (M-12)."""
+    """`HORSIES_FORCE_COLOR=1` forces colours, otherwise `NO_COLOR` disables them, otherwise only a terminal has them
+    (M-12)."""
     environment = os.environ if environment is None else environment
     if environment.get("HORSIES_FORCE_COLOR", "") not in ("", "0"):
         return True
@@ -59,7 +60,7 @@ def wants_color(stream: TextIO, environment: Mapping[str, str] | None = None) ->
 
 
 class Handler(logging.StreamHandler[TextIO]):
-    """The handler of `configure`, so that it is recognised among those of others."""
+    """The handler of `configure`; its class distinguishes it from the handlers of others."""
 
 
 class TextFormatter(logging.Formatter):
@@ -105,7 +106,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def first_line(text: str | None) -> str:
-    """What a log line may say of somebody else's text: its first line, printable, and not for ever."""
+    """The part of a foreign text that a log line may show: its first line, printable, and not too long."""
     line = next((line for line in (text or "").splitlines() if line.strip()), "").strip()
     line = "".join(char if char.isprintable() else "\ufffd" for char in line[: _LONGEST_LINE + 1])
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
@@ -125,7 +126,7 @@ def is_worth_a_line(count: int) -> bool:
 def log_failure(
     log: logging.Logger, level: int, event: str, facts: Mapping[str, object], *, code: str | None, reason: str | None
 ) -> None:
-    """The line of one task that has failed: `task failed: mail.send 0198…: TIMED_OUT: no answer from the server`."""
+    """The log line of one failed task: `task failed: mail.send 0198…: TIMED_OUT: no answer from the server`."""
     facts = {**facts, "error_code": code, "reason": first_line(reason) or None}
     why = ": ".join(str(part) for part in (code, facts["reason"]) if part)
     said = ("task", "task_id", "error_code", "reason")
@@ -136,7 +137,7 @@ def log_failure(
 
 
 def source_of(record: logging.LogRecord) -> str:
-    """Who speaks: `worker` for our `horsies.worker`, the full name for a logger of the user's."""
+    """The source of a record: `worker` for our `horsies.worker`, the full name for a logger of the user."""
     return record.name.removeprefix(_OUR_PREFIX)
 
 

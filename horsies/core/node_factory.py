@@ -1,5 +1,5 @@
 """`task.node(...)(...)` and `task.map_node(...)(...)`: a node in two steps, first its options, then its arguments, so
-that a type checker can compare the arguments with the task's (F-11, F-95).
+that a type checker can check the arguments against the task (F-11, F-95).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ E = TypeVar("E")
 
 
 class NodeOptions(TypedDict, total=False):
-    """What can be said about a node beside its arguments."""
+    """The options of a node, without its arguments."""
 
     waits_for: Iterable[Node[Any]]
     args_from: Mapping[str, Node[Any]] | None
@@ -88,7 +88,7 @@ class MapNodeFactory(Generic[P, T]):
 
 
 class MakesNodes(Generic[P, T]):
-    """The part of a task that makes nodes of it."""
+    """The methods of a task that make nodes from it."""
 
     def node(self, **options: Unpack[NodeOptions]) -> NodeFactory[P, T]:
         """A node of a workflow that runs this task: `task.node(waits_for=[a])(x=1, y=from_node(a))`."""
@@ -108,14 +108,14 @@ class MakesNodes(Generic[P, T]):
         self, *, over: TaskResult[Sequence[Any], TaskError], param: str, **options: Unpack[MapNodeOptions]
     ) -> MapNodeFactory[..., T]: ...
     def map_node(self, *, over: Any, param: str | None = None, **options: Unpack[MapNodeOptions]) -> Any:
-        """A node that runs this task for each element of a list that another node gives:
+        """A node that runs this task for each element of a list from another node:
         `task.map_node(over=from_node(numbers), max_parallel=10)(y=1)`. The elements go to `param`, or to the first
-        parameter that is not given."""
+        parameter without an argument."""
         _refuse_unknown(options, MapNodeOptions, "map_node")
         source = over.node if isinstance(over, FromNode) else over
         if not isinstance(source, Node):
             raise WorkflowValidationError(
-                f"map_node goes over from_node(...), not {type(over).__name__}",
+                f"map_node must go over from_node(...), not {type(over).__name__}",
                 code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
                 location=SourceLocation.of_caller(),
             )

@@ -1,11 +1,12 @@
-"""The spans of tasks, by the conventions of OpenTelemetry for messaging; only imported where `tracing.is_on()`.
+"""The spans of tasks, by the conventions of OpenTelemetry for messaging; imported only if `tracing.is_on()`.
 
     send      around the INSERT, in the producer; the others are its children    get   around waiting for a result
-    wait      from when the task was due to its start, told by the supervisor    run   around the function, in the child
-    finalize  from the end of its code until that is written, by the supervisor
+    wait      from when the task was due to its start, made by the supervisor    run   around the function, in the child
+    finalize  from the end of its code until its result is written, made by the supervisor
 
-A send makes a span, and stores a context, only if a span is active: who does not trace pays nothing. A run makes one
-wherever a tracer provider is set up. No span holds arguments, results or messages of errors: names, ids and codes.
+A send makes a span and stores a context only if a span is active, so programs without tracing pay nothing. A run makes
+a span wherever a tracer provider is set up. No span contains arguments, results or error messages, only names, ids and
+codes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Active:
-    """A span that is the current one until `end`; without one only its context is."""
+    """A span that is current until `end`; without a span, only its context is current."""
 
     def __init__(self, context: Context, span: Span | None) -> None:
         self._span = span
@@ -37,7 +38,7 @@ class Active:
         self.trace: str | None = None
 
     def end(self, code: str | None) -> None:
-        """`code`: why it failed. The message may quote arguments, so only that is told."""
+        """`code` says why it failed. Only the code is recorded, because the message may quote arguments."""
         contexts.detach(self._token)
         if self._span is not None:
             if code is not None:
@@ -84,7 +85,7 @@ def run(task: str, about: bytes) -> Active:
 
 
 class Supervisor:
-    """Makes the spans that a worker knows of, for tasks that carry a context: a listener for `events`."""
+    """Makes the spans of a worker, for tasks with a context; it listens to `events`."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id

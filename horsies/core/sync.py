@@ -1,4 +1,4 @@
-"""The one bridge between callers of any kind and the event loop that does the I/O.
+"""The bridge between callers of any kind and the event loop that does the I/O.
 
 A `Bridge` owns one daemon thread with one event loop, and what lives there (connections, a listener). `run` blocks the
 calling thread, also inside a running loop of the caller's; `call` awaits from any loop, and blocks inside a blocking
@@ -50,7 +50,7 @@ class Bridged(Protocol):
 def on_bridge(
     method: Callable[Concatenate[S, P], Awaitable[T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The same method for callers on any event loop: it runs on the bridge, the caller awaits."""
+    """The same method for callers on any event loop: it runs on the bridge, and the caller awaits it."""
 
     @functools.wraps(method)
     async def awaiting(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -60,7 +60,7 @@ def on_bridge(
 
 
 class Answer(Protocol[T_contra]):
-    """What somebody on the loop owes a caller of `ask`; `InvalidStateError` if nobody wants it any more."""
+    """The answer that the loop owes to a caller of `ask`; `InvalidStateError` if the caller no longer wants it."""
 
     def set_result(self, result: T_contra, /) -> None: ...
 
@@ -68,7 +68,7 @@ class Answer(Protocol[T_contra]):
 
 
 class Bridge(Generic[R]):
-    """A background loop and what `make()` puts there, both made at the first call of each process."""
+    """A background loop and what `make()` puts there; both are made at the first call of each process."""
 
     def __init__(
         self, make: Callable[[], R], *, dispose: Callable[[R], Awaitable[None]], name: str = "horsies"
@@ -95,7 +95,7 @@ class Bridge(Generic[R]):
             raise
 
     async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
-        """Await `make_call()` on the loop, from another loop (or from that very one)."""
+        """Await `make_call()` on the loop, from another loop or from the same one."""
         if is_blocking():
             return self.run(make_call)
         runner = self._running()
@@ -104,9 +104,9 @@ class Bridge(Generic[R]):
         return await asyncio.wrap_future(runner.submit(make_call))
 
     def ask(self, begin: Callable[[R, Answer[T]], None]) -> T:
-        """Have `begin(resource, answer)` called on the loop, and block until somebody there has given the answer.
+        """Call `begin(resource, answer)` on the loop, and block until the answer is set there.
 
-        As `run`, but no task is made for the call: for what is done there together for many.
+        It is like `run`, but makes no asyncio task for the call; it is for work that is done for many callers together.
         """
         runner = self._running()
         if threading.get_ident() == runner.thread.ident:
@@ -127,7 +127,8 @@ class Bridge(Generic[R]):
             return await answer.future
 
     def peek(self) -> R | None:
-        """What lives on the loop, if it has been made. From any thread: only for what may be used from any."""
+        """What lives on the loop, if it has been made. It can be called from any thread, for objects that allow
+        this."""
         runner = self._runner
         return runner.resource if runner is not None and runner.is_usable() else None
 
@@ -139,7 +140,7 @@ class Bridge(Generic[R]):
         return runner.resource
 
     def close(self) -> None:
-        """Close what lives on the loop and end the thread. The next call starts afresh."""
+        """Close what lives on the loop and end the thread. The next call starts anew."""
         with self._lock:
             runner, self._runner = self._runner, None
         if runner is not None and runner.pid == os.getpid():
@@ -175,7 +176,7 @@ class Bridge(Generic[R]):
 
 
 class _Runner(Generic[R]):
-    """The thread, its loop, and the calls that are under way."""
+    """The thread, its loop, and the calls in progress."""
 
     def __init__(self, make: Callable[[], R], name: str) -> None:
         self.pid = os.getpid()
@@ -210,7 +211,7 @@ class _Runner(Generic[R]):
 
     @contextlib.contextmanager
     def owing(self, answer: Answer[Any]) -> Iterator[None]:
-        """While somebody waits for it: if the loop ends, that is the answer."""
+        """While a caller waits: if the loop ends, that is the answer."""
         self._pending.add(answer)
         try:
             yield
@@ -291,7 +292,7 @@ class _Runner(Generic[R]):
         self._end = self.loop.create_task(end())
 
     def _wind_up(self) -> None:
-        """Cancel what still runs, so that nothing is destroyed pending, and close the loop."""
+        """Cancel what still runs, so that nothing is destroyed while pending, and close the loop."""
         with contextlib.suppress(Exception):
             tasks = asyncio.all_tasks(self.loop)
             for task in tasks:

@@ -1,8 +1,8 @@
 """`@app.task` and what it makes of a function: a `TaskFunction` that can be called, sent and scheduled.
 
-The decorator checks everything that can be known at definition time and reports it at once. Running is `execution.py`;
-building what is sent is `producer/envelope.py` (of many: `producer/many.py`), writing it `producer/send.py`. Nodes of
-workflows come from `node_factory.py`.
+The decorator checks everything that can be known at definition time and reports all mistakes at once. `execution.py`
+runs tasks; `producer/envelope.py` (`producer/many.py` for many) builds what is sent, and `producer/send.py` writes it.
+`node_factory.py` makes nodes of workflows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_NAME_LENGTH = 255
 
 
 class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
-    """A task: call it to run it here, send it to run it in a worker."""
+    """A task: call it to run it in this process, send it to run it in a worker."""
 
     def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:
         super().__init__(fn, **facts)
@@ -62,11 +62,12 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T, TaskError]:
-        """Run the function here and now, as a worker would: no row, no retry, no queue."""
+        """Run the function in this process, as a worker would, without a row, a retry or a queue."""
         return execution.call(self, args, kwargs)
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task. A `good_until=` beside the arguments is its deadline, if the function has no such name."""
+        """Enqueue the task. A `good_until=` among the arguments is its deadline, if the function has no such
+        parameter."""
         return await self.dispatch(NO_OPTIONS, None, args, kwargs)
 
     send = run_sync(send_async)
@@ -78,7 +79,7 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
     schedule = run_sync(schedule_async)
 
     async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Enqueue a task for each call, all or none; the handles come in their order. A call is a tuple of positional
+        """Enqueue a task for each call, all or none; the handles are in the same order. A call is a tuple of positional
         arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
         return await self.dispatch_many(NO_OPTIONS, calls)
 
@@ -96,24 +97,24 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         flags: Flags | None = None,
         connection: CallerConnection | None = None,
     ) -> TaskSendOptions[P, T]:
-        """The task with a deadline, an idempotency key, flags or your connection for its sends: with a connection of
+        """The task with a deadline, an idempotency key, flags or your connection for its sends. With a connection of
         psycopg or SQLAlchemy, sync or async, the task becomes part of your transaction."""
         return TaskSendOptions(self, SendOptions(good_until, idempotency_key, flags, connection))
 
     async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """Replay a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
+        """Repeat a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
         return await self._replay(error, scheduled=False)
 
     retry_send = run_sync(retry_send_async)
 
     async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """Replay a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
+        """Repeat a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
         return await self._replay(error, scheduled=True)
 
     retry_schedule = run_sync(retry_schedule_async)
 
     async def retry_send_many_async(self, error: TaskSendError) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Replay a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
+        """Repeat a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
         again = self._again_many(error)
         return await self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
 
@@ -122,7 +123,7 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
     async def dispatch(
         self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> TaskSendResult[TaskHandle[T]]:
-        """Build the payload and write it: what every way of sending comes down to."""
+        """Build the payload and write it; all ways of sending use this."""
         payload = self._payload(options, delay, args, kwargs)
         if isinstance(payload, Err):
             return payload
@@ -169,7 +170,7 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
 
 
 class AsyncTaskFunction(TaskFunction[P, T]):
-    """A task whose function is `async def`: calling it gives something to await."""
+    """A task whose function is `async def`: calling it gives an awaitable."""
 
     def __call__(  # type: ignore[override]
         self, *args: P.args, **kwargs: P.kwargs
@@ -179,7 +180,7 @@ class AsyncTaskFunction(TaskFunction[P, T]):
 
 @dataclass(frozen=True, slots=True)
 class TaskDecorator:
-    """`@app.task(...)` before it meets its function."""
+    """`@app.task(...)` before it is applied to its function."""
 
     app: Horsies
     task_name: Any
@@ -271,18 +272,18 @@ _MISPLACED = {
 
 def _function_problems(fn: Any) -> Iterator[tuple[str, ErrorCode]]:
     if isinstance(fn, TaskFunction):
-        yield f"{fn!r} is a task already; give each app a function of its own", _PREDECORATED
+        yield f"{fn!r} is already a task; give each app its own function", _PREDECORATED
     elif hasattr(fn, "__wrapped__"):
-        yield "@app.task must be the decorator next to the function: another one has wrapped it", _PREDECORATED
+        yield "@app.task must be directly above the function: another decorator has wrapped it", _PREDECORATED
     elif not inspect.isfunction(fn):
-        yield f"a task is a plain function, not {type(fn).__name__}", _PREDECORATED
+        yield f"a task must be a plain function, not {type(fn).__name__}", _PREDECORATED
     elif inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         yield "a task returns one TaskResult and cannot be a generator", ErrorCode.TASK_INVALID_RETURN_TYPE
 
 
 def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        text = f"a task has a name of 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
+        text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
         yield text, ErrorCode.TASK_INVALID_OPTIONS
 
 
@@ -291,7 +292,7 @@ def _is_timeout(value: Any) -> bool:
 
 
 def _names_around() -> dict[str, Any]:
-    """Names that the annotations of a function inside a function may use: those of the scope that defines it."""
+    """Names that the annotations of a nested function may use: those of the scope that defines it."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("horsies.core."):
         frame = frame.f_back

@@ -1,12 +1,13 @@
-"""Spans and trace context, for programs that use OpenTelemetry. It is an extra and is never imported from here: a span
-can only be active in a program that has imported it itself, so whether it has is the one question asked, and where it
-has not, tracing costs the look at a dict.
+"""Spans and trace context, for programs that use OpenTelemetry.
+
+OpenTelemetry is an extra and is never imported from here. A span can only be active in a program that has imported it,
+so this module only checks whether it is imported. If it is not, tracing costs one lookup in a dict.
 
     with tracing.sending(payload, task_id) as span:     span.trace: the context to store with the task, or None
-        …                                               span.failed(code) if it did not work
+        …                                               span.failed(code) if it failed
 
-Nothing that goes wrong in here reaches the caller: a task runs whatever becomes of its span. `otel.py` makes them,
-`models/trace.py` says where a context is stored.
+A failure in here never reaches the caller: a task runs whatever happens to its span. `otel.py` makes the spans, and
+`models/trace.py` defines where a context is stored.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _MODULE: Final = "opentelemetry.trace"
 
 
 def is_on() -> bool:
-    """Has this program imported OpenTelemetry? (An entry that is None keeps it from being imported.)"""
+    """Whether this program has imported OpenTelemetry. (An entry that is None prevents its import.)"""
     return sys.modules.get(_MODULE) is not None
 
 
 class Spanning(Protocol):
-    """A span around something, or nothing."""
+    """A span around a block, or nothing."""
 
     @property
     def trace(self) -> str | None: ...
@@ -63,7 +64,7 @@ _NOTHING: Final = _Nothing()
 
 class _Spanning:
     def __init__(self, begin: Callable[[Any], Active | None]) -> None:
-        """`begin` is given the module `otel`."""
+        """`begin` gets the module `otel`."""
         self._begin = begin
         self._active: Active | None = None
         self._code: str | None = None
@@ -97,7 +98,7 @@ def sending(payload: TaskSendPayload, task_id: str) -> Spanning:
 
 
 def sending_many(payload: TaskSendPayload, count: int) -> Spanning:
-    """Around the sending of many, of which this is one."""
+    """Around the sending of many tasks, of which this is one."""
     if not is_on():
         return _NOTHING
     return _Spanning(lambda otel: otel.send(payload.task_name, payload.queue_name, None, count))
@@ -114,19 +115,19 @@ def getting(kind: str, name: str) -> Spanning:
 
 
 def running(task_name: str, about: bytes) -> Spanning:
-    """Around the function of a task, in its child; `about` is what the supervisor says of it."""
+    """Around the function of a task, in its child; `about` is what the supervisor says about it."""
     return _Spanning(lambda otel: otel.run(task_name, about)) if is_on() else _NOTHING
 
 
 def supervisor(worker_id: str) -> Listener | None:
-    """A listener that makes the spans of waiting and finalizing, from the events of a worker; None if nobody traces."""
+    """A listener that makes the spans of waiting and finalizing from the events of a worker; None without tracing."""
     otel = _otel() if is_on() else None
     listener: Listener | None = None if otel is None else otel.Supervisor(worker_id)
     return listener
 
 
 def flush(seconds: float) -> None:
-    """Let what waits to be exported go out; for a process that is about to end in a hurry."""
+    """Export waiting spans; for a process that is about to end quickly."""
     if is_on() and (otel := _otel()) is not None:
         try:
             otel.flush(seconds)
@@ -136,7 +137,7 @@ def flush(seconds: float) -> None:
 
 @lru_cache(maxsize=1)
 def _otel() -> Any:
-    """The module; None if it does not import here (half an installation, a propagator that is not there). That is said
+    """The module; None if it cannot be imported (an incomplete installation, a missing propagator). That is logged
     once, and not tried again with each send."""
     try:
         import horsies.core.otel as otel

@@ -20,6 +20,7 @@ KNOWN_HOSTS = {
     "semver.org",
     "spdx.org",
     "www.postgresql.org",
+    "www.w3.org",  # the namespace of SVG
     "www.rfc-editor.org",
 }
 ADDRESS = re.compile(r"\b(?:https?|git|ssh|ftp)" + r"://(?:[^\s/@]*@)?([\w.-]+)")

@@ -49,7 +49,7 @@ def test_with_yes_old_ended_tasks_go_with_their_attempts_and_nothing_else(termin
     done = terminal.type("purge", "--older-than", "1d", "--yes")
     assert done.out == "deleted 4 tasks\n"
     assert set(terminal.rows()) == kept
-    assert terminal.type("purge", "--older-than", "1d", "--yes").out == "no task fits\n"
+    assert terminal.type("purge", "--older-than", "1d", "--yes").out == "no task matches\n"
 
 
 def test_what_is_chosen_goes_and_what_is_counted_is_what_goes(terminal: Terminal) -> None:
@@ -75,8 +75,8 @@ def test_tasks_of_workflows_stay_however_old(terminal: Terminal) -> None:
     workflow_id = terminal.doing(lambda db: given_workflow(db, status="COMPLETED", completed_at=ago(days=9)))
     kept = ended(terminal, workflow_id=workflow_id)
     waits = terminal.given(workflow_id=workflow_id)
-    assert terminal.type("purge", "--older-than", "0", "--yes").out == "no task fits\n"
-    assert terminal.type("purge", "--waiting", "--queue", "default", "--yes").out == "no task fits\n"
+    assert terminal.type("purge", "--older-than", "0", "--yes").out == "no task matches\n"
+    assert terminal.type("purge", "--waiting", "--queue", "default", "--yes").out == "no task matches\n"
     assert {id_: row["status"] for id_, row in terminal.rows().items()} == {kept: "COMPLETED", waits: "PENDING"}
 
 
@@ -120,13 +120,13 @@ def test_waiting_tasks_can_be_chosen_by_name_and_age(terminal: Terminal) -> None
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "say how long ago"),
+        ([], "--older-than is missing"),
         (["--older-than", "soon"], "is not a duration"),
         (["--older-than", "99999999d"], "longer than a century"),
         (["--older-than", "1h", "--status", "pending"], "'pending' is not one of CANCELLED, COMPLETED"),
         (["--waiting"], "--waiting needs --queue"),
-        (["--waiting", "--queue", "mail", "--status", "failed"], "do not go together"),
-        (["--older-than", "1h", "--queue", ","], "'--queue': no name is given"),
+        (["--waiting", "--queue", "mail", "--status", "failed"], "cannot be combined"),
+        (["--older-than", "1h", "--queue", ","], "'--queue': no name was given"),
     ],
 )
 def test_m11_what_is_not_clear_is_refused(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:

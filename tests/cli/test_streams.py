@@ -125,7 +125,7 @@ def test_m12_a_narrow_terminal_gets_whole_lines_in_colour(terminal: Terminal, tm
 def test_m11_a_watched_list_follows_the_database_until_it_is_interrupted(terminal: Terminal, tmp_path: Path) -> None:
     words = ("tasks", "--watch", "--every", "0.1", "--database-url", terminal.url)
     with Screen(*words, columns=50, cwd=tmp_path) as screen:
-        eventually_sync(lambda: screen.shows("no task fits"), 30)
+        eventually_sync(lambda: screen.shows("no task matches"), 30)
         many(terminal, 3)
         eventually_sync(lambda: screen.shows("1 to 3 of 3 tasks"), 30)
         assert screen.end(signal.SIGINT) == 0
@@ -183,4 +183,4 @@ def test_m11_a_purge_that_is_interrupted_says_how_far_it_came(terminal: Terminal
     assert purging.returncode == 1 and out == f"deleted {told} tasks\n"
     # The answer to the last commit may be what was interrupted.
     assert left > 0 and rows - left - BATCH <= told <= rows - left
-    assert "not all of it" in err and "Traceback" not in err
+    assert "incomplete" in err and "Traceback" not in err

@@ -57,7 +57,7 @@ def test_m46_every_filter_and_order_reaches_the_list(terminal: Terminal) -> None
 
 
 def test_m46_a_page_is_a_table_or_one_document(terminal: Terminal) -> None:
-    assert terminal.type("tasks").out == "no task fits\n"
+    assert terminal.type("tasks").out == "no task matches\n"
     fill(terminal)
     page = terminal.type("tasks", "--limit", "2")
     assert [row[:4] for row in page.rows[:-1]] == [
@@ -119,14 +119,14 @@ def test_a_task_is_shown_whole(terminal: Terminal) -> None:
     document = terminal.type("task", "05-failed", "--json").json
     assert document["args"] == [1, "zwei"] and document["result"]["err"]["data"] == {"why": 1}
     assert [one["error_message"] for one in document["attempts"]] == ["no\x1b[31m\nnever"]
-    assert "horsies explain 01-waits tells" in terminal.type("task", "01-waits").err
+    assert "horsies explain 01-waits says" in terminal.type("task", "01-waits").err
     assert terminal.type("task", "04-done").out.startswith("named  COMPLETED\n")
 
 
 def test_a_long_result_is_shown_in_part(terminal: Terminal) -> None:
     terminal.given(TaskStatus.COMPLETED, id="long", result=json.dumps({"ok": list(range(50_000))}))
     said = terminal.type("task", "long").out
-    assert len(said.splitlines()) < 1_100 and "characters more: --json shows all" in said
+    assert len(said.splitlines()) < 1_100 and "more characters: --json shows all" in said
     assert len(terminal.type("task", "long", "--json").json["result"]["ok"]) == 50_000
 
 
@@ -209,8 +209,8 @@ def test_m11_a_task_that_is_not_there_is_an_error(terminal: Terminal, command: s
         (["tasks", "--offset", "-1"], "--offset"),
         (["tasks", "--sort", "name"], "--sort"),
         (["tasks", "--sort", "claim_order", "--status", "failed"], "--sort claim_order is an order of PENDING only"),
-        (["tasks", "--watch", "--json"], "--watch shows a table"),
-        (["queues", "--watch", "--json"], "--watch shows a table"),
+        (["tasks", "--watch", "--json"], "--watch can only show a table"),
+        (["queues", "--watch", "--json"], "--watch can only show a table"),
         (["tasks", "--watch", "--every", "soon"], "is not a duration"),
         (["task"], "Missing argument"),
         (["task", "one", "two"], "one task at a time: one two"),

@@ -38,7 +38,7 @@ async def test_r101_a_child_that_nobody_vouches_for_is_killed_at_the_threshold(
     assert not psutil.pid_exists(child)
     lost, won = await rows.attempts(handle.task_id)
     assert (lost["outcome"], lost["error_code"], won["outcome"]) == ("WORKER_FAILURE", "WORKER_CRASHED", "COMPLETED")
-    assert lost["worker_id"] == worker.worker_id and "could vouch for it" in lost["failed_reason"]
+    assert lost["worker_id"] == worker.worker_id and "has been silent and idle" in lost["failed_reason"]
     # By the parent's own count, from the sending of the start; the database stored that a moment later.
     found = re.search(r"vouch for it for ([\d.]+) s", lost["failed_reason"])
     assert found and float(found[1]) >= 2.0, "not before the threshold"

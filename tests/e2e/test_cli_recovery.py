@@ -122,7 +122,7 @@ def test_m08_somebody_else_who_sweeps_is_told(project: Path, dead: str) -> None:
     with psycopg.connect(dead) as conn:
         conn.execute("SELECT pg_advisory_xact_lock(%s)", [SWEEP_LOCK])
         swept = run("sweep-stale-workers", "--database-url", dead, cwd=project)
-    assert (swept.returncode, swept.stdout) == (0, "nothing done: somebody else is sweeping at this moment\n")
+    assert (swept.returncode, swept.stdout) == (0, "nothing was done: another process is sweeping at the moment\n")
 
 
 def test_m09_workers_are_unlocked_by_force(project: Path, dead: str) -> None:

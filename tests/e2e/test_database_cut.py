@@ -64,7 +64,7 @@ async def test_r101_a_worker_whose_tasks_are_enrolled_stops_before_it_can_be_swe
         await rows.until(handle.task_id, "COMPLETED", timeout=30)
     lost, won = await rows.attempts(handle.task_id)
     assert (lost["outcome"], won["outcome"]) == ("WORKER_FAILURE", "COMPLETED")
-    assert lost["worker_id"] == worker.worker_id and "confirmed no sign of life" in lost["failed_reason"]
+    assert lost["worker_id"] == worker.worker_id and "confirmed no heartbeat" in lost["failed_reason"]
 
 
 CUTS = [

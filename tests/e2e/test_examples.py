@@ -171,3 +171,8 @@ def test_the_readme_shows_the_examples_as_they_are() -> None:
     assert shown == (EXAMPLES / "quickstart.py").read_text()
     assert len(shown.splitlines()) <= 20
     assert part in (EXAMPLES / "workflow_fan_out.py").read_text()
+
+
+def test_the_home_page_shows_the_first_example_as_it_is() -> None:
+    [shown] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/index.md").read_text(), re.DOTALL)
+    assert shown == (EXAMPLES / "quickstart.py").read_text()

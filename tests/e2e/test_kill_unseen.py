@@ -85,6 +85,6 @@ async def test_r100_a_pid_that_cannot_be_seen_is_not_dead(
             others = [await rows.until(worker_id, "FAILED") for worker_id in ELSEWHERE]
     assert "process is gone" in row["failed_reason"]
     for other in others:
-        assert "no sign of life" in other["failed_reason"]
+        assert "no heartbeat" in other["failed_reason"]
         assert other["failed_at"] - other["started_at"] > THRESHOLD
         assert await outcomes(rows, other["id"]) == [("WORKER_FAILURE", False)]

@@ -49,7 +49,7 @@ async def test_r15_r67_twenty_at_once_recover_each_task_exactly_once(
             errors = [line for line in said.splitlines() if "ERROR" in line or "Traceback" in line]
             expected = (":task failed: ", " failed in the same way")
             assert [line for line in errors if not any(words in line for words in expected)] == []
-            assert "failed and is tried again" not in said, said
+            assert "failed and will be retried" not in said, said
     found = await rows.all(
         "SELECT regexp_replace(id, '\\d', '', 'g') AS kind, status, retry_count, claim_seq, count(*)::int AS n"
         " FROM horsies_tasks GROUP BY 1, 2, 3, 4 ORDER BY 1"

@@ -52,7 +52,7 @@ async def test_r101_with_only_the_parent_stopped_its_children_have_ended_before_
             assert (await again.get_async(timeout_ms=30_000)).is_ok()
         code, output = await in_thread(old.stop)
     assert code == 0, output
-    assert "it had no word from its worker" in output or "75" in output
+    assert "it heard nothing from its worker" in output or "75" in output
     await nothing_of_the_old_one_counts(rows, handle.task_id, registered["worker_id"])
 
 

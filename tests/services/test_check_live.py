@@ -79,7 +79,7 @@ async def test_m20_arguments_that_the_code_cannot_read(db: AsyncConnection, app:
     await given_task(db, task_name="shop.price", kwargs=OLD, status=TaskStatus.CLAIMED)
     [error] = app.check(live=True)
     assert error.code == "HRS-218"
-    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the 5 that wait"
+    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the 5 waiting tasks"
     assert error.notes[0].startswith(f"for example {first}: order: ")
     assert len(error.notes) == 2, "it was no sample"
     assert error.location == app.tasks["shop.price"].location
@@ -94,9 +94,9 @@ async def test_m20_tasks_whose_name_no_module_knows(db: AsyncConnection, app: Ho
     other = await given_task(db, task_name="zzz")
     errors = app.check(live=True)
     assert [error.code for error in errors] == ["HRS-300", "HRS-300"]
-    assert errors[0].message == "no module knows the task 'shop.prise': 3 of that name wait in queue 'default'"
+    assert errors[0].message == "no module defines the task 'shop.prise', but 3 of that name wait in queue 'default'"
     assert errors[0].notes[0] == f"for example {first}" and "renamed to shop.price?" in str(errors[0].help_text)
-    assert "'zzz': 1 of" in errors[1].message and errors[1].notes[0] == f"for example {other}"
+    assert "'zzz', but 1 of" in errors[1].message and errors[1].notes[0] == f"for example {other}"
     assert "renamed" not in str(errors[1].help_text)
     assert f"\n```text\n{errors[0]}\n```\n" in PAGE.read_text(), "the page shows it as it is"
 
@@ -110,8 +110,8 @@ async def test_m20_a_sample_is_told_to_be_one(
     for day in range(1, 10):
         await given_task(db, task_name="shop.price", kwargs=OLD, enqueued_at=f"2026-01-0{day}")
     [error] = app.check(live=True)
-    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the first 4 that wait"
-    assert error.notes[-1] == "at least 6 wait in queue 'default'; the others were not looked at"
+    assert error.message == "task 'shop.price' cannot read the arguments of 4 of the first 4 waiting tasks"
+    assert error.notes[-1] == "at least 6 wait in queue 'default'; the others were not checked"
 
 
 async def test_m20_each_queue_of_the_app_is_looked_at(db: AsyncConnection, database_url: str) -> None:
@@ -123,7 +123,7 @@ async def test_m20_each_queue_of_the_app_is_looked_at(db: AsyncConnection, datab
         [error] = app.check(live=True)
     finally:
         app.get_broker().close()
-    assert error.message == "no module knows the task 'gone': 3 of that name wait in queues 'fast', 'slow'"
+    assert error.message == "no module defines the task 'gone', but 3 of that name wait in queues 'fast', 'slow'"
 
 
 def test_a_queue_that_was_not_looked_at_to_its_end_leaves_every_count_open() -> None:

@@ -49,7 +49,7 @@ async def test_r55_each_task_that_fails_has_a_line(db: Db, caplog: pytest.LogCap
     first, *lines = caplog.records
     counts = re.fullmatch(r"4 tasks recovered \((.*)\): its worker is gone", first.getMessage())
     assert counts is not None
-    assert set(counts[1].split(", ")) == {"2 failed", "1 to be tried again", "1 returned to the queue"}
+    assert set(counts[1].split(", ")) == {"2 failed", "1 to be retried", "1 returned to the queue"}
     assert {line.__dict__["horsies"]["task_id"] for line in lines} == set(failed)
     for line in lines:
         facts = line.__dict__["horsies"]

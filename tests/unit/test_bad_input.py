@@ -75,7 +75,7 @@ def test_t17_a_payload_that_is_too_large_says_how_large_and_what_to_do() -> None
     for sent in (resize.send("x" * 300), resize.schedule(5, "x" * 300), resize.with_options().send("x" * 300)):
         error = sent.unwrap_err()
         assert (error.code, error.retryable) == (TaskSendErrorCode.PAYLOAD_TOO_LARGE, False)
-        for word in ("task 'resize'", "304 bytes", "200", "PayloadPolicy.reject_bytes", "send where it is"):
+        for word in ("task 'resize'", "304 bytes", "200", "PayloadPolicy.reject_bytes", "send a reference to it"):
             assert word in error.message
 
 

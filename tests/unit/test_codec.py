@@ -210,9 +210,9 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Decimal, Decimal("NaN"), "value: Input should be a finite number"),
     (User, User(userName="u", score=math.nan), "value.score: NaN"),
     (Point | None, Point(math.nan), "value"),  # type: ignore[arg-type]
-    (str, "a\ud800", "value: the text holds lone surrogates"),
+    (str, "a\ud800", "value: the text contains lone surrogates"),
     (dict[str, int], {"\udc80": 1}, "lone surrogates"),
-    (User, User(userName="\ud800"), "value.name: the text holds lone surrogates"),
+    (User, User(userName="\ud800"), "value.name: the text contains lone surrogates"),
     (Any, datetime(2026, 1, 2), "not a valid JSON value; annotate it to send other types"),
     (Any, (1, 2), "not a valid JSON value"),
     (Any, print, "not a valid JSON value"),

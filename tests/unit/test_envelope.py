@@ -150,7 +150,7 @@ def test_t44_a_delay_of_zero_is_still_a_schedule() -> None:
         (("a",), {"width": "3"}, "width: Input should be a valid integer"),
         ((5,), {}, "name: Input should be a valid string"),
         (("a",), {"other": "x"}, "other: Input should be a valid integer"),
-        (("\ud800",), {}, "name: the text holds lone surrogates"),
+        (("\ud800",), {}, "name: the text contains lone surrogates"),
         (("a",), {"workflow_ctx": 1}, "workflow engine"),
     ],
 )

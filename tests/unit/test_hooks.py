@@ -128,7 +128,7 @@ def test_r70_a_handler_that_cannot_work_is_refused_when_it_is_registered(handler
 
 @pytest.mark.parametrize("event", ["JobRecovery", JobRecovery(job(), "me", "gone"), int, None])
 def test_r70_something_that_is_no_event_is_refused(event: Any) -> None:
-    with pytest.raises(ConfigurationError, match="there are JobRecovery, JobInterrupted, WorkerRecovered"):
+    with pytest.raises(ConfigurationError, match="the events are JobRecovery, JobInterrupted, WorkerRecovered"):
         HookRegistry().on(event, always(None))
 
 

@@ -104,7 +104,7 @@ def test_m45_when_it_will_be_due() -> None:
 def test_m45_its_place_in_the_line() -> None:
     assert "4 due tasks" in explain_task("t", a_task(), SERVED, a_queue()).message
     assert "4 or more" in explain_task("t", a_task(), SERVED, a_queue(is_only_a_part=True)).message
-    assert "the next of its queue" in explain_task("t", a_task(), SERVED, a_queue(due_before=0)).message
+    assert "next in its queue" in explain_task("t", a_task(), SERVED, a_queue(due_before=0)).message
 
 
 LIVE = {"worker_id": "w", "worker_is_live": True, "worker_heard_at": JUST_NOW}
@@ -149,8 +149,8 @@ NODES: list[tuple[str, dict[str, Any], Why, str]] = [
     ("quorum", {"waits_for": ["b"], "join_type": "quorum", "min_success": 2}, Why.WAITING_FOR_NODES, "2 of 2 nodes"),
     ("paused", {"waits_for": ["b"], "workflow_status": "PAUSED", "paused_at": EARLIER}, Why.WORKFLOW_PAUSED, "paused"),
     ("cancelled", {"workflow_status": "CANCELLED"}, Why.WORKFLOW_ENDED, "CANCELLED"),
-    ("behind", {}, Why.BEING_ENQUEUED, "being advanced"),
-    ("ready", {"status": "READY", "ready_at": EARLIER}, Why.BEING_ENQUEUED, "being advanced"),
+    ("behind", {}, Why.BEING_ENQUEUED, "next step of its workflow"),
+    ("ready", {"status": "READY", "ready_at": EARLIER}, Why.BEING_ENQUEUED, "next step of its workflow"),
     ("element", {"status": "READY", "map_index": 1}, Why.BEING_ENQUEUED, "place among the elements"),
     ("map", {"node_type": "MAP", "status": "RUNNING", "waits_for": ["e[0] (9)"]}, Why.WAITING_FOR_NODES, "1 of 2"),
     ("child", {**CHILD, "status": "RUNNING", "sub_workflow_id": "g"}, Why.WAITING_FOR_SUBWORKFLOW, "g has not ended"),

@@ -192,7 +192,7 @@ def test_t54_a_row_that_comes_and_goes_is_tried_again_and_then_told() -> None:
     assert run(enqueue([send("a")]), database.execute) == [Sent("a")]
     assert database.asked == ["INSERT", "SELECT", "INSERT"]
     database = Database()
-    with pytest.raises(Exception, match="came and went"):
+    with pytest.raises(Exception, match="appeared and disappeared"):
         run(enqueue([send("a")]), database.execute)
     assert database.asked == ["INSERT", "SELECT"] * enqueue_module.TRIES
 

@@ -49,7 +49,7 @@ def test_a_retry_and_a_crash_say_why_as_well(caplog: pytest.LogCaptureFixture) -
     for _ in range(LINES + 1):  # crashes are always said
         tally.note(held(), crash)
     first, *others = [(record.levelname, record.getMessage()) for record in caplog.records]
-    said = "task failed and will be tried again in 5 s: resize id-7: UNHANDLED_EXCEPTION: busy"
+    said = "task failed and will be retried in 5 s: resize id-7: UNHANDLED_EXCEPTION: busy"
     assert first == ("WARNING", said)
     assert others == [("ERROR", "task failed: resize id-7: WORKER_CRASHED: it was killed")] * (LINES + 1)
 

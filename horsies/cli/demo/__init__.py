@@ -1,4 +1,5 @@
-"""`horsies demo`: thousands of tasks on a real worker and a real PostgreSQL, and proof that each ended as it must."""
+"""`horsies demo`: run thousands of tasks on a real worker and a real PostgreSQL, and prove that each ended as
+expected."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from horsies.core.schema.install import install
 
 
 def demo(database_url: DatabaseUrl = None) -> int:
-    """Show what horsies does: sends, retries, timeouts, cancelled and crashed tasks. Takes less than a minute."""
+    """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the worker is stopped whatever ends us
     chosen = database.choose(database_url)
     console = output.out()
@@ -43,7 +44,7 @@ def demo(database_url: DatabaseUrl = None) -> int:
 
 
 async def _prepare(config: PostgresConfig) -> str:
-    """Put the schema in place; the notify mode that is in use there."""
+    """Install the schema, and return the notify mode of the database."""
     conn = await connect(config, session=True, name="horsies demo")
     try:
         return (await install(conn)).notify
@@ -52,7 +53,8 @@ async def _prepare(config: PostgresConfig) -> str:
 
 
 def _tell_the_app(queue: str, config: PostgresConfig, notify: str) -> None:
-    """For the app's module here and in the worker; not on a command line, which everybody can read."""
+    """Pass the settings to the app's module, here and in the worker, in the environment; everybody could read a command
+    line."""
     url = config.database_url.get_secret_value()
     if config.embedded_path is not None:
         url = f"embedded:{config.embedded_path.expanduser().resolve()}"

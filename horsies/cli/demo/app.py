@@ -1,7 +1,6 @@
 """The app of `horsies demo`: an ordinary app, as a user would write it. Its worker is an ordinary `horsies worker`.
-
-Each run has a queue of its own, so that it neither meets the tasks of others nor those of an earlier run; the run says
-which queue and which database in three variables of the environment.
+Each run has its own queue, so that it meets neither the tasks of others nor those of an earlier run. Three environment
+variables name the queue and the database.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def withdraw(balance: int, amount: int) -> TaskResult[int, TaskError]:
     retry_policy=RetryPolicy.fixed([1], auto_retry_for=["NOT_YET"], jitter=False),
 )
 def flaky(note: str) -> TaskResult[str, TaskError]:
-    """Fails the first time it is tried."""
+    """Fail at the first attempt."""
     if _is_first_time(note):
         return TaskResult(err=TaskError(error_code="NOT_YET", message="come back later"))
     return TaskResult(ok="at the second attempt")
@@ -89,7 +88,7 @@ def unwanted() -> TaskResult[None, TaskError]:
 
 @app.task("demo.stopped", queue_name=QUEUE)
 def stopped(note: str) -> TaskResult[None, TaskError]:
-    """Leaves a second note when it is stopped, to show that its code really ended."""
+    """Leave a second note when stopped, to show that the code really ended."""
     Path(note).touch()
     try:
         time.sleep(LONG)
@@ -106,7 +105,7 @@ def endless() -> TaskResult[None, TaskError]:
 
 @app.task("demo.victim", queue_name=QUEUE)
 def victim(note: str) -> TaskResult[str, TaskError]:
-    """Its process is killed while it sleeps."""
+    """Sleep until the process is killed."""
     return _sleep_the_first_time(note)
 
 
@@ -116,7 +115,7 @@ def victim(note: str) -> TaskResult[str, TaskError]:
     retry_policy=RetryPolicy.fixed([1], auto_retry_for=["WORKER_CRASHED"], jitter=False),
 )
 def survivor(note: str) -> TaskResult[str, TaskError]:
-    """The same, with a policy that brings it back."""
+    """The same, with a retry policy that runs it again."""
     return _sleep_the_first_time(note)
 
 

@@ -1,4 +1,4 @@
-"""Whether the demo came out as it must: what the rows say against what was expected. Pure."""
+"""Compare the rows of the demo with what was expected. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ends: TypeAlias = Mapping[str, Mapping[End, int]]
 
 
 class NotAsExpected(Exception):
-    """Something the demo shows came out differently."""
+    """The demo had an unexpected result."""
 
 
 class Row(NamedTuple):
@@ -32,7 +32,7 @@ def must_be(found: Any, wanted: Any, what: str) -> None:
 
 
 def problems(expected: Ends, rows: Iterable[Row]) -> list[str]:
-    """What the rows of the expected tasks say differently; empty if all is well."""
+    """The differences between the rows and the expected tasks; empty if there are none."""
     found: dict[str, dict[End, int]] = {}
     for row in rows:
         found.setdefault(row.task_name, {})[(row.status, row.error_code, row.attempts)] = row.tasks

@@ -1,4 +1,4 @@
-"""How the demo ends: the table of states and attempts, the figures, and a sentence for each thing that was shown."""
+"""The final report of the demo: the table of states and attempts, the figures, and a sentence for each scene."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from horsies.cli.demo.checks import Row
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one scene."""
+    """The outcome of one scene."""
 
     sentence: str
     problems: list[str]
@@ -23,7 +23,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured on the way."""
+    """What was measured during the demo."""
 
     sends_per_second: float
     tasks_per_second: float
@@ -65,7 +65,7 @@ def _measured(figures: Figures) -> Table:
     if len(figures.round_trips_ms) > 1:
         cuts = statistics.quantiles(figures.round_trips_ms, n=100, method="inclusive")
         for percent in (50, 95, 99):
-            table.add_row(f"one task alone, from send to result, p{percent}", f"{cuts[percent - 1]:.1f} ms")
+            table.add_row(f"a single task, from send to result, p{percent}", f"{cuts[percent - 1]:.1f} ms")
     return table
 
 

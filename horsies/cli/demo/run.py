@@ -1,4 +1,4 @@
-"""Plays the scenes on a real worker, looks at the rows, and reports. See `scenes.py` for what is shown."""
+"""Play the scenes on a real worker, read the rows, and report. `scenes.py` says what is shown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from horsies.core.sql import load
 
 SCENE_SECONDS = 90.0
 WATCH_SECONDS = 0.1
-WORKER_SENTENCE = f"One worker with {PROCESSES} processes did all this, and ended with exit code 0 when told to stop."
+WORKER_SENTENCE = f"One worker with {PROCESSES} processes ran all of this, and exited with 0 when it was told to stop."
 
 
 async def play(console: Console) -> bool:
-    """The whole demo; True if everything came out as it must."""
+    """Play the whole demo; True if everything ended as expected."""
     with (
         tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
         WorkerProcess(Path(directory, "worker.log")) as worker,
@@ -50,7 +50,7 @@ async def play(console: Console) -> bool:
 
 
 async def _all_scenes(console: Console, stage: Stage, worker: WorkerProcess) -> list[list[str]]:
-    """What each scene found wrong."""
+    """What went wrong in each scene."""
     with _progress(console) as begin:
         failures = []
         for scene in SCENES:
@@ -69,12 +69,12 @@ async def _play_one(scene: Scene, stage: Stage) -> list[str]:
     except ValueError as problem:  # a result of the wrong kind was opened
         return [str(problem)]
     except TimeoutError:
-        return [f"it did not come to an end within {SCENE_SECONDS:g} s"]
+        return [f"it did not end within {SCENE_SECONDS:g} s"]
     return []
 
 
 async def _unless_worker_ends(scene: Awaitable[list[str]], worker: WorkerProcess) -> list[str]:
-    """Without a worker nothing more will happen: then stop at once, with its last words."""
+    """Stop at once when the worker ends, with its last output, because nothing more will happen without it."""
     playing = asyncio.ensure_future(scene)
     while not playing.done():
         await asyncio.wait({playing}, timeout=WATCH_SECONDS)
@@ -100,7 +100,7 @@ async def _look() -> tuple[list[Row], float]:
 
 @contextlib.contextmanager
 def _progress(console: Console) -> Iterator[Callable[[Scene | None], Callable[[], None]]]:
-    """A bar for each scene on a terminal; elsewhere a line when it is over."""
+    """A progress bar for each scene on a terminal; otherwise a line at its end."""
     bars = Progress(
         TextColumn("{task.description:<38}"),
         BarColumn(),

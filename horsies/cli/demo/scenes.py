@@ -1,7 +1,6 @@
-"""What the demo shows, scene by scene. A scene sends tasks, does to them what it is about, and waits for their ends.
-
-Each says in `expected` how its rows must look afterwards: (state, error code, outcomes of the attempts) and how many;
-`checks.py` compares that with the database. A scene itself checks what the caller is told.
+"""What the demo shows, scene by scene. A scene sends tasks, acts on them, and waits for them to end. Its `expected`
+says how its rows must look afterwards: (state, error code, outcomes of the attempts) and how many; `checks.py` compares
+that with the database. The scene itself checks what the caller gets.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SURVIVED = ("COMPLETED", None, "WORKER_FAILURE+ COMPLETED")
 
 @dataclass
 class Stage:
-    """Where scenes play: a directory for notes, the way to start the worker, the progress, and what was measured."""
+    """What scenes work with: a directory for notes, a way to start the worker, the progress, and the measurements."""
 
     notes: Path
     start_worker: Callable[[], None]
@@ -54,7 +53,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scene:
-    """`sentence` is what it has shown if it came out as expected; `steps` is the length of its progress bar."""
+    """`sentence` says what the scene has shown if it ended as expected; `steps` is the length of its progress bar."""
 
     title: str
     sentence: str
@@ -152,21 +151,21 @@ async def workflow(stage: Stage) -> None:
 SCENES = [
     Scene(
         "sending, no worker yet",
-        f"{ADDITIONS:,} additions were sent while no worker was running: each is a row that waits.",
+        f"{ADDITIONS:,} additions were sent while no worker was running: each is a waiting row.",
         sends,
         {},
         ADDITIONS,
     ),
     Scene(
         "a worker starts",
-        f"Then a worker started, and each of the {ADDITIONS:,} came back with its sum.",
+        f"Then a worker started, and each of the {ADDITIONS:,} returned its sum.",
         results_of_sends,
         {"demo.add": {DONE: ADDITIONS}},
         ADDITIONS,
     ),
     Scene(
         "one after the other",
-        f"{ECHOES} tasks were sent one by one, the next when the result of the last had arrived.",
+        f"{ECHOES} tasks were sent one by one, each after the result of the one before it had arrived.",
         echoes,
         {"demo.echo": {DONE: ECHOES}},
         ECHOES,
@@ -180,7 +179,7 @@ SCENES = [
     ),
     Scene(
         "retries",
-        f"{FLAKY} tasks failed at first and succeeded a second later: both attempts of each are on record.",
+        f"{FLAKY} tasks failed at first and succeeded a second later: both attempts of each are recorded.",
         retries,
         {"demo.flaky": {RETRIED: FLAKY}},
         FLAKY,
@@ -233,7 +232,7 @@ SCENES = [
 
 
 async def _send_all(sendings: Iterable[Sending[T]], then: Callable[[], None] = lambda: None) -> list[TaskHandle[T]]:
-    """All of them, some at a time; the handles in the same order."""
+    """Send all of them, some at a time; return the handles in the same order."""
     turn = asyncio.Semaphore(SENDERS)
 
     async def one(sending: Sending[T]) -> TaskHandle[T]:
@@ -265,7 +264,7 @@ def _code(result: TaskResult[Any, Any]) -> str | None:
 
 
 async def _kill_process_of(handle: TaskHandle[Any], note: Path) -> None:
-    """SIGKILL for the process that runs the task, once the task itself has said that it is running."""
+    """Send SIGKILL to the process that runs the task, once the task itself has noted that it is running."""
     await _exists(note)
     info = (await handle.info_async()).unwrap()
     if info is None or not info.worker_pid or info.worker_pid <= 1:  # kill() takes such numbers for whole groups

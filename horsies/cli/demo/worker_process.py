@@ -1,4 +1,4 @@
-"""The worker of the demo: a real `horsies worker` in a process of its own, which never outlives the demo."""
+"""The worker of the demo: a real `horsies worker` in a separate process, which never outlives the demo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAIL_LINES = 30
 
 
 class WorkerProcess:
-    """Started when asked to, gone on leaving. What it says goes to a file."""
+    """Starts on request and ends with the context. Its output goes to a file."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -53,7 +53,7 @@ class WorkerProcess:
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> int | None:
-        """Ask it to end, as an operator would; its exit code, or None if it does not end."""
+        """Ask it to end, as an operator would; return its exit code, or None if it does not end."""
         if self._process is None:
             return None
         self._process.send_signal(signal.SIGTERM)
@@ -64,4 +64,4 @@ class WorkerProcess:
 
     def last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-TAIL_LINES:]) or "(it said nothing)"
+        return "\n".join(lines[-TAIL_LINES:]) or "(it printed nothing)"

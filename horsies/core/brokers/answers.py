@@ -1,8 +1,9 @@
-"""A statement whose answer is not waited for longer than so many seconds, whatever has become of the server.
+"""Waits for the reply to a statement for at most a given time, whatever has happened to the server.
 
-Cancelled while it waits, psycopg would ask the server to cancel and wait for its answer to that: of a server that says
-nothing, for ever. Closing the socket under it is no way out either, as the event loop still watches it (libuv ends the
-whole process then). So the stream is shut down: psycopg reads its end, lets go of the socket, and fails by itself.
+If psycopg is cancelled while it waits, it asks the server to cancel and waits for the reply to that, which a silent
+server never sends. Closing the socket does not help either, because the event loop still watches it (libuv then ends
+the whole process). So the stream is shut down: psycopg reads the end of the stream, releases the socket, and fails by
+itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LETTING_GO_S = 1.0
 
 
 async def answered_within(seconds: float, conn: AsyncConnection[Any], asking: Awaitable[T]) -> T:
-    """The answer; a TimeoutError if there is none in time, and then the connection is closed."""
+    """The reply, or a TimeoutError if there is none in time; in that case the connection is closed."""
     asked = asyncio.ensure_future(asking)
     try:
         await asyncio.wait([asked], timeout=seconds)
@@ -46,6 +47,6 @@ async def _hang_up(conn: AsyncConnection[Any], asked: asyncio.Future[Any]) -> No
 
 
 def _ignore(asked: asyncio.Future[Any]) -> None:
-    """Nobody waits for this answer any more."""
+    """Nobody waits for this reply any more."""
     if not asked.cancelled():
         asked.exception()

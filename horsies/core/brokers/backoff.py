@@ -1,4 +1,4 @@
-"""How long to wait before the next try, the same rule everywhere (W-60): doubling, capped, with a little jitter."""
+"""How long to wait before the next try. The same rule applies everywhere (W-60): doubling, capped, with some jitter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`delay(n)` is the pause in seconds before try *n* (1-based): min(maximum, initial * 2^(n-1)), ± `jitter`."""
+    """`delay(n)` is the delay in seconds before try *n* (1-based): min(maximum, initial * 2^(n-1)), ± `jitter`."""
 
     initial: float = 0.5
     maximum: float = 30.0

@@ -1,6 +1,6 @@
-"""Ending tasks for certain. One cancellation can be lost: `asyncio.wait_for`, which psycopg waits with, forgets it
-before Python 3.12 when what it waited for comes in the same moment, and a statement that is hit may answer with an
-error of its own, which whoever tries again takes for a reason to go on.
+"""Cancels asyncio tasks reliably. A single cancellation can be lost: before Python 3.12, `asyncio.wait_for`, which
+psycopg uses, forgets it if the awaited result arrives at the same moment. Also, a cancelled statement may raise its own
+error, and a retry loop may treat that error as a reason to continue.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ AGAIN_S = 0.25
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel these, again and again, until they have ended. What they end with is nobody's business any more."""
+    """Cancel these tasks repeatedly until they have ended, and ignore their results."""
     left = {task for task in tasks if not task.done()}
     while left:
         for task in left:

@@ -1,8 +1,8 @@
-"""Opening connections: one at a time, or through a pool, always by the settings of a `PostgresConfig`.
+"""Opens connections, single or through a pool, always with the settings of a `PostgresConfig`.
 
-Every connection is in autocommit mode (a statement is a transaction unless the caller opens one), carries a name that
-an operator sees in `pg_stat_activity`, and gives up after `pool_timeout`. What goes wrong is raised in the server's own
-words; the password is in none of them.
+Every connection is in autocommit mode (a statement is a transaction unless the caller opens one), has a name that an
+operator sees in `pg_stat_activity`, and gives up after `pool_timeout`. Errors contain the server's own words, and never
+the password.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def make_pool(
 async def connect(
     config: PostgresConfig, *, session: bool = False, name: str = "horsies", options: str | None = None
 ) -> AsyncConnection[Any]:
-    """One connection; `session=True` for LISTEN and the schema, which a transaction-pooling proxy cannot carry.
-
-    `options` are server settings of the session; a proxy would refuse them, and plans every statement anew anyway."""
+    """Open one connection. Use `session=True` for LISTEN and schema changes, which a transaction pooler cannot carry.
+    `options` are server settings of the session; they are not sent to a pooler, which would refuse them and plans every
+    statement anew anyway."""
     dsn = await _dsn(config, session=session)
     parameters = _parameters(config, dsn, name)
     pooled_by_proxy = config.pgbouncer_transaction_mode and not session
@@ -85,8 +85,8 @@ async def connect(
 
 
 async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:
-    """Cancelled in the middle, psycopg would leave a session behind on the server: so it comes to its end, and is
-    closed then."""
+    """If psycopg is cancelled while it connects, it leaves a session behind on the server. So the connect is completed,
+    and the connection is then closed."""
     task = asyncio.create_task(opening)
     try:
         return await asyncio.shield(task)
@@ -106,7 +106,7 @@ def _close_unwanted(task: asyncio.Task[AsyncConnection[Any]]) -> None:
 
 
 async def let_openings_end(patience_s: float = 2.0) -> None:
-    """For who is about to end this loop: connections that nobody waits for any more come to their end first."""
+    """Wait for connects that nobody needs any more. Call this before the loop ends."""
     loop = asyncio.get_running_loop()
     opening = [task for task in _unwanted if task.get_loop() is loop]
     if opening:
@@ -130,7 +130,7 @@ async def _dsn(config: PostgresConfig, *, session: bool) -> str:
 
 
 def _parameters(config: PostgresConfig, dsn: str, name: str) -> dict[str, Any]:
-    """What is added to the URL; anything the URL says itself stays as it is."""
+    """The parameters that are added to the URL; parameters in the URL take precedence."""
     given = conninfo.conninfo_to_dict(dsn)
     wanted: dict[str, Any] = {
         "connect_timeout": max(SHORTEST_CONNECT_TIMEOUT, int(config.pool_timeout)),

@@ -1,4 +1,4 @@
-"""From the way a wait ended to the `TaskResult` that its caller gets (T-61). Pure."""
+"""Turns the end of a wait into the `TaskResult` for the caller (T-61). Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
     """What the caller gets; a stored text that cannot be read is an error result too."""
     match ending:
         case TimedOut():
-            return _err(RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still run")
+            return _err(RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running")
         case Unreachable(problem):
-            return _err(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {describe(problem)}")
+            return _err(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
         case Ended(status=None):
             return _err(RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
         case Ended(result=None):
@@ -45,7 +45,8 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
 def typed_result_of(
     task_id: str, ending: Ending, codec_of: Callable[[str | None], ResultCodec | None]
 ) -> BrokerResult[AnyResult]:
-    """The same for a caller that needs the type (T-64): a failed look, an unknown type, a broken text are `Err`."""
+    """The same for a caller that needs the type (T-64): a failed query, an unknown type or an unreadable text is an
+    `Err`."""
     if isinstance(ending, Unreachable):
         return Err(broker_error(BrokerErrorCode.DB_OPERATION_FAILED, ending.problem))
     if not isinstance(ending, Ended) or ending.status is None or ending.result is None:
@@ -60,12 +61,12 @@ def typed_result_of(
 
 
 def is_final(ending: Ending) -> bool:
-    """Whether a later wait could not end differently."""
+    """Whether a later wait would end in the same way."""
     return isinstance(ending, Ended) and ending.status is not None
 
 
 def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
-    """A stored result. A text that is a fine result but for the type of its value is told from one that is none."""
+    """Read a stored result. A valid result whose value has the wrong type is distinguished from an invalid result."""
     read = task_result_from_json(text, codec)
     if isinstance(read, Ok) or codec is None:
         return read

@@ -1,5 +1,5 @@
-"""What one process keeps open to the database: a pool, one LISTEN connection with everyone who waits on it, and the
-knowledge that the schema is in place. Lives on the loop of the bridge and is made anew after a fork.
+"""What one process keeps open to the database: a pool, one LISTEN connection for everything that waits, and the
+knowledge that the schema is installed. It lives on the loop of the bridge and is made anew after a fork.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Hub:
     """Nothing is opened before it is needed."""
 
     def __init__(self, config: PostgresConfig, *, installs: bool = True) -> None:
-        """`installs`: the schema is put in place where it is missing, or brought up."""
+        """`installs`: install or upgrade the schema if necessary."""
         self._config = config
         self._installs = installs
         self._pool = make_pool(
@@ -62,7 +62,8 @@ class Hub:
         self._installing: asyncio.Task[InstallReport] | None = None
 
     async def ready(self) -> InstallReport:
-        """The schema is in place (T-12). Callers that come together share one try; the next one tries again."""
+        """Make sure that the schema is installed (T-12). Concurrent callers share one try; the next call tries
+        again."""
         if self._installed is None:
             if self._installing is None or self._installing.done():
                 self._installing = asyncio.create_task(self._install())
@@ -80,27 +81,28 @@ class Hub:
             yield conn
 
     def borrow(self) -> AsyncConnection[Any] | None:
-        """A connection to a database that has the schema, if one lies idle. From any thread; `bring_back` ends it."""
+        """Borrow an idle connection to a database that has the schema, if there is one. It can be called from any
+        thread; `bring_back` returns the connection."""
         return self._pool.borrow() if self._installed is not None else None
 
     def bring_back(self, conn: AsyncConnection[Any]) -> None:
         self._pool.bring_back(conn)
 
     async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
-        """How the task ended, or why that is not known; never raises."""
+        """How the task ended, or why that is not known; it never raises."""
         if not can_exist(task_id):
             # Not worth a look, and the others that are looked up with it must not suffer from it.
             return Ended(task_id, None, None, None, None)
         return await self._wait(self._open_waiter, task_id, timeout)
 
     async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> WorkflowEnding:
-        """How the workflow ended or that it pauses, or why that is not known; never raises."""
+        """How the workflow ended, or that it is paused, or why that is not known; it never raises."""
         if not can_exist(workflow_id):
             return WorkflowEnded(workflow_id, None)
         return await self._wait(self._open_workflow_waiter, workflow_id, timeout)
 
     async def listen(self) -> None:
-        """The LISTEN connection is there; raises why it is not."""
+        """Make sure that the LISTEN connection exists; raise the reason if it does not."""
         await self.ready()
         await self.listener.start()
         if not self.listener.connected:
@@ -152,5 +154,5 @@ class Hub:
 
 
 def can_exist(id_: str) -> bool:
-    """Whether this could be the id of a task or a workflow."""
+    """Whether this can be the id of a task or a workflow."""
     return isinstance(id_, str) and 0 < len(id_) <= LONGEST_ID and id_.isprintable()

@@ -1,8 +1,9 @@
-"""One connection that listens for everybody: LISTEN, notice silence, reconnect, LISTEN again, tell the owner to look.
+"""One connection that listens for the whole process: it issues LISTEN, notices silence, reconnects, issues LISTEN
+again, and tells its owner to look.
 
-NOTIFY is a doorbell and the scan is the truth, so what this module promises is small: while `connected`, each
-notification reaches its callbacks; after every new session `on_reconnect` is called, because whatever rang in between
-was missed. Notifications are drained in bulk straight from libpq, for a busy system rings thousands of times a second.
+Notifications only save time; reading the tables is what counts. So this module promises little: while `connected`, each
+notification reaches its callbacks; after every new session `on_reconnect` is called, because notifications in between
+were missed. Notifications are read in bulk directly from libpq, because a busy system sends thousands of them a second.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SessionHook = Callable[[AsyncConnection[Any]], Awaitable[None]]
 
 
 class Listener:
-    """Subscribe first, then `await start()`; both may also happen the other way round."""
+    """Subscribe first and then `await start()`, or the other way round."""
 
     def __init__(
         self,
@@ -73,19 +74,21 @@ class Listener:
             self._channels_changed()
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Call after LISTEN of each new session, the first included: the owner looks at what it may have missed."""
+        """Call this after LISTEN of each new session, including the first: the owner looks for what it may have
+        missed."""
         self._reconnect_hooks.append(callback)
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        """Call when a session is lost, or could not be had."""
+        """Call this when a session is lost or could not be opened."""
         self._lost_hooks.append(callback)
 
     def on_session(self, callback: SessionHook) -> None:
-        """Await `callback(conn)` on each new session before LISTEN: for a lock that lives as long as the session."""
+        """Await `callback(conn)` on each new session before LISTEN, for example for a lock that lives as long as the
+        session."""
         self._session_hooks.append(callback)
 
     async def start(self) -> None:
-        """Begin, and return after the first attempt to connect. It never raises: `connected` and `last_error` tell."""
+        """Start, and return after the first attempt to connect. It never raises: see `connected` and `last_error`."""
         if self._task is None:
             self._task = asyncio.create_task(self._keep_listening(), name=f"horsies {self._name}")
         await self._tried.wait()
@@ -98,7 +101,7 @@ class Listener:
 
     @property
     def heard(self) -> int:
-        """How many notifications have come in."""
+        """How many notifications have been received."""
         return self._heard
 
     async def in_step(self) -> None:
@@ -149,7 +152,8 @@ class Listener:
             conn.pgconn.finish()
 
     async def _serve(self, conn: AsyncConnection[Any]) -> None:
-        """Read until the session breaks. psycopg reads the same socket while a statement runs, so they take turns."""
+        """Read until the session breaks. psycopg reads the same socket while a statement runs, so the two take
+        turns."""
         while True:
             heard = self._heard
             if await self._read_until_woken(conn):
@@ -210,14 +214,14 @@ class Listener:
                 _guarded(callback, payload)
 
     def _on_notify(self, notice: Notify) -> None:
-        """The same for what psycopg itself found while it waited for the answer to a statement."""
+        """Handle notifications that psycopg itself received while it waited for the reply to a statement."""
         self._heard += 1
         for callback in self._callbacks.get(notice.channel, ()):
             _guarded(callback, notice.payload)
 
 
 def _guarded(callback: Callable[..., None], *args: str) -> None:
-    """A subscriber that raises must not cost the others their notifications."""
+    """An exception in one subscriber must not cost the others their notifications."""
     try:
         callback(*args)
     except Exception:

@@ -1,4 +1,6 @@
-"""Is anybody there? One statement for the database; for the workers a question by NOTIFY and a while of listening."""
+"""Checks whether the database and the workers answer: one statement for the database, a NOTIFY and a time of listening
+for the workers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ LISTEN_SECONDS = 5.0  # for a connection that is there to take one more channel
 
 
 async def ping_database(hub: Hub) -> DatabasePing:
-    """How long a statement takes that does nothing."""
+    """How long an empty statement takes."""
     async with hub.connection() as conn:
         begun = perf_counter()
         await conn.execute("SELECT 1")
@@ -27,7 +29,8 @@ async def ping_database(hub: Hub) -> DatabasePing:
 async def ping_workers(
     hub: Hub, target_worker_id: str | None, timeout_seconds: float, min_responses: int | None
 ) -> list[WorkerPong]:
-    """The workers that answer in time; one that was asked by name, or `min_responses` of them, end the wait early."""
+    """The workers that answer in time. The wait ends early when the named worker, or `min_responses` workers, have
+    answered."""
     enough = 1 if target_worker_id is not None and min_responses is None else min_responses
     nonce = uuid.uuid4().hex
     pongs: dict[str, WorkerPong] = {}
@@ -59,7 +62,7 @@ async def ping_workers(
 
 
 def _read(payload: str, nonce: str, begun: float) -> WorkerPong | None:
-    """The answer to our question; anything else on the channel is somebody else's."""
+    """The reply to our question; other messages on the channel belong to others."""
     try:
         fields = json.loads(payload)
         if fields["id"] != nonce:

@@ -1,12 +1,13 @@
-"""A small asyncio pool of psycopg connections that tells why it cannot connect.
+"""A small asyncio pool of psycopg connections that reports why it cannot connect.
 
-Connections are opened on demand, handed out newest first, and at most `keep` of them stay open when idle; the others
-are closed after they have lingered for some seconds, so that a load that needs them all the time finds them. An attempt
-to connect that fails is reported to the caller that needed it, at once and with the server's own words: a refused
-connection or a wrong password must not look like a busy pool. There are no background tasks, so a pool that a fork left
-behind (T-67) does nothing, and an idle process costs nothing.
+Connections are opened on demand and handed out newest first. At most `keep` of them stay open when idle; the others are
+closed after some seconds, so that a steady load finds them open. A failed attempt to connect is reported at once to the
+caller that needed it, in the server's own words: a refused connection or a wrong password must not look like a busy
+pool.
 
-It belongs to one loop. Only what lies idle can be borrowed from any thread, for a statement on that thread's own loop.
+There are no background tasks, so a pool that a fork left behind (T-67) does nothing, and an idle process costs nothing.
+A pool belongs to one loop. Only idle connections can be borrowed from any thread, for a statement on that thread's own
+loop.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Pool:
 
     @property
     def has_idle(self) -> bool:
-        """Is there one that nobody uses?"""
+        """Whether there is an idle connection."""
         return bool(self._idle)
 
     @asynccontextmanager
@@ -110,7 +111,8 @@ class Pool:
         self._give_back(pooled)
 
     def borrow(self) -> AsyncConnection[Any] | None:
-        """An idle connection, if there is one that needs no second look. From any thread; `bring_back` ends it."""
+        """An idle connection that needs no check, if there is one. It can be called from any thread; `bring_back`
+        returns the connection."""
         pooled = self._pop_idle()
         if pooled is None:
             return None
@@ -121,7 +123,7 @@ class Pool:
         return pooled.conn
 
     def bring_back(self, conn: AsyncConnection[Any]) -> None:
-        """The end of `borrow`, on whatever thread."""
+        """Return a connection from `borrow`, on any thread."""
         pooled = self._lent.pop(conn)
         if conn.pgconn.transaction_status == TransactionStatus.IDLE:
             pooled.returned = monotonic()
@@ -131,7 +133,7 @@ class Pool:
             self._tell_loop(self._discard, pooled)
 
     async def close(self) -> None:
-        """Close what is idle now and the rest as it comes back; whoever waits gets `PoolClosed`."""
+        """Close idle connections now and the others when they are returned; waiting callers get `PoolClosed`."""
         self._closed = True
         while self._waiting:
             _wake(self._waiting.popleft(), None)
@@ -160,7 +162,7 @@ class Pool:
             raise
 
     async def _wait_in_line(self) -> _Pooled | None:
-        """A connection somebody returned, or None when a place became free."""
+        """A connection that was returned, or None when a place became free."""
         place: asyncio.Future[_Pooled | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         if self._idle:  # brought back by another thread in this very moment
@@ -214,7 +216,7 @@ class Pool:
             return None
 
     def _lay_down(self, pooled: _Pooled) -> None:
-        """Make it idle, from any thread."""
+        """Make a connection idle, from any thread."""
         self._idle.append(pooled)
         if self._waiting:
             self._tell_loop(self._wake_one)
@@ -243,7 +245,7 @@ class Pool:
             self._discard(pooled)
 
     def _trim(self) -> None:
-        """Close what nobody has needed for a while: the ones that were used last lie at the right."""
+        """Close connections that nobody has needed for a while; the most recently used ones are at the right end."""
         while len(self._idle) > self._keep and monotonic() - self._idle[0].returned >= self._linger:
             self._discard(self._idle.popleft())
 
@@ -282,10 +284,10 @@ def _wake(place: asyncio.Future[_Pooled | None], pooled: _Pooled | None) -> bool
 
 
 async def _settle(conn: AsyncConnection[Any]) -> None:
-    """End the transaction a caller left open; a connection that is still busy cannot be trusted and is closed."""
+    """End a transaction that the caller left open; close the connection if it is still busy."""
     try:
         if conn.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            log.warning("a transaction was left open and is rolled back")
+            log.warning("a transaction was left open and has been rolled back")
             await conn.rollback()
             return
     except psycopg.Error as problem:
@@ -294,10 +296,9 @@ async def _settle(conn: AsyncConnection[Any]) -> None:
 
 
 def _is_quiet(conn: AsyncConnection[Any]) -> bool:
-    """An idle server says nothing: a readable socket holds its farewell, or the end of the stream.
-
-    Costs one system call instead of a round trip. A stray notice also makes it readable, hence the second look.
-    """
+    """Whether the socket has nothing to read. An idle server sends nothing, so a readable socket means that the server
+    has said goodbye or the stream has ended. This costs one system call instead of a round trip. A stray notice also
+    makes the socket readable, so it is checked a second time."""
     poll = select.poll()
     poll.register(conn.pgconn.socket, select.POLLIN | select.POLLERR | select.POLLHUP)
     if not poll.poll(0):

@@ -52,7 +52,7 @@ _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
 
 class KnowsTasks(Protocol):
-    """What the broker, and who works through it, needs of an app: the codecs of its tasks, its settings and hooks."""
+    """What the broker and its users need from an app: the codecs of its tasks, its settings and its hooks."""
 
     @property
     def tasks(self) -> Mapping[str, Any]: ...
@@ -65,7 +65,7 @@ class KnowsTasks(Protocol):
 
 
 class PostgresBroker:
-    """The queue in a PostgreSQL database. Usable without an app; values then stay plain JSON."""
+    """The queue in a PostgreSQL database. It works without an app; values are then plain JSON."""
 
     def __init__(self, config: PostgresConfig, *, app: KnowsTasks | None = None) -> None:
         self.config = config
@@ -77,12 +77,12 @@ class PostgresBroker:
         return Hub(self.config, installs=self._installs)
 
     def only_look(self) -> None:
-        """From the next opening on, tables that are missing or old stay as they are. For who only wants to look."""
+        """From now on, do not create or upgrade tables. This is for programs that only read."""
         self._installs = False
 
     @property
     def hub(self) -> Hub:
-        """What this process keeps open. For code that runs on the bridge."""
+        """What this process keeps open. This is for code that runs on the bridge."""
         return self.bridge.here()
 
     def close(self) -> None:
@@ -102,11 +102,12 @@ class PostgresBroker:
     ensure_schema_initialized_sync = run_sync(ensure_schema_initialized)
 
     async def write(self, send: Send) -> Verdict:
-        """Write a row, raising what goes wrong. For code that runs on the bridge."""
+        """Write a row; raise what goes wrong. This is for code that runs on the bridge."""
         return await self.hub.writer.write(send)
 
     async def write_all(self, sends: Sequence[Send]) -> list[str]:
-        """Write many rows or none, raising what goes wrong; their ids. For code that runs on the bridge."""
+        """Write many rows or none; raise what goes wrong; return their ids. This is for code that runs on the
+        bridge."""
         return await self.hub.writer.write_all(sends)
 
     async def enqueue_async(
@@ -124,7 +125,7 @@ class PostgresBroker:
         idempotency_key: str | None = None,
         task_id: str | None = None,
     ) -> BrokerResult[str]:
-        """Send a task by name, or a payload as it is; `Ok` holds the id of its row."""
+        """Send a task by name, or an existing payload; `Ok` contains the id of its row."""
         if isinstance(task, TaskSendPayload):
             return await self._enqueue_payload(task, task_id)
         made = payload_for(
@@ -156,7 +157,7 @@ class PostgresBroker:
         return verdict.task_id
 
     async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> Ending:
-        """How a task ends, as the database tells it; `read_ending` makes a result of it."""
+        """How a task ends, according to the database; `read_ending` turns this into a result."""
         try:
             return await self._wait(task_id, None if timeout_ms is None else max(0.0, timeout_ms / 1000))
         except BridgeError as problem:
@@ -173,7 +174,8 @@ class PostgresBroker:
         return endings.result_of(task_id, ending, codec), endings.is_final(ending)
 
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
-        """Wait for a task by its id (T-61). The value has its type if the task is registered here, else it is JSON."""
+        """Wait for a task by its id (T-61). The value has its type if the task is registered here; otherwise it is
+        JSON."""
         return self._read_any(task_id, await self.wait_async(task_id, timeout_ms))
 
     get_result = run_sync(get_result_async)
@@ -215,7 +217,7 @@ class PostgresBroker:
         include_failed_reason: bool = False,
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
-        """How a task stands (T-63); `Ok(None)` if there is no such row."""
+        """The state of a task (T-63); `Ok(None)` if there is no such row."""
         row = await self._info(task_id, include_result, include_failed_reason, include_attempts)
         return row.map(self._read_info)
 
@@ -306,7 +308,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
-        """The RUNNING tasks of which nothing has been heard for longer (R-91)."""
+        """The RUNNING tasks without a heartbeat for longer than the threshold (R-91)."""
         recovery, sweeping = self._recovery
         return await stale.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
 
@@ -315,7 +317,8 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def mark_stale_tasks_as_failed(self, stale_threshold_ms: int = 300_000) -> int:
-        """Retry or fail them, each by its own policy, as a crash of its worker; how many (R-91, R-20)."""
+        """Retry or fail these tasks, each by its own policy, as after a crash of its worker; return how many (R-91,
+        R-20)."""
         return sum([len(step) async for step in self._recover(TaskStatus.RUNNING, stale_threshold_ms)])
 
     mark_stale_tasks_as_failed_sync = run_sync(mark_stale_tasks_as_failed)
@@ -323,7 +326,8 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> int:
-        """Give CLAIMED tasks back of which nothing has been heard for longer; how many (R-91, R-19)."""
+        """Return CLAIMED tasks without a heartbeat for longer than the threshold to the queue; return how many (R-91,
+        R-19)."""
         steps = self._recover(TaskStatus.CLAIMED, stale_threshold_ms)
         return sum([not task.is_overdue async for step in steps for task in step])
 
@@ -332,7 +336,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def get_expired_tasks(self) -> list[dict[str, Any]]:
-        """The PENDING tasks whose deadline has passed (R-91); a worker expires them soon."""
+        """The PENDING tasks whose deadline has passed (R-91); a worker will expire them soon."""
         return await stale.list_overdue(self.hub)
 
     get_expired_tasks_sync = run_sync(get_expired_tasks)
@@ -355,5 +359,5 @@ class PostgresBroker:
 def _patience(**duration: float) -> timedelta:
     threshold = timedelta(**duration)
     if threshold < timedelta(0):
-        raise ValueError("a threshold is a duration of zero or more")
+        raise ValueError("a threshold must be a duration of zero or more")
     return threshold

@@ -1,7 +1,8 @@
-"""Where exceptions of the database become values: `@as_broker_result(code)` and what is worth trying again.
+"""Turns database exceptions into values: `@as_broker_result(code)`, and which failures are worth a retry.
 
-Inside, exceptions fly; at the edge of the broker each becomes one `Err` with a code, a message that a person can act
-on, and `retryable`, which is true exactly for lost or refused connections, serialization failures and deadlocks (T-66).
+Internal code raises exceptions. At the public interface each becomes one `Err` with a code, a message that a person can
+act on, and `retryable`, which is true exactly for lost or refused connections, serialization failures and deadlocks
+(T-66).
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ class SchemaInitFailed(Exception):
 
 
 def reason(exc: BaseException) -> BaseException:
-    """What is behind it."""
+    """The underlying error."""
     return exc.__cause__ or exc if isinstance(exc, SchemaInitFailed) else exc
 
 
 def is_transient(exc: BaseException) -> bool:
-    """Whether the same statement may well succeed in a moment."""
+    """Whether the same statement may succeed a moment later."""
     exc = reason(exc)
     if isinstance(exc, _TRANSIENT):
         return True
@@ -84,7 +85,7 @@ def is_transient(exc: BaseException) -> bool:
 
 
 def is_about_content(problem: BaseException) -> bool:
-    """Does the database refuse what is written, rather than fail to write it? (Data, constraints, size limits.)"""
+    """Whether the database refuses the content (data, constraints, size limits), as opposed to failing to write it."""
     if isinstance(problem, psycopg.DataError | psycopg.IntegrityError | UnicodeError):
         return True
     sqlstate = problem.sqlstate if isinstance(problem, psycopg.Error) else None
@@ -102,7 +103,7 @@ def is_held_up(problem: BaseException) -> bool:
 
 
 def describe(exc: BaseException) -> str:
-    """One line for a person: what failed, in the words of whoever refused it."""
+    """One line for a person: what failed, in the words of the component that refused it."""
     exc = reason(exc)
     if isinstance(exc, HorsiesError):
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
@@ -116,11 +117,11 @@ def is_known(problem: BaseException) -> bool:
 
 
 def hint_for(text: str) -> str | None:
-    """What to do about a failure that only its owner can mend; None if nothing is known."""
+    """What to do about a failure that only the owner of the database can fix; None if unknown."""
     if missing := _NO_DATABASE.search(text):
         return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL"
     if _NOT_IN_SCHEMA.search(text):
-        return "the tables may be those of an older version; horsies init-db brings them up to date"
+        return "the tables may be of an older version; horsies init-db upgrades them"
     return None
 
 
@@ -144,7 +145,7 @@ def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationEr
 def as_broker_result(
     code: BrokerErrorCode,
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
-    """What the function returns becomes `Ok`, what it raises an `Err` with this code."""
+    """Turn the return value of the function into `Ok`, and its exception into an `Err` with this code."""
 
     def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
         @functools.wraps(fn)

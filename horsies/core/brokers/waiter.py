@@ -1,10 +1,11 @@
-"""Waits for tasks, or workflows, to end, for any number of callers over one LISTEN connection and one statement at a
+"""Waits for tasks or workflows to end, for any number of callers, with one LISTEN connection and one statement at a
 time.
 
-A caller's id goes into a registry and is looked up at once; a notification of its end, a new LISTEN session or a second
-gone by makes it due again; where the bell rings on demand or not at all, also a few growing pauses after the first
-look. Whatever has become due meanwhile is looked up together. NOTIFY only saves time: losing all of it costs a second.
-A database that does not answer is waited for briefly and then reported (T-61); nothing raises.
+A caller's id goes into a registry and is looked up at once. It is looked up again after a notification of its end,
+after a new LISTEN session, and every second. If the notify mode is not `always`, it is also looked up after a few
+growing delays. All ids that are due at the same time are looked up together. NOTIFY only saves time: if all
+notifications are lost, a result is found a second later. If the database does not answer, the waiter waits briefly and
+then reports that (T-61); nothing raises.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ EndedT = TypeVar("EndedT", bound=Ended | WorkflowEnded)
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The time was over before the task or the workflow."""
+    """The timeout passed before the task or the workflow ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """The database could not be asked."""
+    """The database could not be queried."""
 
     problem: BaseException
 
@@ -61,7 +62,8 @@ WorkflowEnding: TypeAlias = WorkflowEnded | TimedOut | Unreachable
 
 @dataclass(frozen=True, slots=True)
 class Subject(Generic[EndedT]):
-    """What is waited for: where its end rings, how it is looked up, and whether the bell depends on the notify mode."""
+    """What is waited for: the channel of its end, the query for it, and whether its notification depends on the notify
+    mode."""
 
     channel: str
     look: Callable[[AsyncConnection[Any], list[str]], Awaitable[list[EndedT]]]
@@ -73,7 +75,7 @@ WORKFLOWS = Subject("workflow_done", workflow_reads.ended, by_mode=False)
 
 
 class Waiter(Generic[EndedT]):
-    """The registry of who waits for what, and the task that looks."""
+    """The registry of all waiting callers, and the task that queries."""
 
     def __init__(
         self, pool: Pool, listener: Listener, subject: Subject[EndedT], *, holder: str, notify: str = "always"
@@ -97,7 +99,7 @@ class Waiter(Generic[EndedT]):
         self._background: list[asyncio.Task[None]] = []
 
     async def wait(self, id_: str, timeout: float | None) -> EndedT | TimedOut | Unreachable:
-        """How it ended, or why that is not known. At least one look is made, however short the time."""
+        """How it ended, or why that is not known. At least one query is made, however short the timeout."""
         self._begin()
         place: _Place[EndedT] = _Place(asyncio.get_running_loop().create_future())
         self._places.setdefault(id_, []).append(place)
@@ -135,7 +137,8 @@ class Waiter(Generic[EndedT]):
         self._look_at(self._places)
 
     def _listens_anew(self) -> None:
-        """Bells were missed; and after a crash of the server our words are gone (their table is unlogged)."""
+        """Notifications were missed. After a crash of the server the rows in the waiting table are gone too, because it
+        is unlogged."""
         self._word = dict.fromkeys(self._word, 0.0)
         self._look_at(self._places)
 
@@ -168,7 +171,7 @@ class Waiter(Generic[EndedT]):
                 await self._could_not_look(ids, problem)
 
     async def _until_due(self) -> None:
-        """Sleep until an id is due, or, while anybody waits, until it is time to poll. Idle costs nothing."""
+        """Sleep until an id is due or, while anybody waits, until the next poll. An idle waiter costs nothing."""
         clock = asyncio.get_running_loop().time
         if not self._due and not self._unneeded:
             self._wake.clear()
@@ -186,7 +189,7 @@ class Waiter(Generic[EndedT]):
         return min([self._next_poll, *(line[0][0] for line in self._again if line)])
 
     def _take_ripe(self, now: float) -> None:
-        """Those whose pause is over are due, and have the next one before them."""
+        """Mark ids whose delay is over as due, and set their next delay."""
         for nth, line in enumerate(self._again):
             while line and line[0][0] <= now:
                 ids = [id_ for id_ in line.popleft()[1] if id_ in self._places]
@@ -241,7 +244,7 @@ class Waiter(Generic[EndedT]):
         now = asyncio.get_running_loop().time()
         self._outage_since = self._outage_since or now
         self._failures += 1
-        log.debug("looking for results failed: %s", problem)
+        log.debug("the query for results failed: %s", problem)
         if not is_transient(problem):
             self._give_up(ids, problem)
         elif now - self._outage_since >= PATIENCE_SECONDS:
@@ -264,7 +267,7 @@ class Waiter(Generic[EndedT]):
 
 
 class _Place(Generic[EndedT]):
-    """One caller who waits for one of them."""
+    """One caller that waits."""
 
     __slots__ = ("future", "looked", "overdue")
 

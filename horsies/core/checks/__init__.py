@@ -1,8 +1,8 @@
-"""`app.check()`: what can be known to be wrong before anything runs (M-20).
+"""`app.check()`: the mistakes that can be found before anything runs (M-20).
 
-Errors of a phase are collected; a phase that finds some is the last. Warnings end nothing: they are told beside the
-errors, and only errors keep a worker or a scheduler from starting (M-21). Phase 1, the configuration, is past once
-there is an app.
+The errors of a phase are collected, and a phase with errors is the last one. Warnings stop nothing: they are reported
+together with the errors, and only errors keep a worker or a scheduler from starting (M-21). Phase 1, the configuration,
+is complete once the app exists.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Phase: TypeAlias = Callable[[Subject], Iterator[HorsiesError]]
 
 
 def imports_and_workflows(subject: Subject) -> Iterator[HorsiesError]:
-    """Phases 2, 3 and 3.1 together: what modules define when they are imported, workflows among it."""
+    """Phases 2, 3 and 3.1 together: what modules define when they are imported, including workflows."""
     yield from code.imports(subject)
     yield from code.definitions(subject)
 
 
 def in_the_database(subject: Subject) -> Iterator[HorsiesError]:
-    """The rest of phase 6: what the database holds for this code."""
+    """The rest of phase 6: what the database contains for this code."""
     with live.Visit(subject.app.get_broker()) as visit:
         yield from live.stored_schedules(subject, visit)
         yield from live.waiting_tasks(subject, visit)
@@ -44,12 +44,12 @@ LIVE: tuple[Phase, ...] = (live.database, in_the_database)
 
 
 def check(app: Horsies, *, live: bool) -> list[HorsiesError]:
-    """What is wrong with the app, and what is doubtful; nothing if it is sound."""
+    """The errors and warnings of the app; an empty list if there are none."""
     return _run(Subject(app), (*PHASES, advice.advice, *(LIVE if live else ())))
 
 
 def require_sound(app: Horsies) -> None:
-    """Raise what is wrong with the app. For whoever is about to run it: doubts are left to `horsies check` (M-21)."""
+    """Raise the errors of the app, before it is run. Warnings are left to `horsies check` (M-21)."""
     report = ValidationReport(phase="the check")
     for error in _run(Subject(app), PHASES):
         report.add(error)

@@ -1,4 +1,4 @@
-"""What works, but hardly as it was meant: warnings, looked for once everything else is in order."""
+"""Warnings: things that work, but probably not as intended. They are looked for when there are no errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from horsies.core.models.workflow.spec import WorkflowSpec
 
 
 def advice(subject: Subject) -> Iterator[CheckWarning]:
-    """All of it."""
+    """All warnings."""
     yield from undecorated_in_own_module(subject)
     now = datetime.now(UTC)
     for spec in _specs(subject):
@@ -44,7 +44,7 @@ def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[CheckWarnin
 
 
 def earliest_retries(options: TaskOptions) -> list[float]:
-    """For each retry of a task the seconds after which it can happen at the earliest."""
+    """For each retry of a task, the earliest time in seconds at which it can happen."""
     policy = options.retry_policy
     if policy is None:
         return []
@@ -83,7 +83,7 @@ def _is_limited(policy: RetryPolicy | None, tasks: Collection[TaskDefinition[Any
 
 
 def _specs(subject: Subject) -> list[WorkflowSpec[Any]]:
-    """What the check has built, and what modules have built for themselves."""
+    """The workflows that the check has built, and those that modules have built themselves."""
     of_modules = [
         value for module in subject.modules for value in vars(module).values() if isinstance(value, WorkflowSpec)
     ]

@@ -1,5 +1,10 @@
+<<<<<<< HEAD:horsies/core/checks/code.py
 """What the code of an app says, without asking anybody: its modules can be imported, its workflows can be built, its
 schedules and error codes fit (phases 2 to 5 of the check, M-20).
+=======
+"""Phase 3: builds definitions and builders with sends suppressed, and names functions that look like builders but are
+not marked as such (F-91, F-92).
+>>>>>>> docs:horsies/core/checks/workflows.py
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ Definition = type[WorkflowDefinition[Any]]
 
 @dataclass
 class Subject:
-    """An app under check. `specs` are the workflows that have been built on the way."""
+    """An app under check. `specs` are the workflows that have been built so far."""
 
     app: Horsies
     specs: list[WorkflowSpec[Any]] = field(default_factory=list)
@@ -51,7 +56,8 @@ class Subject:
 
     @cached_property
     def own_module(self) -> ModuleType | None:
-        """The module that made the app, if it is not one of those: a program of one file has no others."""
+        """The module that made the app, unless it is one of the discovered modules: a program of one file has no
+        others."""
         place = self.app.location
         if place is None:
             return None
@@ -83,7 +89,7 @@ def definitions_of(app: Horsies) -> list[Definition]:
 
 
 def definitions(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 3.1: every definition has a key, and one that has nodes is a sound workflow. (Of two with the same key the
+    """Phase 3.1: every definition has a key, and one with nodes is a valid workflow. (If two have the same key, the
     second is refused when it is defined.)"""
     for definition in definitions_of(subject.app):
         if not definition.definition_key or not definition.takes_parameters():
@@ -91,21 +97,29 @@ def definitions(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def builders(subject: Subject) -> Iterator[HorsiesError]:
+<<<<<<< HEAD:horsies/core/checks/code.py
     """Phase 3.2: every builder gives a sound workflow, sends suppressed (F-91)."""
+=======
+    """Phase 3.2: every builder gives a valid workflow."""
+>>>>>>> docs:horsies/core/checks/workflows.py
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
             yield from _check_builder(builder, subject)
 
 
 def undecorated(subject: Subject) -> Iterator[HorsiesError]:
+<<<<<<< HEAD:horsies/core/checks/code.py
     """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders (F-92)."""
+=======
+    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are not builders."""
+>>>>>>> docs:horsies/core/checks/workflows.py
     for module in subject.discovered:
         for fn in _forgotten(module):
             yield WorkflowValidationError(**_forgotten_fields(fn))
 
 
 def undecorated_in_own_module(subject: Subject) -> Iterator[CheckWarning]:
-    """The same in the module that made the app, which F-92 does not speak of: a hint, not an error."""
+    """The same in the module that made the app, which F-92 does not mention: a warning, not an error."""
     if subject.own_module is not None:
         for fn in _forgotten(subject.own_module):
             yield CheckWarning(**_forgotten_fields(fn))
@@ -120,7 +134,7 @@ def schedules(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def policies(subject: Subject) -> Iterator[HorsiesError]:
-    """Phase 5: mappers and default codes once more, since a dict can be changed after it was checked."""
+    """Phase 5: mappers and default codes, checked once more because a dict can change after its first check."""
     app, config = subject.app, subject.app.config
     yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
     for task in app.tasks.values():
@@ -134,7 +148,7 @@ def _forgotten(module: ModuleType) -> list[FunctionType]:
 
 def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
     return {
-        "message": f"{fn.__qualname__} returns a WorkflowSpec, but no check ever builds it",
+        "message": f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
         "code": ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
         "location": SourceLocation.from_function(fn),
         "help_text": "decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments",
@@ -142,7 +156,7 @@ def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
 
 
 def _concrete(kind: Definition) -> Iterator[Definition]:
-    """The definitions that are meant to be built: not those that others only build on."""
+    """The definitions that are meant to be built, without those that are only base classes."""
     for definition in kind.__subclasses__():
         below = list(_concrete(definition))
         yield from below
@@ -197,7 +211,7 @@ def _check_builder(builder: WorkflowBuilder, subject: Subject) -> Iterator[Horsi
 def _case_problem(case: Any) -> str | None:
     if isinstance(case, dict) and all(isinstance(name, str) for name in case):
         return None
-    return f"a case is a dict of arguments by name, not {type(case).__name__}"
+    return f"a case must be a dict of arguments by name, not {type(case).__name__}"
 
 
 def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str | None:
@@ -213,7 +227,7 @@ def _build(builder: WorkflowBuilder, subject: Subject, case: dict[str, Any], whi
     try:
         spec = builder.fn(**case)
     except HorsiesError as error:
-        yield _finding(builder, code, f"builds no sound workflow{which}").with_note(error.format_rust_style())
+        yield _finding(builder, code, f"builds an invalid workflow{which}").with_note(error.format_rust_style())
     except (Exception, SystemExit) as problem:
         text = f"raised {type(problem).__name__}{which}{': ' + str(problem) if str(problem) else ''}"
         yield _finding(builder, code, text, location=SourceLocation.of_exception(problem))

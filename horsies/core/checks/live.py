@@ -54,11 +54,11 @@ SAMPLE = 500  # of each name in a queue
 STEP = 100  # of which the arguments are held in memory at a time
 MOST_SCHEDULES = 10_000
 PAGE = 500  # schedules that are read at a time
-_WHERE = "it is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
+_WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
 
 def database(subject: Subject) -> Iterator[HorsiesError]:
-    """It answers."""
+    """The database answers."""
     with Visit(subject.app.get_broker()) as visit:
         answer = visit.ask(lambda conn: conn.execute("SELECT 1"))
     if isinstance(answer, Err):
@@ -66,7 +66,7 @@ def database(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def waiting_tasks(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
-    """What waits has a task here, and arguments that it can read."""
+    """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
     found = visit.ask(lambda conn: waiting.waiting(conn, queues, most=MOST, sample=SAMPLE))
     if isinstance(found, Err):
@@ -122,7 +122,7 @@ class Known:
 
 @dataclass(slots=True)
 class Reading:
-    """How many were read, how many of them could not be, and the first of these."""
+    """How many were read, how many could not be read, and the first of these."""
 
     tried: int = 0
     unreadable: int = 0
@@ -131,7 +131,7 @@ class Reading:
 
 
 def whole(found: Sequence[Waiting], most: int) -> list[Known]:
-    """By name alone. Of a queue that was not looked at to its end nobody knows how many there are."""
+    """By name alone. If a queue was not read to its end, the total is unknown."""
     looked_at: dict[str, int] = {}
     by_name: dict[str, list[Waiting]] = {}
     for each in found:
@@ -181,11 +181,11 @@ def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
 def _unknown(each: Known, names: list[str]) -> HorsiesError:
     near = get_close_matches(each.task_name, names, n=1)
     return RegistryError(
-        f"no module knows the task {each.task_name!r}: {each.amount} of that name wait in {_queues(each)}",
+        f"no module defines the task {each.task_name!r}, but {each.amount} of that name wait in {_queues(each)}",
         code=ErrorCode.TASK_NOT_REGISTERED,
         notes=[f"for example {each.ids[0]}", "a worker that takes one fails it with WORKER_RESOLUTION_ERROR"],
         help_text=(f"was it renamed to {near[0]}? " if near else "")
-        + "Keep the task, under its old name, until none waits any more; or cancel those that do",
+        + "Keep the task under its old name until none is waiting, or cancel the waiting ones",
     )
 
 
@@ -197,13 +197,13 @@ def _unreadable(each: Known, task: TaskFunction[Any, Any], read: Reading) -> Hor
         "a worker that takes one fails it with WORKER_SERIALIZATION_ERROR",
     ]
     if not is_exact:
-        notes.append(f"{each.amount} wait in {_queues(each)}; the others were not looked at")
+        notes.append(f"{each.amount} wait in {_queues(each)}; the others were not checked")
     return ConfigurationError(
-        f"task {each.task_name!r} cannot read the arguments of {read.unreadable} of {seen} that wait",
+        f"task {each.task_name!r} cannot read the arguments of {read.unreadable} of {seen} waiting tasks",
         code=ErrorCode.CHECK_WAITING_UNREADABLE,
         location=task.location,
         notes=notes,
-        help_text="let the task take the old arguments as well (a default, a union) until none waits any more",
+        help_text="let the task also accept the old arguments (a default, a union) until none is waiting",
     )
 
 
@@ -261,15 +261,16 @@ class Visit:
 
 
 def no_answer(answer: Err[Any]) -> Iterator[HorsiesError]:
-    """What to tell about a question that failed. Nothing if there are no tables yet: then nothing is in them."""
+    """The finding for a query that failed. There is none if the tables do not exist yet, because then they contain
+    nothing."""
     match answer.error.exception:
         case errors.UndefinedTable():
             return
         case errors.UndefinedColumn() | errors.UndefinedFunction():
             yield CheckWarning(
-                "the tables are those of an older version, so what is in them could not be looked at",
+                "the tables are of an older version, so their contents could not be checked",
                 code=ErrorCode.BROKER_INIT_FAILED,
-                help_text="horsies init-db brings them up to date, as does the first worker",
+                help_text="horsies init-db upgrades them, and so does the first worker that starts",
             )
         case _:
             text = f"the database does not answer: {answer.error.message}"

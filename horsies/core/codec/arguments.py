@@ -1,8 +1,8 @@
-"""The arguments of a task: bound to its signature, written as a JSON list and a JSON object, read back by type.
+"""The arguments of a task: bound to its signature, encoded as a JSON list and a JSON object, and decoded by type.
 
-Positional arguments are stored as the list they were given in, keyword arguments as an object; none of either is NULL.
-So a plain SQL INSERT can write them too. Defaults are not stored: they belong to the code that runs. What the workflow
-engine fills in (F-36, F-37) stands among the keyword arguments of a stored call; a sender cannot give it.
+Positional arguments are stored as a list, keyword arguments as an object; if there are none, the column is NULL. So a
+plain SQL INSERT can write them too. Defaults are not stored, because they belong to the code that runs. Values that the
+workflow engine fills in (F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ArgumentsCodec:
         self._positional(self._usual_count)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str | None, str | None]:
-        """The two texts of a call. `CodecError` says which argument is wrong, where and why."""
+        """The two texts of a call. A `CodecError` says which argument is wrong, where and why."""
         if problem := self.signature.problem(len(args), kwargs):
             raise CodecError(problem)
         return (
@@ -44,7 +44,7 @@ class ArgumentsCodec:
         )
 
     def encode_named(self, kwargs: Mapping[str, Any]) -> str | None:
-        """The text of keyword arguments of which others are still to come: what a node of a workflow is given."""
+        """The text of some of the keyword arguments, as given to a node of a workflow; the others follow later."""
         return self._by_name.encode(dict(kwargs)) if kwargs else None
 
     def decode(self, args_json: str | None, kwargs_json: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -95,12 +95,12 @@ class ArgumentsCodec:
         return known[index] if index < len(known) else f"{self.signature.var_positional}[{index - len(known)}]"
 
     def _take_filled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """What the engine has filled in, taken out of the rest; what the task no longer declares is dropped."""
+        """Take out the values that the engine has filled in; values that the task no longer declares are dropped."""
         filled = {name: kwargs.pop(name) for name in INJECTED if name in kwargs}
         return {name: value for name, value in filled.items() if name in self.signature.injected}
 
     def _beside_injected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Room for what the workflow engine fills in: its parameters may stand between the others."""
+        """Leave room for the values that the workflow engine fills in: their parameters may be between the others."""
         only = self.signature.positional_only
         named = dict(zip(self.signature.positional[only:], args[only:], strict=False))
         absent = {name: None for name, has_default in self.signature.injected.items() if not has_default}

@@ -20,13 +20,13 @@ _BEHIND = tuple(name for name in _NAMES if name > "kwargs_json")
 
 
 def enqueue_sha(payload: TaskSendPayload) -> str:
-    """SHA-256 over compact, key-sorted JSON of every field but the fingerprint itself; times in UTC."""
+    """SHA-256 over compact JSON with sorted keys, of every field except the fingerprint itself; times are in UTC."""
     return sha_with({name: getattr(payload, name) for name in _NAMES})(payload.args_json, payload.kwargs_json)
 
 
 def sha_with(shared: Mapping[str, Any]) -> Callable[[str | None, str | None], str]:
-    """The fingerprints of payloads that have these fields in common and differ in the two texts of their arguments
-    only, which are the first and the sixth in the order of names: the rest is encoded once."""
+    """The fingerprints of payloads that differ only in the two texts of their arguments, which are the first and the
+    sixth field in alphabetical order; the rest is encoded once."""
     times = {name: _in_utc(shared[name]) for name in _TIMES}
     between = _json({name: times[name] if name in times else shared[name] for name in _BETWEEN})
     behind = _json({name: times[name] if name in times else shared[name] for name in _BEHIND})
@@ -45,7 +45,7 @@ def with_sha(payload: TaskSendPayload) -> TaskSendPayload:
 
 
 def is_intact(payload: TaskSendPayload) -> bool:
-    """True if nothing of the payload was changed since it was made."""
+    """Whether the payload is unchanged since it was made."""
     return payload.enqueue_sha == enqueue_sha(payload)
 
 

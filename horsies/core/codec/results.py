@@ -23,7 +23,8 @@ class ResultCodec:
         self._ok.check({"ok": value})
 
     def encode(self, result: TaskResult[Any, TaskError]) -> str:
-        """The result as JSON. `MismatchError`: not of its type; any other `CodecError`: cannot be written."""
+        """The result as JSON. A `MismatchError` means a value of the wrong type; any other `CodecError` means that it
+        cannot be encoded."""
         if result.is_ok():
             return self._ok.encode({"ok": result.ok})
         return self._both.encode({"err": result.err})
@@ -32,5 +33,5 @@ class ResultCodec:
         """The result of a text. `MismatchError.first` is "ok" if only the value does not fit."""
         sides = self._both.decode(text)
         if len(sides) != 1:
-            raise CodecError("a result has either ok or err")
+            raise CodecError("a result must have either ok or err")
         return TaskResult(ok=sides["ok"]) if "ok" in sides else TaskResult(err=sides["err"])

@@ -1,7 +1,7 @@
-"""The public face of the codec: JSON texts in and out, with failures as values.
+"""The public interface of the codec: JSON texts in and out, with failures as values.
 
-`TaskCodec` is what a task holds: its arguments and its result, each by declared type. The functions below work without
-a task, on plain JSON values; none of them raises, and `serialize_error_payload` always has an answer.
+`TaskCodec` belongs to a task and handles its arguments and its result by declared type. The functions below work
+without a task, on plain JSON values; none of them raises, and `serialize_error_payload` always returns a text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _UNREADABLE = OperationalErrorCode.RESULT_DESERIALIZATION_ERROR
 
 @dataclass(frozen=True, slots=True)
 class SerializationError:
-    """A value that cannot be written or a text that cannot be read; `code` is what a result made of it would carry."""
+    """A value that cannot be encoded or a text that cannot be decoded; `code` is the error code of a result made from
+    it."""
 
     message: str
     code: BuiltInTaskCode = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
@@ -76,14 +77,14 @@ def dumps_json(value: Any) -> Result[str, SerializationError]:
 
 
 def loads_json(text: str | None) -> Result[Any, SerializationError]:
-    """The plain value of a JSON text; no text at all is None."""
+    """The plain value of a JSON text; None if there is no text."""
     return _attempt(lambda: None if text is None else _load(text))
 
 
 def task_result_from_json(
     text: str, codec: ResultCodec | None = None
 ) -> Result[TaskResult[Any, TaskError], SerializationError]:
-    """A stored result, its ok value rebuilt by the task's codec; without one it stays plain JSON."""
+    """A stored result, with its ok value decoded by the task's codec; without a codec it is plain JSON."""
     try:
         return Ok((codec or _PLAIN_RESULT).decode(text))
     except MismatchError as problem:
@@ -94,7 +95,7 @@ def task_result_from_json(
 
 
 def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:
-    """The JSON of an error result, whatever is in it: what cannot be written is replaced by a word about it."""
+    """The JSON of an error result. Parts that cannot be encoded are replaced by a note."""
     for attempt in (_as_it_is, _presentable, _last_resort):
         try:
             return _PLAIN_RESULT.encode(attempt(tr))
@@ -104,7 +105,8 @@ def serialize_error_payload(tr: TaskResult[Any, TaskError]) -> str:
 
 
 def sanitize_text(text: str) -> str:
-    """The text without what a TEXT column refuses: NUL and lone surrogates become the replacement character."""
+    """The text without characters that a TEXT column refuses: NUL and lone surrogates become the replacement
+    character."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     try:
@@ -142,7 +144,7 @@ def _as_it_is(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
 
 
 def _presentable(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
-    """The same error with clean texts, and without data that cannot be written."""
+    """The same error with clean texts, and without data that cannot be encoded."""
     error = tr.err_value
     exception = json.loads(json.dumps(error.exception, default=str, skipkeys=True), parse_constant=str)
     writable = isinstance(dumps_json(error.data), Ok)

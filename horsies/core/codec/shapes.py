@@ -1,8 +1,9 @@
-"""Values to JSON and back, by declared type: the part of the codec that knows pydantic.
+"""Values to JSON and back, by declared type: the part of the codec that uses pydantic.
 
 A `Shape` is one object or list whose members have declared types: the keyword arguments of a task, its positional
-arguments, its result. Values go out only if they fit their type strictly ("5" is not an int) and if the text can be
-read back; they come in with the leniency that JSON needs (a date is a string there). Nothing in the text names a class.
+arguments, or its result. Values are encoded only if they fit their type strictly ("5" is not an int) and if the text
+can be decoded again. Decoding is as lenient as JSON requires (a date is a string there). Nothing in the text names a
+class.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NOT_JSON = "invalid-json-value"
 
 
 class CodecError(Exception):
-    """A value cannot be written, or a text cannot be read. The message never repeats the value."""
+    """A value cannot be encoded, or a text cannot be decoded. The message never repeats the value."""
 
 
 class MismatchError(CodecError):
@@ -63,7 +64,7 @@ class Shape:
         self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
-        """The value as its type has it, if it fits strictly; else `MismatchError`."""
+        """The value as its type defines it, if it fits strictly; otherwise a `MismatchError`."""
         try:
             return self._validate_python(value, strict=True)
         except ValidationError as problem:
@@ -72,7 +73,7 @@ class Shape:
             raise _foreign(problem) from None
 
     def encode(self, value: Any) -> str:
-        """The value as JSON. `MismatchError` if it is of another type, `CodecError` if it cannot be written."""
+        """The value as JSON. `MismatchError` if it is of another type, `CodecError` if it cannot be encoded."""
         checked = self.check(value)
         data = self._dump(checked)
         if self._is_suspicious(data):
@@ -148,7 +149,7 @@ class Shape:
 
 
 def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
-    """A JSON object with these members, all optional; further ones have the type `others`, or are refused."""
+    """A JSON object with these members, all optional; other members have the type `others`, or are refused."""
 
     def build(handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.typed_dict_schema(
@@ -165,7 +166,7 @@ def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
 
 
 def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repeats: bool = False) -> Shape:
-    """A JSON list with a member of each kind, of the last any number; `name_of(index)` is what messages call it."""
+    """A JSON list with one member of each kind and any number of the last; messages use `name_of(index)`."""
 
     def build(handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.tuple_schema(
@@ -177,7 +178,7 @@ def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repe
 
 
 def json_safe(kind: Any) -> Any:
-    """The annotation with every `Any` in it read as "a JSON value", so that nothing changes its type on the way."""
+    """The annotation with every `Any` in it read as "a JSON value", so that no value changes its type."""
     if kind in _BARE:
         return _BARE[kind]
     origin, given = get_origin(kind), get_args(kind)
@@ -238,7 +239,7 @@ def _adapter(build: Callable[[GetCoreSchemaHandler], CoreSchema]) -> TypeAdapter
 
 
 def _holds_models(schema: Any) -> bool:
-    """Whether something in the schema has a configuration of its own."""
+    """Whether something in the schema has its own model configuration."""
     if isinstance(schema, dict):
         return schema.get("type") in ("model", "dataclass") or any(map(_holds_models, schema.values()))
     return isinstance(schema, list | tuple) and any(map(_holds_models, schema))
@@ -256,5 +257,5 @@ def _why_not_written(problem: PydanticSerializationError) -> str:
 
 
 def _foreign(problem: Exception) -> CodecError:
-    """Validators and serializers of the user's can raise anything, with any text."""
+    """Validators and serializers of the user can raise anything, with any text."""
     return CodecError(f"a validator or serializer raised {type(problem).__name__}")

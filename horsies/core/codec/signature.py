@@ -1,7 +1,7 @@
-"""What a task function takes and gives, read from its signature.
+"""What a task function takes and returns, read from its signature.
 
-Annotations may be strings (`from __future__ import annotations`) and may name things defined further down: then they
-cannot be resolved yet, `read` raises `NameError`, and the caller asks again later.
+Annotations may be strings (`from __future__ import annotations`) and may name things that are defined later. They
+cannot be resolved yet in that case: `read` raises `NameError`, and the caller tries again later.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Signature:
 
 
 def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -> Signature:
-    """The signature with its annotations resolved. `NameError` if one of them names what does not exist yet."""
+    """The signature with its annotations resolved. `NameError` if one of them names something that does not exist
+    yet."""
     hints = typing.get_type_hints(fn, localns=dict(local_names or {}), include_extras=True)
     parameters = _parameters(fn)
     taken = [parameter for parameter in parameters if parameter.name not in INJECTED]
@@ -86,7 +87,7 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
 
 
 def has_return_annotation(fn: Callable[..., Any]) -> bool:
-    """True if the function says what it returns, resolvable or not."""
+    """Whether the function declares what it returns, resolvable or not."""
     return _signature(fn).return_annotation is not inspect.Signature.empty
 
 

@@ -1,4 +1,6 @@
-"""Looks through a value for what would not survive as JSON: NaN, Infinity, text that is not Unicode, masked secrets."""
+"""Searches a value for parts that would not survive as JSON: NaN, Infinity, text that is not Unicode, masked
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 Path = tuple[Any, ...]
 
 _NOT_FINITE = "NaN and Infinity cannot be sent"
-_SECRET = "a secret is masked when it is written; send a reference to it instead"
-_NOT_TEXT = "the text holds lone surrogates, which are not Unicode"
+_SECRET = "a secret would be stored masked; send a reference to it instead"
+_NOT_TEXT = "the text contains lone surrogates, which are not valid Unicode"
 
 
 def find_unsendable(value: Any) -> tuple[Path, str] | None:
-    """Where the first such value is, and what is wrong with it; None if there is none."""
+    """Where the first such part is, and what is wrong with it; None if there is none."""
     seen: set[int] = set()
     pending: list[tuple[Path, Any]] = [((), value)]
     while pending:

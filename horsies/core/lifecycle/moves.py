@@ -1,8 +1,8 @@
-"""The arrows of the task state diagram that end or give back a claim, as values.
+"""The arrows of the task state diagram that end or return a claim, as values.
 
-A move says what should happen to one claimed task; `store.tasks.apply` makes it happen under the claim's fence.
-Deciding which move to make is left to `lifecycle.retry` and to the services; claiming, starting and the arrows that
-need no claim (insert, expire a waiting task, cancel) are statements of the store without a value here.
+A move says what should happen to one claimed task; `store.tasks.apply` makes it under the claim's fence.
+`lifecycle.retry` and the services decide which move to make. Claiming, starting and the arrows that need no claim
+(insert, expire a waiting task, cancel) are statements of the store without a value here.
 """
 
 from dataclasses import dataclass
@@ -41,10 +41,12 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """RUNNING → PENDING, to run again after `delay_s` (L-12; with outcome WORKER_FAILURE L-14; not charged L-16).
+    """RUNNING → PENDING, to run again after `delay_s` (L-12; with outcome WORKER_FAILURE L-14; without counting the
+    attempt L-16).
 
-    Only the database's clock can say whether the deadline leaves room for it; if not, `otherwise` is made (L-22).
-    A `counter` replaces `retry_count` (R-51), a `reason` is recorded instead of that of the failure (R-50).
+    Only the database's clock can say whether the deadline leaves room for the retry; if it does not, `otherwise` is
+    made (L-22). A `counter` replaces `retry_count` (R-51), and a `reason` is recorded instead of that of the failure
+    (R-50).
     """
 
     claim: Claim
@@ -59,8 +61,9 @@ class Retry:
 class Requeue:
     """CLAIMED → PENDING (L-13), or RUNNING → PENDING for a task whose code has not been called (L-13a).
 
-    A sweep lets it wait for `delay_s` and says why (R-50), and may replace its `counter` (R-51); a `failed_start` is
-    counted (R-102)."""
+    A sweep delays the task by `delay_s` and records the reason (R-50), and may replace its `counter` (R-51); a
+    `failed_start` is counted (R-102).
+    """
 
     claim: Claim
     delay_s: float | None = None

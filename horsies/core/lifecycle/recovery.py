@@ -1,6 +1,6 @@
-"""What becomes of a task whose worker or child is gone (R-19, R-20, R-50 to R-52, R-58). Pure.
+"""Decides what becomes of a task whose worker or child is gone (R-19, R-20, R-50 to R-52, R-58). Pure.
 
-Every recovery decides one of these moves; `core.recovery.transition` makes them under the fence of the claim.
+Every recovery decides on one of these moves; `core.recovery.transition` makes them under the fence of the claim.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECOVERED = "Job recovered after worker interruption"
 
 
 class Action(Enum):
-    """What to do with the tasks of somebody who is gone."""
+    """What to do with the tasks of a dead worker or child."""
 
     REQUEUE = "requeue"  # as if it had never been claimed (R-19)
     RETRY_OR_FAIL = "retry or fail"  # by its own policy (R-20)
@@ -30,7 +30,7 @@ class Action(Enum):
 
 
 class InFlight(NamedTuple):
-    """A task that somebody holds, as it was when it was looked at."""
+    """A task that a worker holds, as it was when it was read."""
 
     task_id: str
     claim_seq: int
@@ -112,7 +112,8 @@ def crashed(
 
 
 def not_charged(crash: Fail, delay_s: float, counter: int | None = None) -> Retry:
-    """RUNNING → PENDING without a charge (L-16). If the deadline leaves no room for it, the crash is the end (L-22)."""
+    """RUNNING → PENDING without counting the attempt (L-16). If the deadline leaves no room, the task ends with the
+    crash (L-22)."""
     return Retry(crash.claim, delay_s, otherwise=crash, charged=False, counter=counter, reason=RECOVERED)
 
 
@@ -127,7 +128,7 @@ def expired(claim: Claim, worker_id: str) -> Expire:
 
 
 def policy_of(task_options: str | None) -> RetryPolicy | None:
-    """The stored retry policy; a text that cannot be read counts as none."""
+    """The stored retry policy; a text that cannot be read counts as no policy."""
     try:
         return TaskOptions.from_json(task_options).retry_policy
     except ValueError:

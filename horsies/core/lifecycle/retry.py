@@ -1,4 +1,4 @@
-"""May this failed attempt be tried again, and when (T-75 to T-81). Pure: the random factor is passed in."""
+"""Decides whether a failed attempt is retried, and when (T-75 to T-81). Pure: the random factor is passed in."""
 
 from collections.abc import Callable
 from random import random
@@ -12,14 +12,15 @@ JITTER = 0.25
 def retry_or_fail(
     fail: Fail, policy: RetryPolicy | None, retry_count: int, max_retries: int, rand: Callable[[], float] = random
 ) -> Move:
-    """The move for an attempt that ended in an error: again if the policy allows it, else the failure itself (T-78)."""
+    """The move for an attempt that ended with an error: a retry if the policy allows it, otherwise the failure
+    (T-78)."""
     if policy is None or not may_retry(policy, fail.error_code, retry_count, max_retries):
         return fail
     return Retry(fail.claim, delay_s(policy, retry_count + 1, rand), otherwise=fail)
 
 
 def may_retry(policy: RetryPolicy, error_code: str | None, retry_count: int, max_retries: int) -> bool:
-    """Is the code one that can be retried, is it listed, and is a retry left?"""
+    """Whether the code can be retried, is listed, and a retry is left."""
     if error_code is None or retry_count >= max_retries:
         return False
     if error_code in BUILTIN_CODE_REGISTRY and error_code not in RETRY_ELIGIBLE:

@@ -27,16 +27,16 @@ _SCHEDULES_SHOWN = 20
 
 
 class PayloadPolicy(ConfigModel):
-    """When a serialized payload is worth a warning, and when it is refused."""
+    """When a serialized payload causes a warning, and when it is refused."""
 
     warn_bytes: int | None = Field(
-        default=1_048_576, ge=1, description="warn about arguments and results above this; `None`: never"
+        default=1_048_576, ge=1, description="warn about arguments and results larger than this; `None`: never"
     )
-    reject_bytes: int | None = Field(default=None, ge=1, description="refuse to send arguments above this")
+    reject_bytes: int | None = Field(default=None, ge=1, description="refuse to send arguments larger than this")
 
 
 class AppConfig(ConfigModel):
-    """Everything an application can be told. Immutable."""
+    """All settings of an application. Immutable."""
 
     field_error_codes: ClassVar[Mapping[str, ErrorCode]] = {
         "broker": ErrorCode.BROKER_INVALID_URL,
@@ -54,45 +54,45 @@ class AppConfig(ConfigModel):
         "default_unhandled_error_code": ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER,
     }
 
-    broker: PostgresConfig = Field(description="where the database is")
+    broker: PostgresConfig = Field(description="the database")
     queue_mode: QueueMode = Field(
         default=QueueMode.DEFAULT, description="one queue named `default`, or queues of your own"
     )
     custom_queues: list[CustomQueueConfig] | None = Field(default=None, description="the queues of `QueueMode.CUSTOM`")
     cluster_wide_cap: int | None = Field(
-        default=None, gt=0, description="most tasks CLAIMED or RUNNING in all workers together"
+        default=None, gt=0, description="most tasks CLAIMED or RUNNING at the same time, over all workers"
     )
     prefetch_buffer: int = Field(
-        default=0, ge=0, description="tasks a worker may claim beyond its slots; makes queue limits soft"
+        default=0, ge=0, description="how many tasks a worker may claim beyond its slots; makes queue limits soft"
     )
     claim_lease_ms: int | None = Field(
         default=None,
-        description="how long a claim holds without renewal; `None` means 60 000; needed with `prefetch_buffer`",
+        description="how long a claim holds without renewal; `None` means 60 000; required with `prefetch_buffer`",
     )
     max_claim_renew_age_ms: int = Field(
-        default=180_000, gt=0, description="claims older than this are not renewed but left to expire"
+        default=180_000, gt=0, description="claims older than this are no longer renewed and expire"
     )
     recovery: RecoveryConfig = Field(
-        default_factory=RecoveryConfig, description="when a task counts as lost, and what is kept how long"
+        default_factory=RecoveryConfig, description="when a task counts as lost, and how long records are kept"
     )
     worker_recovery: WorkerRecoveryConfig = Field(
         default_factory=WorkerRecoveryConfig,
-        description="sweeping of whole workers that are gone",
+        description="recovery of whole workers that are gone",
     )
     resilience: WorkerResilienceConfig = Field(
-        default_factory=WorkerResilienceConfig, description="how a worker waits for its database"
+        default_factory=WorkerResilienceConfig, description="how a worker retries when the database fails"
     )
-    schedule: ScheduleConfig | None = Field(default=None, description="tasks that are sent by the clock")
+    schedule: ScheduleConfig | None = Field(default=None, description="the schedules of the app")
     payload: PayloadPolicy = Field(default_factory=PayloadPolicy, description="how large arguments and results may be")
     exception_mapper: ExceptionMapper = Field(
-        default_factory=dict, description="exception class to error code, for exceptions that leave a task"
+        default_factory=dict, description="maps exception classes to error codes, for exceptions that leave a task"
     )
     default_unhandled_error_code: str = Field(
-        default=DEFAULT_UNHANDLED_ERROR_CODE, description="the code of exceptions that no mapper knows"
+        default=DEFAULT_UNHANDLED_ERROR_CODE, description="the code of exceptions without a mapping"
     )
     resend_on_transient_err: bool = Field(
         default=False,
-        description="try a send again by itself when the database fails (3 times, after 200, 400 and 800 ms)",
+        description="repeat a send automatically when the database fails (3 times, after 200, 400 and 800 ms)",
     )
 
     @classmethod
@@ -136,7 +136,7 @@ class AppConfig(ConfigModel):
         if self.cluster_wide_cap is not None and self.prefetch_buffer > 0:
             yield Violation(
                 ("cluster_wide_cap", "prefetch_buffer"),
-                "prefetched tasks would count against the cap without running; use one of them",
+                "prefetched tasks would count against the cap without running; use only one of the two",
                 ErrorCode.CONFIG_INVALID_CLUSTER_CAP,
             )
 

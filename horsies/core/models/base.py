@@ -1,7 +1,8 @@
-"""The base of every configuration model: frozen, strict about unknown names, and telling all that is wrong at once.
+"""The base of every configuration model: frozen, strict about unknown names, and reporting all mistakes at once.
 
-Pydantic checks the fields; a subclass yields its cross-field rules from `_violations`. Both kinds surface together as
-`ConfigurationError`s with the HRS code of the field, never with the value that was given (it may be a secret).
+Pydantic checks the fields; a subclass yields its cross-field rules from `_violations`. Both kinds of mistakes are
+raised together as `ConfigurationError`s with the HRS code of the field, never with the given value (it may be a
+secret).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, Sou
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule and the fields it speaks of."""
+    """A broken rule and the fields that it concerns."""
 
     fields: tuple[str, ...]
     message: str
@@ -54,7 +55,7 @@ class ConfigModel(BaseModel):
                 raise error from None
 
     def _violations(self) -> Iterator[Violation]:
-        """Rules over several fields; called when the fields by themselves are valid."""
+        """Rules that concern several fields; called when each field by itself is valid."""
         yield from ()
 
     def _violations_apart_from(self, bad: set[str], data: dict[str, Any]) -> list[Violation]:

@@ -1,7 +1,5 @@
-"""How to reach PostgreSQL, and what the broker answers.
-
-The URL is a secret: it is shown only with its password masked, and `redact` removes it from texts that come from the
-driver. Opening connections is left to `brokers/`.
+"""How to reach PostgreSQL, and what the broker returns. The URL is a secret: it is shown only with its password masked,
+and `redact` removes it from messages of the driver. `brokers/` opens the connections.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _URL = re.compile(r"(?P<scheme>[^:]*)://(?:(?P<user>[^@/:]*)(?::(?P<password>[^@
 
 
 class PostgresConfig(ConfigModel):
-    """Where the database is and how many connections may be held to it."""
+    """Where the database is, and how many connections may be open."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.BROKER_INVALID_URL
 
@@ -45,33 +43,39 @@ class PostgresConfig(ConfigModel):
     )
     session_database_url: SecretStr | None = Field(
         default=None,
-        description="a direct address for LISTEN and the schema, when `database_url` leads to a pooler",
+        description="a direct address for LISTEN and schema changes, if `database_url` leads to a pooler",
     )
     pgbouncer_transaction_mode: bool = Field(
         default=False, description="no prepared statements; needs `session_database_url`"
     )
-    pool_size: int = Field(default=5, ge=1, description="connections a producer keeps")
-    max_overflow: int = Field(default=10, ge=0, description="connections a producer may open beyond that")
+    pool_size: int = Field(default=5, ge=1, description="connections that a sending program keeps open")
+    max_overflow: int = Field(default=10, ge=0, description="connections that a sending program may open in addition")
     worker_pool_size: int | None = Field(
-        default=3, ge=1, description="the same for a worker, beside its listener and its heart; `None`: as a producer"
+        default=3,
+        ge=1,
+        description="`pool_size` of a worker, without its listener and heartbeat connections; `None`: `pool_size`",
     )
-    worker_max_overflow: int | None = Field(default=2, ge=0, description="the same for a worker; `None`: as a producer")
+    worker_max_overflow: int | None = Field(
+        default=2, ge=0, description="`max_overflow` of a worker; `None`: `max_overflow`"
+    )
     notify: Literal["always", "when_waiting", "off"] = Field(
         default="always",
-        description="when an insert rings: always, only when somebody waits, or never (then polling finds tasks)",
+        description="when to send notifications: always, only when a process waits, or never (polling only)",
     )
     pool_timeout: int = Field(default=30, ge=1, description="seconds to wait for a connection")
     pool_recycle: int = Field(default=1800, ge=1, description="seconds after which a connection is replaced")
-    pool_pre_ping: bool = Field(default=True, description="look whether a connection still answers before it is used")
+    pool_pre_ping: bool = Field(default=True, description="check that a connection still answers before it is used")
     echo: bool = Field(default=False, description="log every statement")
-    tcp_keepalives: bool = Field(default=True, description="notice a server that is gone without a word")
+    tcp_keepalives: bool = Field(default=True, description="use TCP keepalives to notice a server that disappeared")
     tcp_keepalives_idle: int = Field(default=30, ge=1, description="seconds of silence before the first probe")
     tcp_keepalives_interval: int = Field(default=10, ge=1, description="seconds between probes")
     tcp_keepalives_count: int = Field(
-        default=3, ge=1, description="probes without an answer until the connection counts as lost"
+        default=3, ge=1, description="unanswered probes after which the connection counts as lost"
     )
     tcp_user_timeout_ms: int = Field(
-        default=30_000, ge=0, description="the same for data under way; 0 leaves it to the operating system"
+        default=30_000,
+        ge=0,
+        description="milliseconds that sent data may stay unacknowledged; 0: the default of the operating system",
     )
 
     # The address of the embedded server, once asked for, and the process that asked: a fork must ask for itself.
@@ -103,7 +107,7 @@ class PostgresConfig(ConfigModel):
 
     @classmethod
     def embedded(cls, path: str | Path, **fields: Any) -> PostgresConfig:
-        """A private PostgreSQL that lives in this directory and is started when it is needed."""
+        """A private PostgreSQL that keeps its data in this directory and is started when it is needed."""
         return cls(database_url=SecretStr(f"{EMBEDDED_PREFIX}{path}"), **fields)
 
     @field_validator("database_url", "session_database_url")
@@ -117,7 +121,7 @@ class PostgresConfig(ConfigModel):
         if self.pgbouncer_transaction_mode and self.session_database_url is None:
             yield Violation(
                 ("session_database_url", "pgbouncer_transaction_mode"),
-                "behind a transaction pooler LISTEN and schema creation need a direct URL",
+                "behind a transaction pooler, LISTEN and schema creation need a direct URL",
                 help_text="set session_database_url to an address that does not go through the pooler",
             )
         if self.is_embedded and self.session_database_url is not None:
@@ -133,13 +137,13 @@ class PostgresConfig(ConfigModel):
         return Path(url.removeprefix(EMBEDDED_PREFIX)) if self.is_embedded else None
 
     def dsn(self) -> str:
-        """A URL for libpq. Starts the embedded server if that is where the database is."""
+        """A URL for libpq. This starts the embedded server if the URL names one."""
         if (path := self.embedded_path) is not None:
             return self._dsn_of_embedded(path)
         return plain_url(self.database_url.get_secret_value())
 
     def session_dsn(self) -> str:
-        """A URL for connections that must be a session of their own: LISTEN, advisory locks, schema creation."""
+        """A URL for connections that need their own session: LISTEN, advisory locks, schema creation."""
         if self.session_database_url is None:
             return self.dsn()
         return plain_url(self.session_database_url.get_secret_value())
@@ -150,7 +154,7 @@ class PostgresConfig(ConfigModel):
         return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
 
     def connect_kwargs(self) -> dict[str, Any]:
-        """Connection parameters beside the URL; what the URL itself says wins."""
+        """Connection parameters in addition to the URL; parameters in the URL take precedence."""
         wanted: dict[str, Any] = {"application_name": "horsies", "keepalives": int(self.tcp_keepalives)}
         if self.tcp_keepalives:
             wanted["keepalives_idle"] = self.tcp_keepalives_idle
@@ -162,11 +166,11 @@ class PostgresConfig(ConfigModel):
         return {name: value for name, value in wanted.items() if name not in said}
 
     def display_url(self) -> str:
-        """The database URL as it may be shown."""
+        """The database URL without its password."""
         return redact_url(self.database_url.get_secret_value())
 
     def redact(self, text: str) -> str:
-        """The text without our passwords: for messages of the driver that we pass on."""
+        """The text without our passwords, for messages of the driver that are passed on."""
         for url in (self.database_url, self.session_database_url):
             if url is not None:
                 for secret in _secrets_of(url.get_secret_value()):
@@ -187,7 +191,7 @@ def plain_url(url: str) -> str:
 
 
 def driver_url(url: str) -> str:
-    """The URL with the driver name; other schemes are left for the validation to judge."""
+    """The URL with the driver name; other schemes are left to the validation."""
     for plain in ("postgresql://", "postgres://"):
         if url.startswith(plain):
             return f"{DRIVER_SCHEME}://{url.removeprefix(plain)}"
@@ -198,7 +202,9 @@ def url_problem(url: str) -> str | None:
     """Why this URL cannot be used, without repeating it; None if it can."""
     if url.startswith(EMBEDDED_PREFIX):
         path = url.removeprefix(EMBEDDED_PREFIX)
-        return None if path.strip() and "\0" not in path else "embedded: needs the directory of the server"
+        return (
+            None if path.strip() and "\0" not in path else "embedded: must be followed by the directory of the server"
+        )
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _SCHEMES:
         shown = f" (not {scheme!r})" if separator and scheme.replace("+", "").isalnum() else ""
@@ -210,7 +216,7 @@ _UNREADABLE = "libpq cannot read this URL; special characters in the password mu
 
 
 def _is_readable(url: str) -> bool:
-    """Whether libpq finds in the URL what its author meant: a stray @ or / in a password moves part of it elsewhere."""
+    """Whether libpq reads the URL as its author meant it: a stray @ or / in a password moves a part of it elsewhere."""
     if "@" in _parts(url)["rest"].partition("?")[0]:
         return False
     try:
@@ -241,7 +247,8 @@ def _masked(pair: str) -> str:
 
 
 def _secrets_of(url: str) -> list[str]:
-    """Passwords in the URL, as written and decoded, longest first. Very short ones cannot be told from other text."""
+    """The passwords in the URL, as written and decoded, longest first. Very short passwords cannot be distinguished
+    from other text."""
     parts = _parts(url)
     pairs = [pair.partition("=") for pair in parts["rest"].partition("?")[2].split("&")]
     found = {parts["password"]} | {value for name, _, value in pairs if name in _SECRET_PARAMETERS}
@@ -250,7 +257,7 @@ def _secrets_of(url: str) -> list[str]:
 
 
 class BrokerErrorCode(StrEnum):
-    """What went wrong between us and the database."""
+    """What failed between horsies and the database."""
 
     SCHEMA_INIT_FAILED = "SCHEMA_INIT_FAILED"
     DB_OPERATION_FAILED = "DB_OPERATION_FAILED"

@@ -21,7 +21,7 @@ class OperationalErrorCode(StrEnum):
 
 
 class ContractCode(StrEnum):
-    """A declared type was not kept."""
+    """A value did not have its declared type."""
 
     RETURN_TYPE_MISMATCH = "RETURN_TYPE_MISMATCH"
     PYDANTIC_HYDRATION_ERROR = "PYDANTIC_HYDRATION_ERROR"
@@ -29,7 +29,7 @@ class ContractCode(StrEnum):
 
 
 class RetrievalCode(StrEnum):
-    """The result could not be had; it says nothing about the task itself."""
+    """The result could not be fetched; the code says nothing about the task itself."""
 
     WAIT_TIMEOUT = "WAIT_TIMEOUT"
     TASK_NOT_FOUND = "TASK_NOT_FOUND"
@@ -39,7 +39,7 @@ class RetrievalCode(StrEnum):
 
 
 class OutcomeCode(StrEnum):
-    """The task or workflow ended without a result of its own."""
+    """The task or workflow ended without its own result."""
 
     TASK_CANCELLED = "TASK_CANCELLED"
     TASK_EXPIRED = "TASK_EXPIRED"

@@ -1,4 +1,4 @@
-"""Queues as the user configures them: one default queue, or named ones with priority and limit."""
+"""Queues as the user configures them: one default queue, or named queues with priority and limit."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ class QueueMode(StrEnum):
 def queue_name_problem(name: str) -> str | None:
     """Why this cannot be the name of a queue; None if it can."""
     if not 1 <= len(name.encode("utf-8", "replace")) <= MAX_QUEUE_NAME_BYTES:
-        return f"a queue name has 1 to {MAX_QUEUE_NAME_BYTES} bytes"
+        return f"a queue name must have 1 to {MAX_QUEUE_NAME_BYTES} bytes"
     if not _QUEUE_NAME.fullmatch(name):
-        return f"queue name {name!r} may hold only letters, digits, '_', '.' and '-'"
+        return f"queue name {name!r} may contain only letters, digits, '_', '.' and '-'"
     return None
 
 
 class CustomQueueConfig(ConfigModel):
-    """A named queue. Priority 1 is served first; `max_concurrency` None is uncapped, 0 stops claiming from it."""
+    """A named queue. Priority 1 is served first. With `max_concurrency=None` there is no limit; with 0 no task of the
+    queue is claimed."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_QUEUE_MODE
 
     name: str = Field(description="1 to 52 letters, digits, `_`, `.` or `-`")
     priority: int = Field(default=1, ge=1, le=100, description="1 is served first")
     max_concurrency: int | None = Field(
-        default=5, ge=0, description="most tasks of the queue in all workers together; `None`: no limit, 0: claim none"
+        default=5,
+        ge=0,
+        description="most tasks of the queue at the same time, over all workers; `None`: no limit, 0: claim none",
     )
 
     @field_validator("name")

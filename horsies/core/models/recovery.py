@@ -1,7 +1,8 @@
-"""What counts as stale, who brings it back and how long records are kept.
+"""What counts as stale, how it is recovered, and how long records are kept.
 
-`RecoveryConfig` speaks of single tasks (the reaper), `WorkerRecoveryConfig` of whole workers (the sweeper). Intervals
-and thresholds of the first are milliseconds, retentions hours; the second uses `timedelta`, a number meaning seconds.
+`RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper). The first
+has intervals and thresholds in milliseconds and retention times in hours; the second uses `timedelta`, where a number
+means seconds.
 """
 
 from __future__ import annotations
@@ -21,35 +22,49 @@ LONGEST = timedelta(days=365)
 
 
 class RecoveryConfig(ConfigModel):
-    """When a task is taken for dead, and what is done then."""
+    """When a task counts as dead, and what happens then."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
-    auto_requeue_stale_claimed: bool = Field(default=True, description="give back claims that have fallen silent")
+    auto_requeue_stale_claimed: bool = Field(
+        default=True, description="return claimed tasks without recent heartbeats to the queue"
+    )
     claimed_stale_threshold_ms: int = Field(
-        default=120_000, ge=1_000, le=3_600_000, description="how long a claim must have been silent for that"
+        default=120_000,
+        ge=1_000,
+        le=3_600_000,
+        description="age of the last heartbeat after which a claimed task is returned",
     )
     auto_fail_stale_running: bool = Field(
-        default=True, description="retry or fail running tasks that have fallen silent, as their policy says"
+        default=True, description="retry or fail running tasks without recent heartbeats, by their policy"
     )
     running_stale_threshold_ms: int = Field(
-        default=300_000, ge=1_000, le=7_200_000, description="how long a running task must have been silent for that"
+        default=300_000,
+        ge=1_000,
+        le=7_200_000,
+        description="age of the last heartbeat after which a running task counts as crashed",
     )
     finalizing_stale_threshold_ms: int = Field(
-        default=300_000, ge=1_000, le=7_200_000, description="how long a result that waits to be written is waited for"
+        default=300_000,
+        ge=1_000,
+        le=7_200_000,
+        description="how long recovery waits for a result that is still to be written",
     )
     # 0 turns the waiting off, not the reconciliation: a mismatch is then repaired on the next pass.
     crashed_worker_recovery_grace_ms: int = Field(
-        default=10_000, ge=0, le=3_600_000, description="pause before workflow states are repaired; 0: none"
+        default=10_000,
+        ge=0,
+        le=3_600_000,
+        description="how long after the end of a task a missing workflow step is repaired; 0: at once",
     )
     check_interval_ms: int = Field(
-        default=30_000, ge=1_000, le=600_000, description="time between looks for silent tasks"
+        default=30_000, ge=1_000, le=600_000, description="time between passes of the reaper"
     )
     runner_heartbeat_interval_ms: int = Field(
-        default=30_000, ge=1_000, le=120_000, description="time between signs of life of running tasks"
+        default=30_000, ge=1_000, le=120_000, description="time between heartbeats of running tasks"
     )
     claimer_heartbeat_interval_ms: int = Field(
-        default=30_000, ge=1_000, le=120_000, description="time between signs of life and renewals of claims"
+        default=30_000, ge=1_000, le=120_000, description="time between heartbeats and renewals of claimed tasks"
     )
     heartbeat_retention_hours: int | None = Field(
         default=24, ge=1, le=8_760, description="how long heartbeats are kept; `None`: for ever"
@@ -64,7 +79,8 @@ class RecoveryConfig(ConfigModel):
         default=30_000, ge=1_000, le=300_000, description="time between snapshots of a worker"
     )
     use_liveness_evidence: bool = Field(
-        default=True, description="act at once when a worker is proven to be gone, instead of waiting for a threshold"
+        default=True,
+        description="recover at once when a worker is proven to be gone, instead of waiting for a threshold",
     )
 
     def _violations(self) -> Iterator[Violation]:
@@ -102,26 +118,30 @@ Delay = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0), l
 
 
 class WorkerRecoveryConfig(ConfigModel):
-    """Worker-level sweeping. Setting anything enables it, unless `enabled=False` is said."""
+    """Recovery of whole workers. Setting any value enables it, unless `enabled=False` is given."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
     enabled: bool = Field(
         default=False,
-        description="sweep workers that are gone; setting anything else turns it on, unless this is `False`",
+        description="recover the tasks of dead workers; setting any other value turns it on, unless this is `False`",
     )
     heartbeat_interval: Duration = Field(
-        default=timedelta(seconds=30), description="time between refreshes of the worker's own row"
+        default=timedelta(seconds=30), description="time between heartbeats of the worker itself"
     )
     sweep_interval: Duration = Field(default=timedelta(seconds=60), description="time between sweeps")
     sweep_threshold: Duration = Field(
-        default=timedelta(minutes=5), description="silence after which a worker counts as gone"
+        default=timedelta(minutes=5), description="silence after which a worker counts as dead"
     )
     recovery_delay: Delay = Field(
-        default=timedelta(seconds=30), description="pause before a recovered task may run again"
+        default=timedelta(seconds=30), description="delay before a recovered task may run again"
     )
     resilient_sweep_threshold_multiplier: int = Field(
-        default=3, ge=1, le=1_000, strict=True, description="so many times longer for workers that hold resilient tasks"
+        default=3,
+        ge=1,
+        le=1_000,
+        strict=True,
+        description="multiplies `sweep_threshold` for workers that hold resilient tasks",
     )
     resilient_job_flags: list[str] = Field(
         default_factory=lambda: [INFRASTRUCTURE_RESILIENT_FLAG], description="flags that make a task resilient"
@@ -130,7 +150,7 @@ class WorkerRecoveryConfig(ConfigModel):
         default=5,
         ge=1,
         strict=True,
-        description="after so many only the task's own retry policy brings it back; `None`: no limit",
+        description="after this many recoveries only the task's own retry policy decides; `None`: no limit",
     )
 
     @model_validator(mode="before")
@@ -144,7 +164,7 @@ class WorkerRecoveryConfig(ConfigModel):
     @classmethod
     def _flags_have_names(cls, flags: list[str]) -> list[str]:
         if not all(flags):
-            raise ValueError("a flag has a name of at least one character")
+            raise ValueError("a flag name must have at least one character")
         return flags
 
     def _violations(self) -> Iterator[Violation]:

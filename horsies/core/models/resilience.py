@@ -17,19 +17,19 @@ class WorkerResilienceConfig(ConfigModel):
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RESILIENCE
 
     db_retry_initial_ms: int = Field(
-        default=500, ge=100, le=60_000, description="first pause after a failure of the database"
+        default=500, ge=100, le=60_000, description="first delay after a failure of the database"
     )
-    db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000, description="the pauses double up to this")
+    db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000, description="the delay doubles up to this")
     db_retry_max_attempts: int = Field(
         default=0, ge=0, le=10_000, description="failures in a row after which the worker gives up; 0: never"
     )
     notify_poll_interval_ms: int = Field(
-        default=5_000, ge=1_000, le=300_000, description="how often to look without having been notified"
+        default=5_000, ge=1_000, le=300_000, description="time between polls without a notification"
     )
 
     def _violations(self) -> Iterator[Violation]:
         if self.db_retry_max_ms < self.db_retry_initial_ms:
             yield Violation(
                 ("db_retry_max_ms", "db_retry_initial_ms"),
-                f"the longest wait is shorter than the first: {self.db_retry_max_ms} < {self.db_retry_initial_ms}",
+                f"the longest delay is shorter than the first: {self.db_retry_max_ms} < {self.db_retry_initial_ms}",
             )

@@ -1,4 +1,4 @@
-"""When a failed task is tried again, and the options that travel with its row; importable from `models/tasks.py`."""
+"""When a failed task is retried, and the options that are stored in its row; importable from `models/tasks.py`."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class RetryPolicy(BaseModel):
         description="seconds before each retry (`fixed`), or one base that doubles (`exponential`)",
     )
     backoff_strategy: Literal["fixed", "exponential"] = Field(
-        default="fixed", description="a pause for each retry, or one that doubles"
+        default="fixed", description="`fixed`: one delay for each retry; `exponential`: one that doubles"
     )
-    jitter: bool = Field(default=True, description="vary each pause by a quarter")
+    jitter: bool = Field(default=True, description="vary each delay randomly by up to a quarter")
 
     @classmethod
     def fixed(
         cls, intervals: list[int], *, auto_retry_for: list[BuiltInTaskCode | str], jitter: bool = True
     ) -> RetryPolicy:
-        """One retry after each of these waits."""
+        """One retry after each of these delays."""
         return cls(
             auto_retry_for=auto_retry_for,
             max_retries=len(intervals),
@@ -57,7 +57,7 @@ class RetryPolicy(BaseModel):
         auto_retry_for: list[BuiltInTaskCode | str],
         jitter: bool = True,
     ) -> RetryPolicy:
-        """Waits that double each time."""
+        """Delays that double each time."""
         return cls(
             auto_retry_for=auto_retry_for,
             max_retries=max_retries,
@@ -97,7 +97,7 @@ def _code(entry: Any) -> BuiltInTaskCode | str:
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """What the `task_options` column holds, so that retry and recovery never need the task's code."""
+    """What the `task_options` column contains, so that retry and recovery never need the task's code."""
 
     retry_policy: RetryPolicy | None = None
     timeout_ms: int | None = None
@@ -118,7 +118,7 @@ class TaskOptions:
 
     @staticmethod
     def from_json(text: str | None) -> TaskOptions:
-        """The options of a row; a text that does not hold any raises `ValueError`."""
+        """The options of a row; `ValueError` if the text contains none."""
         return _options_from(text) if text is not None else _NO_OPTIONS
 
 

@@ -1,4 +1,4 @@
-"""What `app.schedules` gives back: how schedules stand, and why one could not be changed."""
+"""What `app.schedules` returns: the state of schedules, and why one could not be changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ScheduleErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleError:
-    """A change that did not happen; `errors` are what is wrong with an invalid schedule."""
+    """A change that was not made; `errors` are the mistakes in an invalid schedule."""
 
     code: ScheduleErrorCode
     message: str
@@ -47,7 +47,7 @@ ScheduleResult: TypeAlias = Ok[T] | Err[ScheduleError]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """One schedule and its state. `schedule` is None and `problem` says why, if what is stored cannot be used."""
+    """One schedule and its state. If the stored schedule cannot be used, `schedule` is None and `problem` says why."""
 
     name: str
     source: ScheduleSource
@@ -62,5 +62,5 @@ class ScheduleInfo:
 
     @property
     def is_active(self) -> bool:
-        """Whether it fires, if a scheduler runs."""
+        """Whether it runs, if there is a scheduler."""
         return self.schedule is not None and self.schedule.enabled and not self.is_paused and self.problem is None

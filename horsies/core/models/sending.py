@@ -1,4 +1,4 @@
-"""What a send consists of and how it can fail; importable from `models/tasks.py`."""
+"""The parts of a send, and how it can fail; importable from `models/tasks.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class TaskSendErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSendPayload:
-    """A task as it is written to the queue. Replaying it with the same id is safe: `enqueue_sha` is its fingerprint."""
+    """A task as it is written to the queue. Sending it again with the same id is safe: `enqueue_sha` is its
+    fingerprint."""
 
     task_name: str
     queue_name: str
@@ -46,11 +47,9 @@ class TaskSendPayload:
 
 @dataclass(frozen=True, slots=True)
 class TaskSendError:
-    """A send that did not happen. With `retryable`, `retry_send` replays `payload` under `task_id`.
-
-    Of a `send_many`, `position` is the place of the call that is at fault, if it was one, and `batch` holds all ids and
-    payloads for `retry_send_many`.
-    """
+    """A send that was not made. If `retryable`, `retry_send` sends `payload` again under `task_id`. For a `send_many`,
+    `position` is the place of the call that is wrong, if there is one, and `batch` has all ids and payloads for
+    `retry_send_many`."""
 
     code: TaskSendErrorCode
     message: str

@@ -1,4 +1,4 @@
-"""What is asked of a sweep by hand, and what it and the list of workers answer (R-43, R-49, R-94)."""
+"""The options and the result of a manual sweep, and of the list of workers (R-43, R-49, R-94)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from horsies.core.models.recovery import Delay, Duration
 
 
 class SweepStaleWorkersOptions(ConfigModel):
-    """Settings of one sweep. What is None is taken from the recovery configuration."""
+    """Settings of one sweep. A value of None is taken from the recovery configuration."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
 
-    sweep_threshold: Duration | None = Field(default=None, description="silence after which a worker counts as gone")
-    recovery_delay: Delay | None = Field(default=None, description="pause before a recovered task may run again")
-    dry_run: bool = Field(default=False, description="only tell who would be taken for dead")
+    sweep_threshold: Duration | None = Field(default=None, description="silence after which a worker counts as dead")
+    recovery_delay: Delay | None = Field(default=None, description="delay before a recovered task may run again")
+    dry_run: bool = Field(default=False, description="only report which workers count as dead")
 
 
 @dataclass(frozen=True, slots=True)

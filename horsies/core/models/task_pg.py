@@ -1,7 +1,7 @@
 """The tables of tasks, workers and schedules, as SQLAlchemy describes them.
 
-Answers for columns, constraints, indexes and storage settings; a fresh database is created from this metadata. The
-statements that run later are ``.sql`` files, the functions and triggers live in ``core/sql/schema``. Every default is a
+This module defines columns, constraints, indexes and storage settings; this metadata creates a fresh database. The
+statements that run later are ``.sql`` files; the functions and triggers are in ``core/sql/schema``. Every default is a
 server default, so that a row inserted with plain SQL looks like any other. A change here needs a numbered migration
 (see ``core/schema/migrate.py``); a test compares both ways.
 """
@@ -188,7 +188,7 @@ class TaskAttemptModel(Base):
 
 
 class TaskHeartbeatModel(Base):
-    """Signs of life of claimed and running tasks; pruned by age, so the ids may come round again."""
+    """Heartbeats of claimed and running tasks; deleted by age, so ids may be reused."""
 
     __tablename__ = "horsies_heartbeats"
 
@@ -240,7 +240,8 @@ class WorkerStateModel(Base):
 
 
 class WorkerModel(Base):
-    """One row per running worker: who it is, how to tell that it lives, and its own recovery settings."""
+    """One row per running worker: its identity, the facts that prove that it is alive, and its own recovery
+    settings."""
 
     __tablename__ = "horsies_workers"
 
@@ -263,7 +264,7 @@ class WorkerModel(Base):
 
 
 class ScheduleStateModel(Base):
-    """What the scheduler remembers of each schedule."""
+    """What the scheduler stores about each schedule."""
 
     __tablename__ = "horsies_schedule_state"
 
@@ -277,7 +278,7 @@ class ScheduleStateModel(Base):
 
 
 class ScheduleModel(Base):
-    """Schedules put in place at run time."""
+    """Schedules that were added at run time."""
 
     __tablename__ = "horsies_schedules"
 
@@ -289,7 +290,7 @@ class ScheduleModel(Base):
 
 
 class WaitingModel(Base):
-    """Who wants to be rung: ``queue:<name>``, ``task:<id>`` or ``monitor``, each until some instant."""
+    """Who wants to be notified: ``queue:<name>``, ``task:<id>`` or ``monitor``, each until some time."""
 
     __tablename__ = "horsies_waiting"
 

@@ -1,8 +1,8 @@
-"""What a task returns and what is known about it.
+"""What a task returns, and what is known about it.
 
-`TaskResult` is the one thing a task function gives back: an ok value or a `TaskError`. Here are also the values read
-from the queue (`TaskInfo`, `TaskAttemptInfo`) and, re-exported, the codes, policies and send types that belong to
-tasks. How results become text is in `codec/serde.py`.
+`TaskResult` is what a task function returns: an ok value or a `TaskError`. This module also has the values read from
+the queue (`TaskInfo`, `TaskAttemptInfo`) and, re-exported, the codes, policies and send types that belong to tasks.
+`codec/serde.py` turns results into text.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class TaskError(BaseModel):
 
     @property
     def code(self) -> str | None:
-        """The code as plain text, as the `error_code` column holds it."""
+        """The code as plain text, as in the `error_code` column."""
         return None if self.error_code is None else str(self.error_code)
 
 
@@ -144,7 +144,7 @@ class SubWorkflowSummary(BaseModel, Generic[OutT]):
 
 
 class SubWorkflowError(TaskError):
-    """The error of a node that was a whole workflow."""
+    """The error of a node that was a child workflow."""
 
     sub_workflow_id: str
     sub_workflow_summary: SerializeAsAny[SubWorkflowSummary[Any]]
@@ -164,7 +164,7 @@ _UNSET: Final = _Unset()
 
 @final
 class TaskResult(Generic[T_co, E_co]):
-    """What a task gives back: `TaskResult(ok=value)` or `TaskResult(err=error)`. `ok=None` is a success."""
+    """What a task returns: `TaskResult(ok=value)` or `TaskResult(err=error)`. `ok=None` is a success."""
 
     __slots__ = ("_err", "_ok")
     __match_args__ = ("ok", "err")
@@ -178,7 +178,7 @@ class TaskResult(Generic[T_co, E_co]):
     def __init__(self, *, err: E_co) -> None: ...
     def __init__(self, *, ok: Any = _UNSET, err: Any = None) -> None:
         if (ok is _UNSET) == (err is None):
-            raise ValueError("a TaskResult has either ok or err, and not both")
+            raise ValueError("a TaskResult must have either ok or err, not both")
         object.__setattr__(self, "_ok", ok)
         object.__setattr__(self, "_err", err)
 
@@ -207,7 +207,7 @@ class TaskResult(Generic[T_co, E_co]):
     @property
     def err_value(self) -> E_co:
         if self._err is None:
-            raise ValueError("the task succeeded, there is no error")
+            raise ValueError("the task succeeded, so there is no error")
         return self._err
 
     def unwrap(self) -> T_co:
@@ -228,17 +228,17 @@ class TaskResult(Generic[T_co, E_co]):
         return f"TaskResult(ok={self._ok!r})" if self._err is None else f"TaskResult(err={self._err!r})"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a TaskResult does not change")
+        raise AttributeError("a TaskResult is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a TaskResult does not change")
+        raise AttributeError("a TaskResult is immutable")
 
     def __reduce__(self) -> Any:
         return _rebuild, (self._err is None, self._ok if self._err is None else self._err)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """As the type of a parameter: `{"ok": …}` or `{"err": {…}}`, each side by its declared type."""
+        """The type of a parameter: `{"ok": …}` or `{"err": {…}}`, each side by its declared type."""
         given = get_args(source)
         error = given[1] if len(given) > 1 else TaskError
         return _result_schema(
@@ -294,7 +294,7 @@ class TaskAttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """A task as its row describes it. `result`, `failed_reason` and `attempts` are there only when asked for."""
+    """A task as its row describes it. `result`, `failed_reason` and `attempts` are set only on request."""
 
     task_id: str
     task_name: str

@@ -1,7 +1,7 @@
-"""Where a task's trace context is stored: among its `task_options`, as `"trace": {"traceparent": "…"}`.
+"""Where a task's trace context is stored: in its `task_options`, as `"trace": {"traceparent": "…"}`.
 
-It is put there when the row is written and is no part of the payload, so fingerprints and idempotency do not know of
-it. Whoever reads it back believes nothing: anything else than a few short texts is no context.
+It is added when the row is written and is not part of the payload, so fingerprints and idempotency ignore it. The
+reader trusts nothing: anything other than a few short texts is not a context.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def without_trace(task_options: str | None) -> str | None:
 
 
 def carrier_to_json(carrier: Any) -> str | None:
-    """What a propagator has written, as compact JSON within bounds; None if it is nothing of use."""
+    """What a propagator has written, as compact JSON of limited size; None if it is not usable."""
     if not isinstance(carrier, Mapping):
         return None
     for fields in (carrier, {name: carrier[name] for name in _TRACE if name in carrier}):

@@ -1,5 +1,6 @@
-"""What an operator can do to a task: cancel it (M-48); sending it again is in `reruns.py`. One guarded statement; if it
-matched nothing, a second one only looks for the reason.
+"""Cancelling a task (M-48); `reruns.py` sends one again.
+
+Cancelling is one guarded statement; if it changed nothing, a second statement looks for the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TaskActionErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskActionError:
-    """An action that did not happen."""
+    """An action that was not made."""
 
     code: TaskActionErrorCode
     message: str
@@ -57,12 +58,13 @@ TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
 
 
 async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
-    """Cancel a task that has not ended; one that runs only with `include_running`, and then its code is stopped."""
+    """Cancel a task that has not ended. A running task is cancelled only with `include_running`; its code is then
+    stopped."""
     return await broker.cancel_task_async(task_id, include_running=include_running)
 
 
 async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
-    """PENDING, CLAIMED and, if asked for, RUNNING → CANCELLED."""
+    """PENDING, CLAIMED and, with `include_running`, RUNNING → CANCELLED."""
     wanted = {"ids": [task_id], "include_running": include_running, "with_workflow": False, "result": _CANCELLED}
     while True:
         moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
@@ -80,14 +82,15 @@ def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) 
 
 
 def _is_cancellable(found: Any, *, include_running: bool) -> bool:
-    """It came, or came back, between the two looks: then there is no reason, and cancelling it is tried again."""
+    """The task appeared, or came back, between the two statements: there is no reason to report, so cancelling is tried
+    again."""
     if found is None or found[1] is not None:
         return False
     return found[0] in ("PENDING", "CLAIMED") or (found[0] == "RUNNING" and include_running)
 
 
 def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
-    """Why a task is not cancelled; `found` is its state and its workflow."""
+    """Why a task was not cancelled; `found` is its state and its workflow."""
     if found is None:
         return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
     status, workflow_id = TaskStatus(found[0]), found[1]

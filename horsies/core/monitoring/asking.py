@@ -1,5 +1,5 @@
-"""How a question of the query API reaches the database: on the broker's own loop, in one read-only transaction that
-never waits for long, and with every failure as a value. Reading blocks nobody who writes.
+"""Runs a query of the query API on the broker's own loop, in one read-only transaction with a time limit, and returns
+every failure as a value. Reading blocks no writer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> MonitoringResult[T]:
-    """The answer. All statements of a question see the same moment."""
+    """The answer. All statements of a query see the same moment."""
     try:
         return Ok(await broker.bridge.call(partial(_in_transaction, broker, question)))
     except BadQuestion as problem:

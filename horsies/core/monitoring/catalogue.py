@@ -1,7 +1,7 @@
-"""Every metric there is: its name, kind, labels and meaning. Page, dashboard and alert rules are checked against it.
+"""Every metric: its name, kind, labels and meaning. Tests check page, dashboard and alert rules against it.
 
-Names of a worker's own numbers begin with `horsies_worker_`, of a scheduler's with `horsies_scheduler_`; the others are
-read from the database, and every process that exposes them tells the same.
+Names of a worker's own numbers begin with `horsies_worker_`, those of a scheduler with `horsies_scheduler_`; the others
+are read from the database, and every process that exposes them reports the same values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Metric(NamedTuple):
 TASKS = Metric(
     "horsies_tasks",
     "gauge",
-    "Tasks by status, queue and name; ended ones of the last hour only.",
+    "Tasks by status, queue and name; ended tasks only of the last hour.",
     ("status", "queue", "task"),
 )
 QUEUE_TASKS = Metric(
@@ -43,13 +43,15 @@ QUEUE_TASKS = Metric(
 QUEUE_OLDEST = Metric(
     "horsies_queue_oldest_due_seconds",
     "gauge",
-    "How long the oldest due task of a queue has been waiting; 0 if none is.",
+    "How long the oldest due task of a queue has been waiting; 0 if there is none.",
     ("queue",),
 )
 QUEUE_ENDED = Metric(
     "horsies_queue_ended_last_minute", "gauge", "Tasks of a queue that ended in the last minute.", ("queue",)
 )
-QUEUE_LIMIT = Metric("horsies_queue_max_concurrency", "gauge", "The limit of a queue, where it has one.", ("queue",))
+QUEUE_LIMIT = Metric(
+    "horsies_queue_max_concurrency", "gauge", "The concurrency limit of a queue, if it has one.", ("queue",)
+)
 QUEUE_WORKERS = Metric("horsies_queue_live_workers", "gauge", "Live workers that serve a queue.", ("queue",))
 WORKFLOWS = Metric("horsies_workflows", "gauge", "Workflows by status.", ("status",))
 WORKERS = Metric("horsies_workers", "gauge", "Registered workers: live, or silent for too long.", ("state",))
@@ -66,14 +68,16 @@ SCHEDULE_NEXT = Metric(
 NOTIFY_USAGE = Metric(
     "horsies_notify_queue_usage_ratio", "gauge", "How full the server's notification queue is, 0 to 1."
 )
-LISTENERS = Metric("horsies_notify_listeners", "gauge", "Sessions that listen for notifications, as far as visible.")
+LISTENERS = Metric(
+    "horsies_notify_listeners", "gauge", "Sessions that listen for notifications, as far as this user can see them."
+)
 SESSIONS = Metric("horsies_database_sessions", "gauge", "Sessions of this database.")
 OLDEST_TRANSACTION = Metric(
     "horsies_database_oldest_transaction_seconds", "gauge", "The age of the oldest open transaction of this database."
 )
 
 # About the reading itself.
-DATABASE_UP = Metric("horsies_database_up", "gauge", "1 if the database answered the last reading.")
+DATABASE_UP = Metric("horsies_database_up", "gauge", "1 if the last reading of the database succeeded.")
 READING_AGE = Metric("horsies_reading_age_seconds", "gauge", "How old the numbers from the database are.")
 READING_SECONDS = Metric("horsies_reading_seconds", "gauge", "How long the last reading of the database took.")
 READING_ERRORS = Metric("horsies_reading_errors_total", "counter", "Readings of the database that failed.")
@@ -82,19 +86,21 @@ READING_ERRORS = Metric("horsies_reading_errors_total", "counter", "Readings of 
 CHECK_AGE = Metric(
     "horsies_scheduler_check_age_seconds", "gauge", "How long ago this scheduler's last check succeeded."
 )
-SCHEDULER_READY = Metric("horsies_scheduler_ready", "gauge", "1 if /readyz would say so.")
+SCHEDULER_READY = Metric("horsies_scheduler_ready", "gauge", "1 if /readyz would answer 200.")
 
 # A worker's own.
-INFO = Metric("horsies_worker_info", "gauge", "Always 1; who this worker is.", ("worker_id", "hostname", "version"))
-READY = Metric("horsies_worker_ready", "gauge", "1 if /readyz would say so.")
-SLOTS = Metric("horsies_worker_slots", "gauge", "Tasks that can run at a time.")
+INFO = Metric(
+    "horsies_worker_info", "gauge", "Always 1; the labels identify the worker.", ("worker_id", "hostname", "version")
+)
+READY = Metric("horsies_worker_ready", "gauge", "1 if /readyz would answer 200.")
+SLOTS = Metric("horsies_worker_slots", "gauge", "Tasks that can run at the same time.")
 IN_HAND = Metric(
-    "horsies_worker_tasks_in_hand", "gauge", "Tasks this worker has: claimed, started, settling.", ("phase",)
+    "horsies_worker_tasks_in_hand", "gauge", "Tasks that this worker holds: claimed, started, settling.", ("phase",)
 )
 ENDED = Metric(
     "horsies_worker_tasks_total",
     "counter",
-    "Ends written: completed, failed, retried, expired, handed_back; lost: too late, somebody else has the task.",
+    "Outcomes written: completed, failed, retried, expired, handed_back; lost: another worker has the task by now.",
     ("queue", "task", "outcome"),
 )
 QUEUE_SECONDS = Metric(
@@ -110,23 +116,23 @@ CLAIM_SIZE = Metric("horsies_worker_claim_batch_size", "histogram", "Tasks that 
 CLAIM_SECONDS = Metric("horsies_worker_claim_seconds", "histogram", "How long a claim pass takes.")
 START_SIZE = Metric("horsies_worker_start_batch_size", "histogram", "Tasks that one statement made RUNNING.")
 START_SECONDS = Metric("horsies_worker_start_seconds", "histogram", "How long making them RUNNING takes.")
-FINALIZE_SIZE = Metric("horsies_worker_finalize_batch_size", "histogram", "Ends that were written together.")
-FINALIZE_SECONDS = Metric("horsies_worker_finalize_seconds", "histogram", "How long writing ends takes.")
+FINALIZE_SIZE = Metric("horsies_worker_finalize_batch_size", "histogram", "Outcomes that were written together.")
+FINALIZE_SECONDS = Metric("horsies_worker_finalize_seconds", "histogram", "How long writing outcomes takes.")
 ABORTS = Metric(
     "horsies_worker_start_aborts_total", "counter", "Claimed tasks that were not run, by reason.", ("reason",)
 )
-CRASHES = Metric("horsies_worker_crashed_tasks_total", "counter", "Tasks whose child process died in them.")
+CRASHES = Metric("horsies_worker_crashed_tasks_total", "counter", "Tasks whose child process died while it ran them.")
 RECOVERED = Metric(
     "horsies_worker_recovered_tasks_total",
     "counter",
-    "Tasks of other workers that this one recovered: requeued, retried, failed, expired.",
+    "Tasks of other workers that this worker recovered: requeued, retried, failed, expired.",
     ("what",),
 )
 EXPIRED = Metric(
     "horsies_worker_expired_waiting_total", "counter", "Waiting tasks past their deadline that this worker ended."
 )
 SWEEPS = Metric("horsies_worker_sweeps_total", "counter", "Sweeps by this worker that found dead workers.")
-SWEPT = Metric("horsies_worker_swept_workers_total", "counter", "Dead workers that this one swept.")
+SWEPT = Metric("horsies_worker_swept_workers_total", "counter", "Dead workers that this worker swept.")
 CHILDREN = Metric("horsies_worker_children", "gauge", "Child processes: ready, starting, retiring.", ("state",))
 CHILD_ENDS = Metric(
     "horsies_worker_child_ends_total", "counter", "Child processes that ended, expected or not.", ("how",)
@@ -134,16 +140,18 @@ CHILD_ENDS = Metric(
 MEMORY = Metric(
     "horsies_worker_memory_bytes", "gauge", "Resident memory of the supervisor and of all children.", ("part",)
 )
-LISTENING = Metric("horsies_worker_listener_connected", "gauge", "1 while the worker hears notifications.")
+LISTENING = Metric("horsies_worker_listener_connected", "gauge", "1 while the worker receives notifications.")
 LOSSES = Metric("horsies_worker_listener_losses_total", "counter", "How often the listening session was lost.")
-HEARD = Metric("horsies_worker_notifications_total", "counter", "Notifications this worker has heard.")
+HEARD = Metric("horsies_worker_notifications_total", "counter", "Notifications that this worker has received.")
 LOOP_LAG = Metric(
-    "horsies_worker_loop_lag_seconds", "gauge", "How late the supervisor's event loop was at worst since the last look."
+    "horsies_worker_loop_lag_seconds",
+    "gauge",
+    "The largest delay of the supervisor's event loop since the last scrape.",
 )
 
 
 def metrics() -> Iterator[Metric]:
-    """All of them, in the order above."""
+    """All metrics, in the order above."""
     for value in globals().values():
         if isinstance(value, Metric):
             yield value

@@ -1,8 +1,7 @@
-"""What one worker counts while it works: plain numbers, cheap enough for every task, read when somebody scrapes.
+"""What one worker counts while it works: plain numbers, cheap enough for every task, read by scrapes.
 
-Names of tasks and queues come from rows, so there may be any number of them: the first `MOST_TASKS` and `MOST_QUEUES`
-are counted by name, and `MOST_PAIRS` of both; those that come later as `other`. Nothing here grows with the number of
-tasks.
+Names of tasks and queues come from rows, so there may be any number of them: the first `MOST_TASKS`, `MOST_QUEUES` and
+`MOST_PAIRS` of both are counted by name, and later ones as `other`. Nothing here grows with the number of tasks.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 
 
 class Buckets(NamedTuple):
-    """A histogram at one moment: for each bound, the last of which is infinity, how many values are up to it."""
+    """A histogram at one moment: for each bound, of which the last is infinity, the number of values up to it."""
 
     counts: tuple[tuple[float, int], ...]
     sum: float
 
 
 class Histogram:
-    """How many values lie below each bound, and their sum."""
+    """How many values are below each bound, and their sum."""
 
     __slots__ = ("_places", "bounds", "sum")
 
@@ -42,18 +41,18 @@ class Histogram:
         self._places = [0] * (len(bounds) + 1)
 
     def note(self, value: float) -> None:
-        """One more. A negative one, which only clocks that disagree can bring about, counts as 0."""
+        """Add a value. A negative value, which only clocks that disagree can cause, counts as 0."""
         self._places[bisect_left(self.bounds, value)] += 1
         if value > 0:
             self.sum += value
 
     def buckets(self) -> Buckets:
-        """As it stands now; what is noted later does not change it."""
+        """A copy of the present state."""
         return Buckets(tuple(zip((*self.bounds, inf), accumulate(self._places), strict=True)), self.sum)
 
 
 class Stage:
-    """A stage of the pipeline: how large its batches are and how long each takes."""
+    """A stage of the pipeline: the size of its batches and the time each takes."""
 
     __slots__ = ("seconds", "sizes")
 
@@ -70,7 +69,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Known(Generic[T]):
-    """The first `most` that are seen stand for themselves, all that come later for `other`."""
+    """The first `most` names stand for themselves; all later names become `other`."""
 
     __slots__ = ("_known", "_most", "_other")
 
@@ -89,7 +88,7 @@ class Known(Generic[T]):
 
 
 class WorkerCounts:
-    """Since the worker started."""
+    """Counts since the worker started."""
 
     def __init__(self) -> None:
         self.claim, self.start, self.finalize = Stage(), Stage(), Stage()
@@ -107,11 +106,11 @@ class WorkerCounts:
         self._pairs = Known(MOST_PAIRS, (OTHER, OTHER))
 
     def waits(self, queue: str) -> Histogram:
-        """Where to note how long tasks of this queue have waited."""
+        """The histogram of waiting times of this queue."""
         return _of(self.queue_seconds, self._queues(queue))
 
     def runs(self, task: str) -> Histogram:
-        """Where to note how long runs of this task take."""
+        """The histogram of run times of this task."""
         return _of(self.run_seconds, self._tasks(task))
 
     def end(self, queue: str, task: str, outcome: str, count: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""The questions about one task, about workers and about schedules (M-45, M-47)."""
+"""Queries about one task, about workers and about schedules (M-45, M-47)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def get_task_detail(broker: PostgresBroker, task_id: str) -> MonitoringRes
 
 
 async def list_schedules(broker: PostgresBroker) -> MonitoringResult[tuple[ScheduleStateInfo, ...]]:
-    """Every schedule that a scheduler has seen or somebody has put in place, by name."""
+    """Every schedule that a scheduler has seen or that was added at run time, by name."""
 
     firing = None if broker.app is None else firing_schedules(broker.app.config)
 
@@ -54,14 +54,14 @@ async def list_schedules(broker: PostgresBroker) -> MonitoringResult[tuple[Sched
 
 
 def firing_schedules(config: AppConfig) -> frozenset[str]:
-    """The schedules of the code that are to fire."""
+    """The active schedules of the code."""
     if config.schedule is None:
         return frozenset()
     return frozenset(one.name for one in config.schedule.schedules if one.enabled and config.schedule.enabled)
 
 
 def judged(schedules: Sequence[ScheduleStateInfo], firing: frozenset[str] | None) -> tuple[ScheduleStateInfo, ...]:
-    """A schedule that is not in the code any more, or is disabled there, keeps its state (S-38): it is not late."""
+    """A schedule that is no longer in the code, or is disabled there, keeps its state (S-38), but is not late."""
     return tuple(
         replace(one, is_active=False, lag_seconds=0.0)
         if one.source == "code" and firing is not None and one.name not in firing
@@ -82,7 +82,7 @@ async def list_workers(broker: PostgresBroker) -> MonitoringResult[tuple[WorkerS
 async def get_worker_history(
     broker: PostgresBroker, worker_id: str, *, limit: int = 500
 ) -> MonitoringResult[tuple[WorkerHistoryPoint, ...]]:
-    """The newest snapshots of a worker, the oldest of them first."""
+    """The newest snapshots of a worker, oldest first."""
 
     async def look(conn: Connection) -> tuple[WorkerHistoryPoint, ...]:
         return await monitoring.worker_history(conn, checked_text("worker_id", worker_id), limit=checked_limit(limit))
@@ -93,7 +93,7 @@ async def get_worker_history(
 async def list_active_workers(
     broker: PostgresBroker, *, threshold_seconds: float = 300
 ) -> MonitoringResult[tuple[ActiveWorkerInfo, ...]]:
-    """Every registered worker; stale is one that was last heard of longer ago than the threshold (R-43)."""
+    """Every registered worker; a worker is stale if its last heartbeat is older than the threshold (R-43)."""
     try:
         checked_seconds("threshold_seconds", threshold_seconds)
     except BadQuestion as problem:
@@ -103,7 +103,7 @@ async def list_active_workers(
 
 
 async def ping(broker: PostgresBroker, *, timeout_seconds: float = 2.0) -> MonitoringResult[LivenessReport]:
-    """Who answers within the time, and which registered workers do not; early if all of them have."""
+    """Which workers answer in time, and which registered workers do not; it ends early if all have answered."""
     try:
         checked_seconds("timeout_seconds", timeout_seconds)
     except BadQuestion as problem:

@@ -1,7 +1,7 @@
-"""/metrics, /healthz and /readyz, for whichever process has something to show.
+"""/metrics, /healthz and /readyz, for every process that has something to show.
 
-`/healthz` says that the process lives and its loop turns: it is the answer itself that proves it. `/readyz` says
-whether it does its work, with 503 and the reasons if it does not. Both are JSON.
+`/healthz` says that the process is alive and its loop runs: the answer itself is the proof. `/readyz` says whether the
+process does its work, with 503 and the reasons if it does not. Both are JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Encode: TypeAlias = Callable[[Iterable[Family], str], tuple[bytes, str]]
 
 
 def encoder() -> Encode:
-    """What puts families into the text for whoever accepts these types. Without the extra it raises what to install."""
+    """The function that encodes metric families for the accepted types. Without the extra, it raises an error that says
+    what to install."""
     try:
         from horsies.core.monitoring.prometheus import encode
     except ImportError:
@@ -37,7 +38,7 @@ def encoder() -> Encode:
 
 
 class Endpoints:
-    """`problems` says why the process is not ready, `own` what it counts itself."""
+    """`problems` says why the process is not ready, `own` what the process counts itself."""
 
     def __init__(self, host: str, port: int, reader: Reader, problems: Problems, own: Own | None = None) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""`explain_task`: why is this task not running? Reads the facts, of one moment; `reasons.py` judges them."""
+"""`explain_task`: why is this task not running? It reads the facts at one moment; `reasons.py` judges them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _NODE = re.compile(r"(?P<workflow_id>.+):(?P<index>[0-9]{1,9})")
 
 
 async def explain_task(broker: PostgresBroker, task_id: str) -> MonitoringResult[Explanation | None]:
-    """Why the task with this id, or the node `workflow_id:index`, is not running; `Ok(None)` if there is no such."""
+    """Why the task with this id, or the node `workflow_id:index`, is not running; `Ok(None)` if there is no such task
+    or node."""
 
     async def look(conn: Connection) -> Explanation | None:
         if (found := await _of_task(conn, task_id, task_id)) is not None:

@@ -1,7 +1,7 @@
-"""From what is known to metric families: pure. Encoding them is `prometheus.py`.
+"""Turns facts into metric families. Pure; `prometheus.py` encodes them.
 
-Labels are bounded: names come from rows, and whoever can send a task can make one up. The heaviest keep theirs, the
-rest is added up as `other`.
+The number of labels is bounded, because names come from rows and everybody who can send a task can make one up. The
+names with the largest values are kept, and the rest is added up as `other`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ K = TypeVar("K")
 
 
 class Family(NamedTuple):
-    """A metric and its values by their labels, which stand in the order of `metric.labels`. It does not change."""
+    """A metric and its values by their labels, which are in the order of `metric.labels`. Immutable."""
 
     metric: Metric
     samples: list[tuple[Labels, Value]]
@@ -52,7 +52,8 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the database said, and how it went. Without a snapshot there are no numbers: old ones would look new."""
+    """What a reading of the database gave, and how it went. Without a snapshot there are no numbers, because old ones
+    would look new."""
 
     snapshot: Snapshot | None
     age_s: float = 0.0
@@ -61,7 +62,7 @@ class Reading:
 
 
 def of_reading(reading: Reading) -> Iterator[Family]:
-    """What every process that looks at the same database exposes alike."""
+    """What every process that reads the same database exposes."""
     yield _one(m.DATABASE_UP, float(reading.snapshot is not None))
     yield _one(m.READING_ERRORS, reading.errors)
     yield _one(m.READING_SECONDS, reading.took_s)
@@ -94,7 +95,7 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def of_worker(facts: WorkerFacts, counts: WorkerCounts) -> Iterator[Family]:
-    """What a worker tells of itself."""
+    """What a worker reports about itself."""
     yield Family(m.INFO, [((facts.worker_id, facts.hostname, facts.version), 1.0)])
     yield _one(m.READY, float(facts.is_ready))
     yield _one(m.SLOTS, facts.slots)
@@ -109,7 +110,7 @@ def of_worker(facts: WorkerFacts, counts: WorkerCounts) -> Iterator[Family]:
 
 
 def of_scheduler(check_age_s: float | None, *, is_ready: bool) -> Iterator[Family]:
-    """What a scheduler tells of itself."""
+    """What a scheduler reports about itself."""
     yield _one(m.SCHEDULER_READY, float(is_ready))
     if check_age_s is not None:
         yield _one(m.CHECK_AGE, check_age_s)
@@ -148,7 +149,7 @@ def _tasks(snapshot: Snapshot) -> Family:
 
 
 def _queues(queues: Sequence[QueueInfo]) -> Iterator[Family]:
-    """The rest of them as one: their tasks added up, of the ages the oldest."""
+    """The remaining queues as one: their tasks added up, and the oldest of their ages."""
     kept = _heaviest({one.name: one.waiting + one.claimed + one.running for one in queues}, MOST_QUEUES)
     states: Counter[Labels] = Counter()
     ended: Counter[str] = Counter()
@@ -183,5 +184,5 @@ def _by(metric: Metric, values: Mapping[str, float | Histogram]) -> Family:
 
 
 def _now(value: float | Histogram) -> Value:
-    """A value that stays as it is: families are encoded beside the loop that goes on counting."""
+    """A value that no longer changes: families are encoded outside the loop, which continues to count."""
     return value.buckets() if isinstance(value, Histogram) else value

@@ -1,5 +1,5 @@
-"""Which tasks a question is about (M-46): OR within a list, AND between lists, an empty list filters nothing. Pure: the
-lists become the parameters of the statements, and what is wrong with them is said here.
+"""Which tasks a query is about (M-46): OR within a list, AND between lists; an empty list does not filter. Pure: the
+lists become the parameters of the statements, and mistakes in them are reported here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class BadQuestion(ValueError):
-    """The question itself is wrong; its text says how."""
+    """The query itself is wrong; its text says how."""
 
 
 def category_of(code: str | None) -> ErrorCategory | None:
@@ -63,7 +63,7 @@ def category_of(code: str | None) -> ErrorCategory | None:
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """The lists of M-46. Values may be given as members or as their names; a text alone is no list."""
+    """The lists of M-46. Values may be members or their names; a single string is not a list."""
 
     task_names: Sequence[str] = ()
     queues: Sequence[str] = ()
@@ -74,8 +74,8 @@ class TaskFilter:
     retried_only: bool = False
 
     def params(self) -> dict[str, Any]:
-        """What the statements of `sql/monitoring` call a filter. A NULL filters nothing; the three facts that follow
-        from the states let a partial index be used."""
+        """The parameters that the statements of `sql/monitoring` call a filter. NULL does not filter; the three facts
+        that follow from the states let a partial index be used."""
         statuses = members(TaskStatus, "statuses", self.statuses)
         codes, other_than = _codes(
             names("error_codes", self.error_codes), members(ErrorCategory, "error_categories", self.error_categories)
@@ -96,16 +96,16 @@ class TaskFilter:
 
 
 def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> dict[str, Any]:
-    """The parameters of an order that some index has for these states."""
+    """The parameters of a sort order that has an index for these states."""
     if not isinstance(sort_by, str) or sort_by not in _SORTABLE:
-        raise BadQuestion(f"sort_by is one of {', '.join(_SORTABLE)}, not {sort_by!r}")
+        raise BadQuestion(f"sort_by must be one of {', '.join(_SORTABLE)}, not {sort_by!r}")
     if sort_dir not in ("asc", "desc"):
-        raise BadQuestion(f"sort_dir is asc or desc, not {sort_dir!r}")
+        raise BadQuestion(f"sort_dir must be asc or desc, not {sort_dir!r}")
     needed = _SORTABLE[sort_by]
     if needed is not None and not _is_within(members(TaskStatus, "statuses", statuses), needed):
         allowed = ", ".join(sorted(status.value for status in needed))
         raise BadQuestion(
-            f"sort_by={sort_by!r} needs statuses out of {allowed}: no index has that order for the others"
+            f"sort_by={sort_by!r} needs statuses out of {allowed}: there is no index with that order for other statuses"
         )
     return {"sort_by": sort_by, "descending": sort_dir == "desc"}
 
@@ -113,13 +113,13 @@ def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> 
 def page(offset: int, limit: int) -> dict[str, int]:
     """The parameters of a page."""
     if not _is_int(offset) or not 0 <= offset <= DEEPEST_OFFSET:
-        raise BadQuestion(f"offset is a whole number from 0 on, not {offset!r}")
+        raise BadQuestion(f"offset must be a whole number of at least 0, not {offset!r}")
     return {"offset": offset, "limit": checked_limit(limit)}
 
 
 def checked_limit(limit: int) -> int:
     if not _is_int(limit) or not 1 <= limit <= MOST:
-        raise BadQuestion(f"limit is a whole number from 1 to {MOST}, not {limit!r}")
+        raise BadQuestion(f"limit must be a whole number from 1 to {MOST}, not {limit!r}")
     return limit
 
 
@@ -133,35 +133,35 @@ def names(what: str, values: Sequence[str]) -> list[str] | None:
 
 def checked_text(what: str, value: str) -> str:
     if not can_be_stored(value):
-        raise BadQuestion(f"{what} is a text, not {value!r}")
+        raise BadQuestion(f"{what} must be a string, not {value!r}")
     return value
 
 
 def checked_seconds(what: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise BadQuestion(f"{what} is a number of seconds from 0 on, not {value!r}")
+        raise BadQuestion(f"{what} must be a number of seconds of at least 0, not {value!r}")
     return value
 
 
 def members(kind: type[E], what: str, values: Sequence[E | str]) -> frozenset[E] | None:
-    """The members that are named, or None for an empty list."""
+    """The named members, or None for an empty list."""
     _refuse_text(what, values)
     try:
         return frozenset(kind(value) for value in values) or None
     except ValueError:
         allowed = ", ".join(kind)
-        raise BadQuestion(f"{what} holds {allowed}, not {[str(value) for value in values]}") from None
+        raise BadQuestion(f"{what} may contain only {allowed}, not {[str(value) for value in values]}") from None
 
 
 def _refuse_text(what: str, values: object) -> None:
     if isinstance(values, str) or not isinstance(values, Collection):
-        raise BadQuestion(f"{what} is a list, not {values!r}")
+        raise BadQuestion(f"{what} must be a list, not {values!r}")
 
 
 def _codes(
     codes: list[str] | None, categories: frozenset[ErrorCategory] | None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """The codes that are meant, or, where DOMAIN is among the families, the ones that are not."""
+    """The codes that are wanted or, if DOMAIN is among the families, those that are not."""
     if categories is None:
         return codes, None
     if codes is not None:

@@ -1,8 +1,7 @@
-"""A small HTTP server for the eyes of machines: a few fixed paths, GET only, on the loop of whoever starts it.
+"""A small HTTP server for scrapes and probes: a few fixed paths, GET only, on the loop of the process that starts it.
 
-It is no web server and does not try to be one: one request for each connection, no bodies, and everything bounded (the
-size of a request, the time for it, the number of connections), so that whoever can reach the port cannot do more than
-read what is there to be read.
+It is not a web server: it serves one request for each connection, without bodies, and everything is bounded (the size
+of a request, its time, the number of connections). So a client of the port can only read what is offered.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def json_answer(content: Mapping[str, Any], *, is_well: bool = True) -> Answer:
 
 
 class HttpServer:
-    """Answers the paths of `routes`; each is given the headers of the request, their names in small letters."""
+    """Serves the paths of `routes`; each route gets the headers of the request, with their names in lower case."""
 
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
         self._host = host
@@ -57,7 +56,7 @@ class HttpServer:
         self._unsaid: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}  # whose request is not complete, oldest first
 
     async def open(self) -> None:
-        """Begin to listen. A port that cannot be had is a `ConfigurationError`."""
+        """Start to listen. A port that cannot be used is a `ConfigurationError`."""
         try:
             self._server = await asyncio.start_server(
                 self._accept, self._host, self._port, limit=LARGEST_HEAD, backlog=MOST_CONNECTIONS
@@ -67,19 +66,19 @@ class HttpServer:
             raise ConfigurationError(
                 f"cannot listen on {where}: {problem.strerror or problem}",
                 code=ErrorCode.CLI_INVALID_ARGS,
-                help_text="another process may have the port; give each its own",
+                help_text="another process may use the port; give each process its own",
             ) from None
 
     @property
     def url(self) -> str:
-        """Where it listens; the port is the real one also if any was asked for."""
+        """Where it listens, with the real port even if any port was requested."""
         sockets = self._server.sockets if self._server is not None else ()
         port = sockets[0].getsockname()[1] if sockets else self._port
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
 
     async def close(self) -> None:
-        """Stop listening; requests under way are cut off."""
+        """Stop listening; open requests are ended."""
         if self._server is not None:
             self._server.close()
             await cancel_all(list(self._serving))
@@ -104,7 +103,8 @@ class HttpServer:
                 writer.transport.abort()
 
     def _has_room(self) -> bool:
-        """Who has connected and says nothing makes room: else a few idle connections would take the probes away."""
+        """A client that has connected and sends nothing must make room; otherwise a few idle connections would block
+        the probes."""
         if len(self._serving) < MOST_CONNECTIONS:
             return True
         if not self._unsaid:
@@ -117,7 +117,7 @@ class HttpServer:
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asked: Callable[[], object]
     ) -> None:
-        """`asked` is called when the request is there."""
+        """`asked` is called when the request has arrived."""
         method = ""
         try:
             async with asyncio.timeout(REQUEST_S):
@@ -140,12 +140,12 @@ class HttpServer:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
         route = self._routes.get(path.partition("?")[0])
         if route is None:
-            return _plain(HTTPStatus.NOT_FOUND, f"there is: {', '.join(self._routes)}")
+            return _plain(HTTPStatus.NOT_FOUND, f"known paths: {', '.join(self._routes)}")
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await route(headers)
         except TimeoutError:
-            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "it takes too long")
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "it took too long")
         except Exception:
             log.exception("the answer to %s could not be made", path.partition("?")[0])
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)

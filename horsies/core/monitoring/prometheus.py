@@ -1,4 +1,4 @@
-"""Encodes metric families the way Prometheus reads them. Needs the extra `metrics`: see `endpoints.encoder`."""
+"""Encodes metric families in the format of Prometheus. It needs the extra `metrics`: see `endpoints.encoder`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from horsies.core.monitoring.exposition import Family
 
 
 def encode(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
-    """The text for whoever accepts these types, and its content type."""
+    """The text for a client that accepts these types, and its content type."""
     encoder, content_type = client.choose_encoder(accept)
     return encoder(_Collected(families)), content_type
 
 
 class _Collected:
-    """What prometheus_client calls a registry: something to collect from."""
+    """What prometheus_client calls a registry."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""The questions about tasks (M-45): lists, counts, facets and groups. What a filter means is in `filters.py`."""
+"""Queries about tasks (M-45): lists, counts, facets and groups. `filters.py` defines the filters."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def task_breakdown(
 
     async def count(conn: Connection) -> Breakdown:
         if group_by not in _GROUPS:
-            raise BadQuestion(f"group_by is one of {', '.join(_GROUPS)}, not {group_by!r}")
+            raise BadQuestion(f"group_by must be one of {', '.join(_GROUPS)}, not {group_by!r}")
         most = checked_limit(limit)
         rows, groups, total = await monitoring.task_breakdown(conn, wanted.params(), group_by=group_by, limit=most)
         return Breakdown(group_by, rows, groups, total)
@@ -105,8 +105,10 @@ async def list_tasks(
     offset: int = 0,
     limit: int = DEFAULT_LIMIT,
 ) -> MonitoringResult[TaskListPage]:
-    """A page of tasks and how many there are in all, both of the same moment. Ids grow with time, so by default the
-    last sent come first. A deep offset reads what it skips."""
+    """A page of tasks and the total number, both of the same moment.
+
+    Ids grow with time, so by default the last sent tasks come first. A large offset reads the rows that it skips.
+    """
     wanted = TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
 
     async def find(conn: Connection) -> TaskListPage:

@@ -1,5 +1,5 @@
-"""Reads the database for whoever scrapes, and never more often than that is worth: one reading at a time, none while
-the last is young, none that takes long. So a scrape repeated by mistake, or by malice, costs the database nothing.
+"""Reads the database for scrapes, with limits: one reading at a time, none while the last one is young, and none that
+takes long. So repeated scrapes cost the database nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATIENCE_S = 5.0
 
 
 def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[Snapshot]]:
-    """Reads over a pool of one's own."""
+    """Read over a separate pool."""
 
     async def look(conn: Connection) -> Snapshot:
         async with conn.transaction():
@@ -46,7 +46,7 @@ class NoReading(Exception):
 
 
 class Reader:
-    """`reading()` is the newest; `read` asks the database and raises what went wrong."""
+    """`reading()` is the newest reading; `read` queries the database and raises what goes wrong."""
 
     def __init__(
         self, read: Callable[[], Awaitable[Snapshot]], *, max_age_s: float = MAX_AGE_S, patience_s: float = PATIENCE_S
@@ -67,7 +67,7 @@ class Reader:
         return self._problem
 
     async def reading(self) -> Reading:
-        """At most so old; while the database keeps silent, one without numbers."""
+        """A reading of limited age; while the database does not answer, one without numbers."""
         if self._asking is None and self._is_old():
             self._asking = asyncio.create_task(self._ask(), name="horsies reading")
         if self._asking is not None:

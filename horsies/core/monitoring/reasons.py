@@ -1,5 +1,6 @@
-"""Why a task, or a node of a workflow, is not running: rules over facts that were read in one moment. The first thing
-that holds it up is the answer, in the order in which a claim would ask. Pure: `explain.py` reads the facts.
+"""Why a task, or a node of a workflow, is not running: rules over facts that were read at one moment.
+
+The answer is the first reason in the order in which a claim would check. Pure: `explain.py` reads the facts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MOST_NAMED = 10  # workers, tasks or nodes
 def explain_task(
     subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo] = (), queue: QueueFacts | None = None
 ) -> Explanation:
-    """For a task; of one that waits, also who works and what stands before it in the queue."""
+    """For a task; if it waits, this also considers the workers and the tasks before it in the queue."""
     if TaskStatus(task.status).is_terminal:
         code = "" if task.error_code is None else f" with {task.error_code}"
         return _about(subject, task, Why.ENDED, f"it ended as {task.status}{code}", since=task.ended_at)
@@ -35,7 +36,7 @@ def explain_task(
 
 
 def explain_node(subject: str, node: NodeFacts) -> Explanation:
-    """For a node that no task runs (any more)."""
+    """For a node without a task."""
     if node.status in ("COMPLETED", "FAILED", "SKIPPED"):
         code = "" if node.error_code is None else f" with {node.error_code}"
         return _of_node(subject, node, Why.ENDED, f"the node ended as {node.status}{code}", since=node.completed_at)
@@ -48,9 +49,9 @@ def explain_node(subject: str, node: NodeFacts) -> Explanation:
     if node.waits_for:
         return _of_node(subject, node, Why.WAITING_FOR_NODES, _waits(node), nodes=tuple(node.waits_for))
     if node.map_index is not None and node.status == "READY":
-        said = f"it waits for a place among the elements of its map (node {node.map_index}) that may run at once"
+        said = f"it waits for a free place among the elements of its map (node {node.map_index}) that may run at once"
         return _of_node(subject, node, Why.BEING_ENQUEUED, said, since=node.ready_at)
-    said = "nothing holds it up: its workflow is being advanced (by a worker, or by recovery if that one is gone)"
+    said = "it only waits for the next step of its workflow (by a worker, or by recovery if that worker is gone)"
     return _of_node(subject, node, Why.BEING_ENQUEUED, said, since=node.ready_at)
 
 
@@ -76,7 +77,9 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
     facts = {"live_workers": len(live), **_who(serving)}
     if not live:
         said = (
-            "no worker is running" if not workers else "no worker is alive: all that are registered have fallen silent"
+            "no worker is running"
+            if not workers
+            else "no worker is alive: none of the registered workers has recent heartbeats"
         )
         return _about(subject, task, Why.NO_WORKER, said, facts=facts)
     if not serving:
@@ -85,7 +88,7 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
         return _about(subject, task, Why.NO_WORKER_SERVES_QUEUE, said, facts={**facts, "served_queues": queues})
     if all(worker.task_names is not None and task.task_name not in worker.task_names for worker in serving):
         said = (
-            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; the one that takes it "
+            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; a worker that takes it "
             "will fail it with WORKER_RESOLUTION_ERROR"
         )
         return _about(subject, task, Why.NO_WORKER_KNOWS_TASK, said, facts=facts)
@@ -95,7 +98,7 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
 def _no_room(
     subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo], queue: QueueFacts
 ) -> Explanation | None:
-    """The limits that every worker of the queue would run into, each by its own settings."""
+    """The limits that every worker of the queue would reach, each by its own settings."""
     serving = _serving(task, workers)
     caps = [worker.queue_max_concurrency.get(task.queue) for worker in serving]
     facts: dict[str, Any] = {**queue._asdict(), "max_concurrency": _known(caps)}
@@ -104,12 +107,14 @@ def _no_room(
         return _about(subject, task, Why.QUEUE_PAUSED, said, facts=facts)
     wide = [worker.cluster_wide_cap for worker in serving]
     if all(cap is not None and queue.held_in_all >= cap for cap in wide):
-        said = f"the cluster is at its cap of {_known(wide)}: {queue.held_in_all} tasks are in flight"
+        said = f"the cluster is at its cap of {_known(wide)}: {queue.held_in_all} tasks are claimed or running"
         facts["cluster_wide_cap"] = _known(wide)
         return _about(subject, task, Why.CLUSTER_AT_CAP, said, tasks=tuple(queue.held_anywhere), facts=facts)
     counted = [queue.running if (worker.prefetch_buffer or 0) > 0 else queue.held for worker in serving]
     if all(cap is not None and n >= cap for cap, n in zip(caps, counted, strict=True)):
-        said = f"the queue {task.queue!r} is at its limit of {_known(caps)}: {max(counted)} of its tasks are in flight"
+        said = (
+            f"the queue {task.queue!r} is at its limit of {_known(caps)}: {max(counted)} tasks are claimed or running"
+        )
         return _about(subject, task, Why.QUEUE_AT_LIMIT, said, tasks=tuple(queue.held_here), facts=facts)
     return None
 
@@ -123,31 +128,31 @@ def _in_line(
     more = " or more" if queue.is_only_a_part else ""
     said = f"it waits for its turn: {queue.due_before}{more} due tasks of its queue come before it"
     if not queue.due_before and not more:
-        said = "it is the next of its queue: a worker takes it as soon as one has room"
+        said = "it is next in its queue: a worker takes it as soon as one has room"
     facts |= queue._asdict()
     return _about(subject, task, Why.IN_LINE, said, since=task.enqueued_at, facts=facts)
 
 
 def _in_flight(subject: str, task: TaskFacts) -> Explanation:
-    """CLAIMED and RUNNING: with whom, and whether that one has been heard of."""
+    """CLAIMED and RUNNING: which worker holds the task, and whether that worker has recent heartbeats."""
     begun = task.started_at if task.status == TaskStatus.RUNNING else task.claimed_at
     heard = max([time for time in (begun, task.last_beat_at) if time is not None], default=task.now)
     facts = {"worker_heard_at": task.worker_heard_at, "last_beat_at": task.last_beat_at}
     if not task.worker_is_live:
         since = task.worker_heard_at or heard
         gone = "has not been registered" if task.worker_heard_at is None else "has been silent"
-        said = f"it is {task.status} at worker {task.worker_id}, which {gone} since {_at(since)}; recovery will take it"
+        said = (
+            f"it is {task.status} at worker {task.worker_id}, which {gone} since {_at(since)}; recovery will handle it"
+        )
         return _about(subject, task, Why.WORKER_SILENT, said, since=since, facts=facts)
     if task.finalizing_at is not None and task.status == TaskStatus.RUNNING:
         said = f"its code has ended; worker {task.worker_id} is writing the result"
         return _about(subject, task, Why.BEING_FINALIZED, said, since=task.finalizing_at, facts=facts)
     if task.now - heard > timedelta(seconds=SILENT_AFTER_BEATS * task.beat_interval_s):
-        said = (
-            f"it is {task.status} at worker {task.worker_id}, which lives; but no sign of this task since {_at(heard)}"
-        )
+        said = f"it is {task.status} at worker {task.worker_id}, but has sent no heartbeat for it since {_at(heard)}"
         return _about(subject, task, Why.WORKER_SILENT, said, since=heard, facts=facts)
     if task.status == TaskStatus.RUNNING:
-        said = f"it is running since {_at(heard if begun is None else begun)} at worker {task.worker_id}"
+        said = f"it has been running since {_at(heard if begun is None else begun)} at worker {task.worker_id}"
         return _about(subject, task, Why.RUNNING, said, since=begun, facts=facts)
     said = f"worker {task.worker_id} has claimed it and starts it as soon as a child process is free"
     return _about(subject, task, Why.CLAIMED, said, since=begun, facts=facts)
@@ -165,9 +170,9 @@ def _waits(node: NodeFacts) -> str:
     ended = node.deps_completed + node.deps_failed + node.deps_skipped
     open_ones = ", ".join(node.waits_for)
     if node.node_type == "MAP" and node.status == "RUNNING":
-        return f"its elements run: {ended} of {node.deps_total} have ended; not yet: {open_ones}"
+        return f"its elements run: {ended} of {node.deps_total} have ended; still open: {open_ones}"
     join = {"any": "any", "quorum": str(node.min_success)}.get(node.join_type, "all")
-    return f"it waits for {join} of {node.deps_total} nodes, {ended} of which have ended; not yet: {open_ones}"
+    return f"it waits for {join} of {node.deps_total} nodes, {ended} of which have ended; still open: {open_ones}"
 
 
 def _serving(task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> list[WorkerStateInfo]:

@@ -1,5 +1,6 @@
-"""Sending a task again that ended without success (M-49). One statement copies it; if it copied nothing, a second one
-only looks for the reason.
+"""Sends a task again that ended without success (M-49).
+
+One statement copies it; if nothing was copied, a second statement looks for the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
 
 
 async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
-    """Send a FAILED, CANCELLED or EXPIRED task again as a new one, due at once. The old row is unchanged."""
+    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
     try:
         return await broker.bridge.call(partial(_rerun, broker, task_id))
     except Exception as problem:
@@ -50,7 +51,7 @@ async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
 
 
 def _can_be_rerun(found: tuple[Any, ...] | None) -> bool:
-    """It ended between the two looks: then there is no reason, and it is tried again."""
+    """The task ended between the two statements: there is no reason to report, so copying is tried again."""
     return found is not None and found[1] is None and found[0] in ("FAILED", "CANCELLED", "EXPIRED")
 
 
@@ -63,7 +64,7 @@ def why_not(task_id: str, found: tuple[Any, ...] | None) -> TaskActionError:
         why = f"task {task_id} belongs to workflow {workflow_id}; retry the node there"
         return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
     if status is TaskStatus.COMPLETED:
-        why = f"task {task_id} has succeeded; send a new one if it is to run again"
+        why = f"task {task_id} has succeeded; send a new task to run it again"
         return TaskActionError(TaskActionErrorCode.TASK_HAS_COMPLETED, why, task_id, status)
     why = f"task {task_id} is {status.value}: only a task that has ended can be sent again"
     return TaskActionError(TaskActionErrorCode.TASK_HAS_NOT_ENDED, why, task_id, status)

@@ -1,8 +1,8 @@
-"""The one read model of the command line and of metrics: queues, tasks, workers, schedules and the server, at one time.
-A number is defined here and nowhere else.
+"""The one read model of the command line and of metrics: queues, tasks, workers, schedules and the server, at one
+moment.
 
-The cost is that of what waits, is in flight, and ended of late (of which there is a limit); how many tasks ended long
-ago does not matter. `assemble` puts together what was read, and decides nothing else.
+Each number is defined only here. The cost depends on the tasks that wait, are in flight, or ended recently (which is
+limited), not on the number of tasks that ended long ago. `assemble` only combines what was read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ A_MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What is known of a queue by its configuration."""
+    """What the configuration says about a queue."""
 
     priority: int | None = None
     max_concurrency: int | None = None
@@ -42,7 +42,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What an application knows beside the database: its queues, and the schedules of its code that are to fire (None:
+    """What an application knows in addition to the database: its queues, and the active schedules of its code (None:
     there is no application)."""
 
     queues: Mapping[str, QueueSettings] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def assemble(
 
 
 def settings_of_workers(workers: Iterable[WorkerStateInfo]) -> dict[str, QueueSettings]:
-    """The queues as live workers say they are; of two that differ, the one that started last is believed."""
+    """The queues according to live workers; if two differ, the worker that started last is believed."""
     return {
         name: QueueSettings(worker.queue_priorities.get(name), worker.queue_max_concurrency.get(name))
         for worker in sorted(workers, key=lambda worker: worker.started_at)
@@ -155,7 +155,8 @@ def _with_waiting(queue: QueueInfo, part: Waiting) -> QueueInfo:
 
 
 def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
-    """What ended in each queue in the last minute; if the look did not reach back that far, at the pace that it saw."""
+    """What ended in each queue in the last minute; if the data does not reach back that far, an estimate from its
+    rate."""
     counts: dict[str, int] = {}
     for part in ended:
         counts[part.queue] = counts.get(part.queue, 0) + part.last_minute

@@ -1,4 +1,4 @@
-"""The questions about workflows and their nodes (M-45)."""
+"""Queries about workflows and their nodes (M-45)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_INDEX = 2**31 - 1
 
 
 async def list_workflow_names(broker: PostgresBroker) -> MonitoringResult[tuple[str, ...]]:
-    """The names of the workflows that there are, sorted."""
+    """The names of all workflows, sorted."""
 
     async def look(conn: Connection) -> tuple[str, ...]:
         return await monitoring_workflows.workflow_names(conn, most=MOST_NAMES)
@@ -38,7 +38,7 @@ async def list_workflow_runs(
     status: WorkflowStatus | str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> MonitoringResult[tuple[WorkflowRunSummary, ...]]:
-    """Workflows: those that have not ended, the newest first, then the last ended first."""
+    """Workflows: active ones first, newest first; then ended ones, last ended first."""
 
     async def look(conn: Connection) -> tuple[WorkflowRunSummary, ...]:
         [wanted] = members(WorkflowStatus, "status", [status]) or [None] if status is not None else [None]
@@ -70,11 +70,11 @@ async def get_workflow_run(broker: PostgresBroker, workflow_id: str) -> Monitori
 async def get_workflow_node(
     broker: PostgresBroker, workflow_id: str, task_index: int
 ) -> MonitoringResult[WorkflowTaskDetail | None]:
-    """A node in full and the task that runs it; `Ok(None)` if there is no such node."""
+    """A node in full and its current task; `Ok(None)` if there is no such node."""
 
     async def look(conn: Connection) -> WorkflowTaskDetail | None:
         if isinstance(task_index, bool) or not isinstance(task_index, int):
-            raise BadQuestion(f"the index of a node is a whole number, not {task_index!r}")
+            raise BadQuestion(f"the index of a node must be a whole number, not {task_index!r}")
         if not can_exist(workflow_id) or not 0 <= task_index <= LARGEST_INDEX:
             return None
         found = await monitoring_workflows.node(conn, workflow_id, task_index)

@@ -1,5 +1,5 @@
-"""`task.with_options(...)`: a task with a deadline, an idempotency key, flags or a connection for its sends; immutable,
-reusable.
+"""`task.with_options(...)`: a task with a deadline, an idempotency key, flags or a connection for its sends. It is
+immutable and reusable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TaskSendOptions(Generic[P, T]):
         flags: Flags | _Unset | None = _UNSET,
         connection: CallerConnection | _Unset | None = _UNSET,
     ) -> TaskSendOptions[P, T]:
-        """A copy with some options changed; None takes an earlier one back."""
+        """A copy with some options changed; None removes an earlier one."""
         given = {
             "good_until": good_until,
             "idempotency_key": idempotency_key,
@@ -72,7 +72,7 @@ class TaskSendOptions(Generic[P, T]):
         return prepared(self._task, args, kwargs, self.options)
 
     async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
-        """Enqueue a task for each call, all or none. What a prepared call says itself wins over these options."""
+        """Enqueue a task for each call, all or none. Options of a prepared call override these options."""
         return await self._task.dispatch_many(self.options, calls)
 
     send_many = run_sync(send_many_async)

@@ -1,9 +1,10 @@
-"""Sends inside the caller's transaction: the connections that `with_options(connection=...)` takes, and how a statement
-runs on each of them.
+"""Sends inside the caller's transaction: the connections that `with_options(connection=...)` accepts, and how a
+statement runs on each of them.
 
-A blocking connection is used in the caller's thread, an async one on the caller's loop; what is written appears with
-the caller's commit and vanishes with its rollback. It happens inside a savepoint, so that a send that fails is a value
-and not a broken transaction. SQLAlchemy is not imported for it: who has one of its connections has imported it.
+A blocking connection is used in the caller's thread, an async one on the caller's loop. The caller's commit makes the
+rows visible, and its rollback removes them. The statements run inside a savepoint, so that a failed send is a value and
+does not break the transaction. SQLAlchemy is not imported for this: a program with one of its connections has imported
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from horsies.core.types.twins import is_blocking
 
 _WANTED = (
     "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
-    "for send_async() their async kin"
+    "for send_async() their async counterparts"
 )
 
 
@@ -71,18 +72,18 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
 
 
 def behind(problem: BaseException) -> BaseException:
-    """What the driver said: SQLAlchemy wraps it, in a text that repeats the parameters."""
+    """The error of the driver. SQLAlchemy wraps it in a text that repeats the parameters."""
     origin = getattr(problem, "orig", None)
     return origin if isinstance(origin, BaseException) else problem
 
 
 def is_misuse(problem: BaseException) -> bool:
-    """Does SQLAlchemy itself object, without having asked the database?"""
+    """Whether SQLAlchemy itself objects, without having queried the database."""
     return _is(problem, "sqlalchemy.exc", "SQLAlchemyError") and behind(problem) is problem
 
 
 def _framed(driver: Any, sends: Sequence[Send]) -> Steps[list[str]]:
-    """What holds the statements together, as the connection stands."""
+    """The transaction or savepoint around the statements, depending on the state of the connection."""
     steps = enqueue_all(sends)
     if not driver.autocommit or driver.pgconn.transaction_status != TransactionStatus.IDLE:
         return in_savepoint(steps)
@@ -136,6 +137,6 @@ def _wrong(connection: Any) -> WrongConnectionError:
 
 
 def _is(thing: Any, module: str, *names: str) -> bool:
-    """Whether it is an instance of one of the classes, which is not so if nobody has imported them."""
+    """Whether it is an instance of one of the classes; if nobody has imported them, it is not."""
     classes = (getattr(sys.modules.get(module), name, None) for name in names)
     return isinstance(thing, tuple(kind for kind in classes if isinstance(kind, type)))

@@ -1,7 +1,8 @@
-"""Writes sends to the queue, each of them once: what is already there is recognised, not written again (T-54, T-57).
+"""Writes sends to the queue, each of them once: a send that is already there is recognised and not written again (T-54,
+T-57).
 
-The statements are a series that any connection can run (`steps.py`). Many tasks go in chunks, so that the texts on
-their way stay small however many there are.
+The statements are a series that any connection can run (`steps.py`). Many tasks are written in chunks, so that each
+statement stays small.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MAX_CHARS = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The row of the send: its own, or the one an equal send wrote before."""
+    """The row of the send: its own, or one that an equal send wrote before."""
 
     task_id: str
 
@@ -52,13 +53,13 @@ class MismatchError(Exception):
 
 
 def enqueue(sends: Sequence[Send]) -> Steps[list[Verdict]]:
-    """Insert the sends in one statement; the verdicts come in their order."""
+    """Insert the sends in one statement; the verdicts are in the same order."""
     return (yield from _enqueue(sends, datetime.now(UTC)))
 
 
 def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
-    """Insert all of the sends, or raise `MismatchError`; the ids of their rows come in their order. What holds the
-    statements together, so that they become visible at once or not at all, is for whoever runs them."""
+    """Insert all sends, or raise `MismatchError`; return the ids of their rows in the same order. The caller provides
+    the transaction that makes all of them visible at once or not at all."""
     now = datetime.now(UTC)  # once: the time that passes from chunk to chunk must not count as the age of the call
     ids = [send.task_id for send in sends]
     for places in chunks(sends):
@@ -71,8 +72,8 @@ def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
 
 
 def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
-    """The places of the sends, in parts that fit into a statement. Those with a key go in its order over all parts, as
-    within a statement, so that two callers with the same keys wait for each other instead of deadlocking."""
+    """The positions of the sends, in parts that fit into a statement. Sends with a key are ordered by the key over all
+    parts, so that two callers with the same keys wait for each other instead of deadlocking."""
     order: Sequence[int] = range(len(sends))
     if any(send.payload.idempotency_key is not None for send in sends):
         order = sorted(order, key=lambda place: _key(sends[place].payload))
@@ -89,7 +90,7 @@ def chunks(sends: Sequence[Send]) -> Iterator[list[int]]:
 
 
 def length(send: Send) -> int:
-    """How much text the arguments are."""
+    """The length of the arguments as text."""
     return len(send.payload.args_json or "") + len(send.payload.kwargs_json or "")
 
 
@@ -114,7 +115,9 @@ def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[Verdict]]:
         if not open_sends:
             break
     if open_sends:
-        raise SerializationFailure("the row that holds the idempotency key came and went; send again")
+        raise SerializationFailure(
+            "the row with the idempotency key appeared and disappeared during the send; send again"
+        )
     return [verdicts[send.task_id] for send in sends]
 
 
@@ -133,7 +136,7 @@ def judge(payload: TaskSendPayload, stored: Stored) -> Verdict:
 
 
 def differences(payload: TaskSendPayload, stored: Stored) -> list[str]:
-    """What of the request differs; deadline, delay and time of the call do not count."""
+    """The parts of the request that differ; deadline, delay and time of the call do not count."""
     pairs = {
         "queue": (payload.queue_name, stored.queue_name),
         "priority": (payload.priority, stored.priority),
@@ -148,7 +151,7 @@ def differences(payload: TaskSendPayload, stored: Stored) -> list[str]:
 
 
 def _canonical(text: str | None, nothing: str) -> str:
-    """JSON without its accidents: the order of keys, blanks, and whether nothing was written as nothing."""
+    """JSON in a canonical form: the order of keys, blanks, and empty values do not matter."""
     try:
         return json.dumps(json.loads(text or nothing), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):

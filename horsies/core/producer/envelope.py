@@ -1,6 +1,6 @@
-"""From a call to a payload: bind, serialize, measure, fingerprint. Pure, but for a warning about size.
+"""Turns a call into a payload: bind, serialize, measure, fingerprint. Pure, except for a warning about size.
 
-The steps are those of a send in their order; the first that fails is the error. Writing the payload is `send.py`.
+The steps run in this order; the first failure is the error. `send.py` writes the payload.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_DELAY = 10 * 365 * 86_400  # beyond that PostgreSQL's own limits come near,
 
 
 class Frame(NamedTuple):
-    """What sends of one task have in common if they are made at the same moment with the same options."""
+    """What the sends of one task share if they are made at the same moment with the same options."""
 
     task: TaskDefinition[Any, Any]
     fields: dict[str, Any]  # of the payload, all but the arguments and the fingerprint
@@ -48,14 +48,14 @@ def build(
 
 
 def has_deadline(task: TaskDefinition[Any, Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a deadline stands among the arguments: not if the function has a parameter of that name."""
+    """Whether the arguments contain a deadline; not if the function has a parameter of that name."""
     return "good_until" in kwargs and "good_until" not in task.codec.signature.keyword
 
 
 def frame(
     task: TaskDefinition[Any, Any], options: SendOptions, sent_at: datetime, delay: Any = None
 ) -> Result[Frame, TaskSendError]:
-    """All but the arguments, or what is wrong with it."""
+    """Everything except the arguments, or what is wrong with it."""
     if task.queue_name not in task.known_queues:
         return refused(task, f"there is no queue {task.queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
     try:
@@ -97,14 +97,14 @@ def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Res
 def replay(
     task: TaskDefinition[Any, Any], error: TaskSendError, *, scheduled: bool
 ) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
-    """The id and payload of a failed send that may be tried again, or why it may not."""
+    """The id and payload of a failed send that can be retried, or why it cannot."""
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
-        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
+        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
     payload, task_id = error.payload, error.task_id
     if error.batch:
         return refused(task, "retry_send_many is for errors of send_many")
     if payload is None or task_id is None:
-        return refused(task, "the error has no id and payload to send again")
+        return refused(task, "the error has no id and no payload to send again")
     if payload.task_name != task.task_name:
         return refused(task, f"the error belongs to task {payload.task_name!r}")
     if (payload.enqueue_delay_seconds is not None) is not scheduled:
@@ -117,9 +117,9 @@ def replay(
 def replay_many(
     task: TaskDefinition[Any, Any], error: TaskSendError
 ) -> Result[list[tuple[str, TaskSendPayload]], TaskSendError]:
-    """The ids and payloads of a failed `send_many` that may be tried again, or why it may not."""
+    """The ids and payloads of a failed `send_many` that can be retried, or why it cannot."""
     if not isinstance(error, TaskSendError) or error.code is not TaskSendErrorCode.ENQUEUE_FAILED:
-        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be tried again")
+        return refused(task, "only a TaskSendError with ENQUEUE_FAILED can be retried")
     if not error.batch:
         return refused(task, "retry_send_many is for errors of send_many; this one has no batch to send again")
     for task_id, payload in error.batch:
@@ -136,16 +136,16 @@ def _changed(task: TaskDefinition[Any, Any], task_id: str, payload: TaskSendPayl
 
 
 def suppressed(task: TaskDefinition[Any, Any]) -> Err[TaskSendError]:
-    """A send at a time when nothing is sent."""
+    """The error for a send while sends are suppressed."""
     message = (
-        f"task {task.task_name!r}: nothing is sent while modules are imported; a script that sends puts it under "
+        f"task {task.task_name!r}: nothing is sent while modules are imported; a script must send under "
         '`if __name__ == "__main__":`, because workers import the same file'
     )
     return Err(TaskSendError(TaskSendErrorCode.SEND_SUPPRESSED, message))
 
 
 def refused(task: TaskDefinition[Any, Any], why: str, cause: BaseException | None = None) -> Err[TaskSendError]:
-    """A send that did not pass validation."""
+    """The error for a send that did not pass validation."""
     message = f"task {task.task_name!r}: {why}"
     return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, exception=cause))
 
@@ -160,14 +160,14 @@ def _check_deadline(good_until: Any) -> None:
     try:
         good_until.astimezone(UTC)
     except OverflowError:
-        raise ValueError("good_until lies beyond the years 1 to 9999 in UTC") from None
+        raise ValueError("good_until is outside the years 1 to 9999 in UTC") from None
 
 
 def _check_delay(delay: Any) -> None:
     if delay is None:
         return
     if isinstance(delay, bool) or not isinstance(delay, int) or not 0 <= delay <= _MAX_DELAY:
-        raise ValueError("the delay is a whole number of seconds, 0 or more")
+        raise ValueError("the delay must be a whole number of seconds, 0 or more")
 
 
 def _flags_json(task: TaskDefinition[Any, Any], options: SendOptions) -> str | None:
@@ -181,6 +181,6 @@ def _check_key(key: Any) -> None:
     if key is None:
         return
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_LENGTH:
-        raise ValueError(f"an idempotency key is a text of 1 to {MAX_KEY_LENGTH} characters")
+        raise ValueError(f"an idempotency key must be a string of 1 to {MAX_KEY_LENGTH} characters")
     if "\0" in key or key.encode("utf-8", "replace").decode() != key:
-        raise ValueError("an idempotency key holds no NUL and no lone surrogates")
+        raise ValueError("an idempotency key must not contain NUL or lone surrogates")

@@ -1,4 +1,4 @@
-"""What a failed send tells: which code, why, and all that is needed to try it again where that makes sense."""
+"""What a failed send reports: its code, the reason, and everything needed for a retry where that makes sense."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def failure(send: Send, problem: BaseException) -> TaskSendError:
 
 
 def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendError:
-    """Why none of many was written; with all of them if the same may succeed later."""
+    """Why none of many was written; with all of them if a retry may succeed."""
     code, why, cause = _judged(problem)
     position = problem.position if isinstance(problem, MismatchError) else None
     where = "" if position is None else f"calls[{position}]: "
@@ -43,8 +43,8 @@ def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendEr
 
 
 def of_the_caller(error: TaskSendError) -> TaskSendError:
-    """The same of a send in the caller's transaction. There is nothing to replay: alone, the task would be without what
-    was done around it; the caller runs the transaction again."""
+    """The same for a send in the caller's transaction. There is nothing to replay, because the task belongs to the rest
+    of the transaction; the caller runs the transaction again."""
     return replace(error, retryable=False, task_id=None, payload=None, batch=())
 
 

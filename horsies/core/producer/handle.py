@@ -1,4 +1,4 @@
-"""What a send gives back: the id of the task, and the ways to wait for it, look at it and cancel it."""
+"""What a send returns: the id of the task, and methods to wait for it, inspect it and cancel it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TaskHandle(Generic[T]):
         self._final: TaskResult[T, TaskError] | None = None
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """Wait for the result, at most `timeout_ms` milliseconds. Never raises: what goes wrong is an error result."""
+        """Wait for the result, at most `timeout_ms` milliseconds. It never raises: a failure is an error result."""
         if self._final is not None:
             return self._final
         with tracing.getting("task", self.task_id):
@@ -41,7 +41,7 @@ class TaskHandle(Generic[T]):
     async def info_async(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
     ) -> BrokerResult[TaskInfo | None]:
-        """How the task stands; `Ok(None)` if its row is gone."""
+        """The state of the task; `Ok(None)` if its row is gone."""
         return await self._broker.get_task_info_async(
             self.task_id,
             include_result=include_result,
@@ -52,13 +52,14 @@ class TaskHandle(Generic[T]):
     info = run_sync(info_async)
 
     async def cancel_async(self, *, include_running: bool = False) -> TaskActionResult:
-        """Cancel the task unless it has ended; if it runs, only when asked to, and then its code is stopped."""
+        """Cancel the task unless it has ended. A running task is cancelled only with `include_running`; its code is
+        then stopped."""
         return await self._broker.cancel_task_async(self.task_id, include_running=include_running)
 
     cancel = run_sync(cancel_async)
 
     def _keep(self, ending: Ending) -> TaskResult[T, TaskError]:
-        """The result of an ending. Only what a task left behind is final; a wait that failed may be tried again."""
+        """The result of an ending. Only the task's own result is final; a wait that failed may be repeated."""
         result, is_final = self._broker.read_ending(self.task_id, ending, self._codec)
         if is_final:
             self._final = result

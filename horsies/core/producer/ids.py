@@ -1,5 +1,5 @@
-"""Ids of tasks: UUIDs of version 7, so that tasks sent one after the other also sort that way (claims break ties by id,
-and neighbours in time are neighbours in the index).
+"""Ids of tasks: UUIDs of version 7, so that tasks sort in the order of sending (claims break ties by id, and neighbours
+in time are neighbours in the index).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def new_task_id() -> str:
 
 
 def new_task_ids() -> Iterator[str]:
-    """Ids that sort in the order in which they are taken, however fast that is."""
+    """Ids that sort in the order in which they are taken, even if that is very fast."""
     stamp = 0
     while True:
         for noise in memoryview(os.urandom(8 * _AT_ONCE)).cast("Q"):
@@ -27,7 +27,7 @@ def new_task_ids() -> Iterator[str]:
 
 
 def _stamp() -> int:
-    """The time in parts of a millisecond."""
+    """The time in fractions of a millisecond."""
     return (time.time_ns() << 12) // _NANOS_PER_MS
 
 

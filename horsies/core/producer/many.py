@@ -1,7 +1,7 @@
-"""The calls of a `send_many`: what may stand for one, and the way from all of them to what is written.
+"""The calls of a `send_many`: what counts as a call, and how all calls become rows.
 
-Everything is bound, checked and encoded before anything is written; the first call that is wrong is the error, with its
-position. Writing is `send.py`.
+Everything is bound, checked and encoded before anything is written; the first wrong call is the error, with its
+position. `send.py` writes the rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_A_TIME = 200
 @final
 @dataclass(frozen=True, slots=True)
 class PreparedTask(Generic[P, T]):
-    """A call of a task, with options of its own: what `task.prepare(...)` gives. It is checked when it is sent."""
+    """A call of a task with its own options, made by `task.prepare(...)`. It is checked when it is sent."""
 
     task: TaskDefinition[P, T]
     args: tuple[Any, ...]
@@ -43,7 +43,7 @@ class PreparedTask(Generic[P, T]):
 def prepared(
     task: TaskDefinition[P, T], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: SendOptions
 ) -> PreparedTask[P, T]:
-    """The call as a value that nobody can change."""
+    """The call as an immutable value."""
     return PreparedTask(task, args, MappingProxyType(dict(kwargs)), options)
 
 
@@ -103,7 +103,7 @@ def _payload(shared: Frame, call: Any, options: SendOptions) -> Result[TaskSendP
     if not isinstance(call, Mapping):
         return envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}")
     if not all(isinstance(name, str) for name in call):
-        return envelope.refused(task, "the names of keyword arguments are texts")
+        return envelope.refused(task, "the names of keyword arguments must be strings")
     if envelope.has_deadline(task, call):
         return envelope.build(task, (), call, options, shared.fields["sent_at"])
     return envelope.fill(shared, (), dict(call))
@@ -119,7 +119,7 @@ def _prepared(
     if call.task.task_name != task.task_name:
         return envelope.refused(task, f"it was prepared for task {call.task.task_name!r}")
     if call.options.connection is not None and call.options.connection is not options.connection:
-        return envelope.refused(task, "it was prepared with another connection than that of the send_many")
+        return envelope.refused(task, "it was prepared with a different connection than the send_many")
     if call.options is NO_OPTIONS and not envelope.has_deadline(task, call.kwargs):
         return envelope.fill(shared, call.args, dict(call.kwargs))
     try:

@@ -1,7 +1,7 @@
-"""What can be said about one send beside its arguments: deadline, idempotency key, flags, connection, delay.
+"""The options of one send: deadline, idempotency key, flags, connection, delay.
 
-Whether a deadline, key or delay makes sense is judged at the send (`envelope.py`), where a problem is a value; so is a
-connection (`caller.py`).
+Whether a deadline, key or delay is valid is decided at the send (`envelope.py`), where a problem is a value; the same
+applies to a connection (`caller.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """Deadline, idempotency key and flags of one send, and the connection whose transaction it shall be part of."""
+    """Deadline, idempotency key and flags of one send, and the connection whose transaction it joins."""
 
     good_until: datetime | None = None
     idempotency_key: str | None = None
@@ -43,7 +43,8 @@ class SendOptions:
     connection: CallerConnection | None = field(default=None, repr=False)
 
     def with_defaults(self, others: SendOptions) -> SendOptions:
-        """These, and where they say nothing the others; flags of both. `ValueError` tells what is wrong with flags."""
+        """These options, completed by the others; flags of both are merged. `ValueError` says what is wrong with
+        flags."""
         if others is NO_OPTIONS or others is self:
             return self
         return replace(
@@ -57,11 +58,11 @@ NO_OPTIONS: Final = SendOptions()
 
 
 def flags_of(flags: Flags | None) -> dict[str, bool]:
-    """Flags as a mapping: a list means true for each. `ValueError` tells what is wrong with them."""
+    """Flags as a mapping: a list means true for each. `ValueError` says what is wrong with them."""
     if flags is None:
         return {}
     if isinstance(flags, str) or not isinstance(flags, Iterable):
-        raise ValueError("flags are a list of names, or a mapping of names to booleans")
+        raise ValueError("flags must be a list of names, or a mapping of names to booleans")
     named = dict(flags) if isinstance(flags, Mapping) else dict.fromkeys(flags, True)
     for name, value in named.items():
         if not isinstance(name, str) or not _FLAG.fullmatch(name):
@@ -72,7 +73,7 @@ def flags_of(flags: Flags | None) -> dict[str, bool]:
 
 
 def given(delay: Any) -> Any:
-    """A delay that was given, even if as None: that is no delay, and refused."""
+    """Whether a delay was given; None counts as given, and is refused."""
     return _NO_DELAY if delay is None else delay
 
 

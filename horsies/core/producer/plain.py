@@ -1,4 +1,6 @@
-"""A payload for a task of which only the name is known here: arguments are plain JSON, nothing checks their types."""
+"""A payload for a task of which only the name is known here: arguments are plain JSON, and their types are not
+checked.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ RESEND_PAUSES = (0.2, 0.4, 0.8)
 
 
 class Retryable(Protocol):
-    """An error that says whether the same may succeed later."""
+    """An error that says whether a retry may succeed."""
 
     @property
     def retryable(self) -> bool: ...
@@ -28,7 +28,7 @@ E = TypeVar("E", bound=Retryable)
 async def tried(
     attempt: Callable[[], Awaitable[T]], explain: Callable[[BaseException], E], pauses: Sequence[float]
 ) -> Result[T, E]:
-    """What came of it, in the end; `explain` makes an error of what was raised."""
+    """The final outcome; `explain` turns an exception into an error."""
     for pause in (*pauses, None):
         try:
             return Ok(await attempt())

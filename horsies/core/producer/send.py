@@ -1,6 +1,8 @@
-"""Writes sends to the queue: a payload becomes a row, and a handle. Never raises for what can go wrong; the error
-carries the id and the payload, so that the send can be replayed without being written twice. Building the payload, and
-judging what may be replayed, is `envelope.py`; a send inside the caller's transaction goes through `caller.py`.
+"""Writes sends to the queue: a payload becomes a row, and a handle.
+
+It never raises for expected failures; the error has the id and the payload, so that the send can be repeated without
+being written twice. `envelope.py` builds the payload and decides what can be repeated; a send inside the caller's
+transaction goes through `caller.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Explain: TypeAlias = Callable[[BaseException], TaskSendError]
 class Sender:
     """Sends through one broker, for callers of either kind; with `resend` a failure of the database is tried again.
 
-    With a `connection` the rows become part of the caller's transaction. Nothing is tried again there.
+    With a `connection`, the rows become part of the caller's transaction, and nothing is retried.
     """
 
     def __init__(self, broker: PostgresBroker, *, resend: bool = False) -> None:
@@ -53,7 +55,7 @@ class Sender:
         task_id: str | None = None,
         connection: CallerConnection | None = None,
     ) -> TaskSendResult[TaskHandle[T]]:
-        """Write the row, under a new id or, when a send is replayed, under its own."""
+        """Write the row, under a new id or, for a repeated send, under its own id."""
         task_id = task_id or new_task_id()
         with tracing.sending(payload, task_id) as span:
             send = Send(task_id, payload, span.trace)

@@ -1,4 +1,4 @@
-"""Keeps an eye on the size of payloads: a warning once per task and kind, or a refusal."""
+"""Checks the size of payloads: it warns once per task and kind, or refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger("horsies.payload")
 
 
 class SizeGuard:
-    """The payload policy of one app, with the memory of what was warned about in this process."""
+    """The payload policy of one app, with a record of the warnings in this process."""
 
     def __init__(self, policy: PayloadPolicy) -> None:
         self._policy = policy
@@ -20,19 +20,19 @@ class SizeGuard:
         self._harmless_chars = min(limits) // 4 if limits else None
 
     def refusal(self, task_name: str, *texts: str | None) -> str | None:
-        """Why these arguments are too large to be sent; None if they may go (with a warning if they are large)."""
+        """Why these arguments are too large to be sent; None if they may be sent (with a warning if they are large)."""
         size = self._size(texts)
         limit = self._policy.reject_bytes
         if limit is not None and size > limit:
             return (
                 f"the arguments have {size} bytes, more than the {limit} that PayloadPolicy.reject_bytes allows; "
-                "store the data elsewhere and send where it is"
+                "store the data elsewhere and send a reference to it"
             )
         self._warn(task_name, "arguments", size)
         return None
 
     def watch(self, task_name: str, kind: str, text: str) -> None:
-        """Warn if the text is large. Nothing is refused: results and workflow nodes only warn."""
+        """Warn if the text is large. Nothing is refused: results and workflow nodes only cause warnings."""
         self._warn(task_name, kind, self._size((text,)))
 
     def _size(self, texts: tuple[str | None, ...]) -> int:
@@ -45,4 +45,4 @@ class SizeGuard:
         if limit is None or size <= limit or (task_name, kind) in self._warned:
             return
         self._warned.add((task_name, kind))
-        logger.warning("task %s: %s of %d bytes, more than %d (said once per process)", task_name, kind, size, limit)
+        logger.warning("task %s: %s of %d bytes, more than %d (logged once per process)", task_name, kind, size, limit)

@@ -1,8 +1,7 @@
-"""Statements in a row, apart from the connection that runs them.
+"""A series of statements, independent of the connection that runs them.
 
-A series is a generator: it yields a statement and is given its rows, or what the database raised. So the same series
-runs on a connection of ours or of the caller's, blocking or not; what holds it together, a transaction or a savepoint,
-is a series around it.
+A series is a generator: it yields a statement and gets its rows, or the exception of the database. So the same series
+runs on our own connection or on the caller's, blocking or not; a transaction or savepoint is another series around it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def in_transaction(steps: Steps[T]) -> Steps[T]:
 
 
 def in_savepoint(steps: Steps[T]) -> Steps[T]:
-    """All of it happens inside the transaction that is open, or nothing, and the transaction stays usable."""
+    """All of it happens inside the open transaction, or nothing; the transaction stays usable."""
     yield _SAVE
     try:
         result = yield from steps
@@ -50,7 +49,7 @@ def in_savepoint(steps: Steps[T]) -> Steps[T]:
 
 
 def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
-    """Run the series; what it raises in the end is raised here."""
+    """Run the series; raise what it raises in the end."""
     try:
         statement = next(steps)
         while True:
@@ -66,7 +65,7 @@ def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
 
 
 async def run_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
-    """Run the series; what it raises in the end is raised here."""
+    """Run the series; raise what it raises in the end."""
     try:
         statement = next(steps)
         while True:

@@ -1,8 +1,8 @@
-"""Sends that wait at the same moment share one INSERT and one commit: whatever has piled up goes together.
+"""Combines sends that wait at the same moment into one INSERT and one commit.
 
-One send alone is written at once, in the caller's own thread: that saves two changes of the thread. While it is being
-committed the next ones gather, from all threads and loops of the process, and follow as one statement; so a busy
-producer is bound by its own work and not by commits. That part lives on the loop of the bridge.
+A single send is written at once, in the caller's own thread, which saves two thread switches. While it is being
+committed, the next sends of all threads and loops of the process collect, and follow as one statement; so a busy sender
+is limited by its own work and not by commits. This part runs on the loop of the bridge.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Connections(Protocol):
 
 
 class Writer:
-    """`submit` or `write` one send, `write_all` many; what is wrong with one is raised to its sender alone."""
+    """`submit` or `write` one send, `write_all` many; an error is raised only to the sender that caused it."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -81,7 +81,7 @@ class Writer:
             self._alone.release()
 
     def _run_here(self, work: Coroutine[Any, Any, Verdict]) -> Verdict:
-        """In this thread, on a loop that is kept for the next one: whoever is alone has it to himself."""
+        """Run in this thread, on a loop that is kept for the next call."""
         loop = self._loop or asyncio.SelectorEventLoop()
         self._loop = None
         task = loop.create_task(work)
@@ -99,7 +99,7 @@ class Writer:
                 self._loop = loop
 
     def submit(self, send: Send, answer: Answer[Verdict]) -> None:
-        """Take a send in; its sender gets the answer when it is committed."""
+        """Accept a send; its sender gets the answer when it is committed."""
         self._waiting.append((send, answer))
         # One that has ended but not been told so yet would not see this send any more.
         if sum(not lane.done() for lane in self._lanes) < LANES:
@@ -113,12 +113,12 @@ class Writer:
         return await answer
 
     async def write_all(self, sends: Sequence[Send]) -> list[str]:
-        """Write all of them, or none, in a transaction of their own; the ids of their rows come in their order."""
+        """Write all sends or none, in a separate transaction; return the ids of their rows in the same order."""
         async with self._connections.connection() as conn:
             return await run_async(in_transaction(enqueue_all(sends)), partial(_execute, conn))
 
     async def close(self) -> None:
-        """End what is under way; its senders hear that it was not confirmed."""
+        """End the current work; its senders are told that their sends were not confirmed."""
         for lane in self._lanes:
             lane.cancel()
         await asyncio.gather(*self._lanes, return_exceptions=True)

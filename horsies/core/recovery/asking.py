@@ -1,8 +1,8 @@
-"""Asking the user's recovery hooks: how handlers are called, for how long, and what counts as an answer (R-74 to R-76).
+"""Calls the user's recovery hooks: how handlers are called, for how long, and what counts as an answer (R-74 to R-76).
 
-Whoever recovers tasks is given an `Asker`. Manual operations call the handlers in their own process (`InProcess`); a
-worker asks its helper child (`core.worker.helper_child`), which uses `Handlers` as well. Views of tasks are loaded
-before the tasks are recovered: afterwards nobody has them any more.
+Code that recovers tasks gets an `Asker`. Manual operations call the handlers in their own process (`InProcess`); a
+worker uses its helper child (`core.worker.helper_child`), which uses `Handlers` as well. Views of tasks are loaded
+before the tasks are recovered, because afterwards their old owner is no longer known.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ _PLAIN_ANSWERS = (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, 
 
 
 class Asker(Protocol):
-    """Takes questions and news to the user's hooks. No failure of a hook comes back from here."""
+    """Passes questions and events to the user's hooks. A failure of a hook never leaves this class."""
 
     def has(self, event: type[Event]) -> bool:
-        """Is there any handler? If not, there is no need to load views."""
+        """Whether there is any handler. If not, views need not be loaded."""
         ...
 
     async def decide(
         self, jobs: Sequence[Job], *, recovering: str, reason: FailureReason, within_s: float = SWEEP_S
     ) -> list[Decision | None]:
-        """What to do with each, in their order. None: not asked any more, left for the next sweep. A sweep that asks
-        several times says how much of its time is left."""
+        """What to do with each task, in the same order. None: the task was not asked about and is left for the next
+        sweep. A sweep that asks several times passes the time that is left."""
         ...
 
     async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
-        """These were taken from their workers and recovered, and that is committed."""
+        """These tasks were taken from their workers and recovered, and that is committed."""
         ...
 
     async def recovered(self, *, recovering: str, dead: Sequence[str], jobs_recovered: int) -> None:
-        """A sweep that found dead workers is over, and committed."""
+        """A sweep that found dead workers has ended and is committed."""
         ...
 
 
 class NoHooks:
-    """Nobody to ask."""
+    """There are no hooks."""
 
     def has(self, event: type[Event]) -> bool:
         return False
@@ -85,8 +85,8 @@ class NoHooks:
 
 
 class InProcess:
-    """Calls the handlers in this process, on an event loop and thread of their own: whatever they do there, the loop
-    that asks goes on. One that blocks that thread is left to itself, and the next handler gets another."""
+    """Calls the handlers in this process, on a separate event loop and thread, so that they cannot block the calling
+    loop. If a handler blocks that thread, the thread is abandoned, and the next handler gets another one."""
 
     def __init__(self, registry: HookRegistry, *, handler_s: float = HANDLER_S) -> None:
         self._registry = registry
@@ -108,7 +108,7 @@ class InProcess:
         for place, job in enumerate(jobs):
             if budget.is_spent:
                 left = logs.counted(len(jobs) - place, "task")
-                log.warning("%s left for the next sweep: hooks take too long", left)
+                log.warning("%s left for the next sweep: the hooks take too long", left)
                 break
             question = question_about(job, recovering, reason)
             answer = await self._ask(question, partial(self._handlers.decide, question))
@@ -119,7 +119,7 @@ class InProcess:
         budget = Budget(SWEEP_S)
         for place, job in enumerate(jobs):
             if budget.is_spent:
-                log.warning("%d JobInterrupted events are dropped: their handlers take too long", len(jobs) - place)
+                log.warning("%d JobInterrupted events were dropped: their handlers take too long", len(jobs) - place)
                 break
             news = news_about(job, reason)
             await self._ask(news, partial(self._handlers.tell, news))
@@ -129,7 +129,7 @@ class InProcess:
         await self._ask(news, partial(self._handlers.tell, news))
 
     async def _ask(self, event: Event, call: Callable[[], Awaitable[T]]) -> T | None:
-        """None if there is nobody to ask, or if the handlers' thread is blocked or was ended by one of them."""
+        """None if there are no handlers, or if the handlers' thread is blocked or was ended by one of them."""
         if not self.has(type(event)):
             return None
         if self._thread is None:
@@ -167,7 +167,7 @@ def news_about(job: Job, reason: FailureReason) -> JobInterrupted:
 
 
 class Budget:
-    """Time that is counted from now on."""
+    """A time limit that starts now."""
 
     def __init__(self, seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -183,9 +183,9 @@ class Budget:
 
 
 class Handlers:
-    """Calls the handlers of a registry on this event loop, one after the other, each for at most `limit_s`. Whoever
-    does that can do without the loop for a while: plain ones have it for themselves. `before(name)` is told which one
-    is about to be called."""
+    """Calls the handlers of a registry on this event loop, one after the other, each for at most `limit_s`. The caller
+    must be able to do without the loop for a while, because plain functions block it. `before(name)` is called with the
+    name of the next handler."""
 
     def __init__(self, registry: HookRegistry, *, limit_s: float, before: Callable[[str], None]) -> None:
         self._registry = registry
@@ -198,7 +198,7 @@ class Handlers:
         for handler in self._registry.handlers(JobRecovery):
             answer, problem = await self._call(handler, question)
             if problem is None and answer is not None and not _is_answer(answer):
-                problem = TypeError(f"it returned {answer!r}, which is no JobRecoveryResult")
+                problem = TypeError(f"it returned {answer!r}, which is not a JobRecoveryResult")
             if problem is not None:
                 complain(name_of(handler), question, problem, trace=problem)
                 return JobRecoveryResult.Skip
@@ -208,15 +208,15 @@ class Handlers:
         return JobRecoveryResult.Default
 
     async def tell(self, news: Observed) -> None:
-        """All handlers hear of it, whatever becomes of the others (R-76)."""
+        """Call all handlers, even if some of them fail (R-76)."""
         for handler in self._registry.handlers(type(news)):
             _, problem = await self._call(handler, news)
             if problem is not None:
                 complain(name_of(handler), news, problem, trace=problem)
 
     async def _call(self, handler: Handler, event: Event) -> tuple[Any, BaseException | None]:
-        """What it returned, or what went wrong. It runs as a task of its own: one that plays with cancellation plays
-        with its own."""
+        """What the handler returned, or what went wrong. It runs as a separate asyncio task, so that it can cancel only
+        itself."""
         self._before(name_of(handler))
         running = asyncio.ensure_future(_guarded(handler, event))
         try:
@@ -245,7 +245,7 @@ def _is_answer(answer: Any) -> bool:
 
 
 def complain(handler: str, event: Event, problem: BaseException, *, trace: BaseException | None = None) -> None:
-    """In the log, with the task it was about."""
+    """Log the failure, with the task that it concerned."""
     job = getattr(event, "job", None)
     log.error(
         "the %s hook %s failed%s: %s: %s",

@@ -1,4 +1,4 @@
-"""What a recovery needs of a pool: the worker's own and the hub of a broker both have it."""
+"""What recovery needs from a pool: the worker's own pool and the hub of a broker both provide it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tasks of workflows that recovery or expiry has ended: whoever did it tells, after the commit, so that their workflows
-are advanced at once (R-57). If that word is lost, reconciliation finds them (R-30).
+"""Tasks of workflows that recovery or expiry has ended: they are reported after the commit, so that their workflows are
+advanced at once (R-57). If a report is lost, reconciliation finds them (R-30).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ OnEnded: TypeAlias = Callable[[Iterable[EndedNode]], None]
 
 
 def nobody(ended: Iterable[EndedNode]) -> None:
-    """There is nobody to tell: reconciliation will find them."""
+    """Report to nobody: reconciliation will find the tasks."""
 
 
 def of_workflows(tasks: Iterable[InFlight | Expired]) -> list[EndedNode]:
-    """Those of these that belong to workflows. One that only went back to the queue may be among them: advancing leaves
-    it as it is."""
+    """The tasks that belong to workflows. Some of them may only have returned to the queue; advancing ignores those."""
     return [
         (task.task_id if isinstance(task, InFlight) else task.id, task.workflow_id)
         for task in tasks

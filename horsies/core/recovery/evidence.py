@@ -1,8 +1,8 @@
-"""Looks for workers that are dead, for certain or probably, and recovers what they held without waiting (R-100, R-103).
+"""Finds workers that are dead, for certain or probably, and recovers their tasks without waiting (R-100, R-103).
 
-An idle look is one cheap statement and a question to the system for each worker of this host. Only when that makes
-somebody suspect is the server asked for his liveness lock; `judging` decides. Several workers may look at once: each
-task is recovered under its claim, and so by one of them.
+A pass without findings is one cheap statement and one system call for each worker of this host. Only for suspected
+workers is the server asked about the liveness lock; `judging` decides. Several workers may look at the same time: each
+task is recovered under its claim, and so by only one of them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pulse(Protocol):
 
 
 class Evidence:
-    """`look` is called every `LOOK_EVERY_S`. What asks hooks does so on a connection of `patient`."""
+    """`look` is called every `LOOK_EVERY_S`. Recovery that calls hooks uses a connection of `patient`."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Evidence:
         self._has_looked = asyncio.Event()
 
     async def look(self) -> None:
-        """Find who is dead and recover what they held."""
+        """Find dead workers and recover their tasks."""
         known = self._dead
         try:
             for _ in range(LOOKS):
@@ -87,8 +87,8 @@ class Evidence:
             self._has_looked.set()
 
     def first(self, step: Callable[[], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
-        """The same step, but not before the first look: who goes by silence knows nothing of the start journal, and
-        would fail tasks of a worker that died long ago though they had never begun."""
+        """The same step, but not before the first look. Recovery by silence does not know the start journal, and would
+        fail tasks of a worker that died long ago although they had never begun."""
 
         async def after_the_first_look() -> None:
             with contextlib.suppress(TimeoutError):
@@ -98,7 +98,7 @@ class Evidence:
         return after_the_first_look
 
     async def _look_once(self) -> set[str]:
-        """The dead of whom something is left that has to wait for a moment only."""
+        """The dead workers whose remaining tasks only have to wait for a moment."""
         judged = await self._judge_all()
         waiting = set()
         for worker, death in judged:
@@ -160,7 +160,7 @@ class Evidence:
         return share_out(tasks, gone.__contains__, partial(journal.was_noted, notes))
 
     async def _handle(self, shares: Shares) -> None:
-        """What is not enrolled goes by the switches of the reaper, to which it would else be left (R-18)."""
+        """Tasks that are not enrolled follow the settings of the reaper, which would otherwise recover them (R-18)."""
         may_requeue = self._recovery.auto_requeue_stale_claimed
         if requeued := [task for task in shares.requeued if may_requeue or task.is_enrolled]:
             await recover_in_parts(requeued, partial(self._requeue, reason=GONE))
@@ -186,7 +186,7 @@ class Evidence:
         return recovered
 
     async def _sweep(self, dead: Registered) -> bool:
-        """False: somebody else is sweeping."""
+        """False: another process is sweeping."""
         result = await sweep_workers(
             self._patient, [dead.worker_id], self._config, self._asker,
             me=self._me.worker_id, spare=_is_not_for_a_sweep, on_ended=self._on_ended,
@@ -202,8 +202,8 @@ class Evidence:
     # Probable death
 
     async def _give_back_claims(self, worker: Registered) -> None:
-        """What it has started waits for its threshold: cut off only, it stops that by then and not before (R-101).
-        Enrolled tasks are the sweeper's (R-65)."""
+        """Return only its claims. Its started tasks wait for their threshold, because a worker that is only cut off
+        stops them shortly before that (R-101). Enrolled tasks are left to the sweeper (R-65)."""
         if not self._recovery.auto_requeue_stale_claimed:
             return
         after = START

@@ -1,12 +1,12 @@
-"""The start journal of a worker as a file (R-103): where it lies, what it looks like, and what it proves.
+"""The start journal of a worker as a file (R-103): its place, its format, and what it proves.
 
-A header names the worker; then come slots, each with the (task id, `claim_seq`) that a child was about to call, and a
+A header names the worker. Slots follow, each with the (task id, `claim_seq`) that a child was about to call, and a
 checksum. `core.worker.journal` writes it. A note stays until the end of its task is in the database, so that a task
-whose code has ended but whose result died with the worker counts as started too. A note that has done its service does
-no harm: its claim is over, nobody asks for it again.
+whose code has ended but whose result was lost with the worker counts as started too. An old note does no harm, because
+its claim is over and nobody asks for it.
 
-The file is in a directory of this user alone. One that is missing, torn, of another worker or of another user proves
-nothing.
+The file is in a directory that belongs to this user alone. A file that is missing, damaged, or of another worker or
+user proves nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Notes = frozenset[bytes]
 
 
 def note(task_id: bytes, claim_seq: int) -> bytes:
-    """What a slot holds about one claim. Always the same bytes, so that two notes can be compared."""
+    """The content of a slot for one claim. It is always the same bytes, so that two notes can be compared."""
     if len(task_id) > 36:  # letters of more than one byte
         task_id = sha256(task_id).digest()
     body = _NOTE.pack(task_id, claim_seq)
@@ -61,7 +61,7 @@ def header(worker_id: str, process_start: int | None, slots: int) -> bytes:
 
 
 def parse(data: bytes, worker_id: str, process_start: int | None) -> Notes | None:
-    """The notes of this worker's journal. None: these bytes prove nothing."""
+    """The notes of this worker's journal. None: the bytes prove nothing."""
     slots, rest = divmod(len(data) - HEADER_BYTES, SLOT_BYTES)
     if slots <= 0 or rest or data[:HEADER_BYTES] != header(worker_id, process_start, slots):
         return None
@@ -77,7 +77,7 @@ def parse(data: bytes, worker_id: str, process_start: int | None) -> Notes | Non
 
 
 def was_noted(notes: Notes | None, claim: Claim) -> bool:
-    """Where nothing is proved, all count as started."""
+    """Whether a task was noted as started; without proof, all tasks count as started."""
     return notes is None or note(claim.task_id.encode(), claim.claim_seq) in notes
 
 
@@ -100,7 +100,7 @@ def file_name(worker_id: str) -> str:
 
 
 def is_private(directory: Path) -> bool:
-    """Is it a directory that nobody but this user can have put anything into?"""
+    """Whether it is a directory into which only this user can have put files."""
     try:
         found = directory.lstat()
     except OSError:
@@ -109,7 +109,7 @@ def is_private(directory: Path) -> bool:
 
 
 def read(worker_id: str, process_start: int | None) -> Notes | None:
-    """What a dead worker's children had noted. None: that is not known."""
+    """What the children of a dead worker had noted. None: unknown."""
     for directory in directories():
         data = _contents(directory / file_name(worker_id)) if is_private(directory) else None
         if data is not None:
@@ -118,7 +118,7 @@ def read(worker_id: str, process_start: int | None) -> Notes | None:
 
 
 def remove(worker_id: str) -> None:
-    """Nobody will ask for it any more."""
+    """Remove a journal that is no longer needed."""
     for directory in directories():
         if is_private(directory):
             with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def remove(worker_id: str) -> None:
 
 
 def tidy(directory: Path) -> None:
-    """Remove what workers have left that died a while ago and that nobody could recover."""
+    """Remove the journals of workers that died a while ago and that could not be recovered."""
     with contextlib.suppress(OSError):
         for path in directory.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError), path.open("rb") as file:

@@ -1,4 +1,6 @@
-"""When a worker is dead, for certain or probably (R-100). Pure: told what registry, system and server say."""
+"""Decides when a worker is dead, for certain or probably (R-100). Pure: registry, system and server provide the
+facts.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class Death(Enum):
 
 
 def judge(worker: Registered, me: Judge, process: Process, *, is_lock_held: bool) -> Death:
-    """A free lock alone proves nothing, it may be a connection that was reset; nor does a missing process whose session
-    is still there."""
+    """A free lock alone proves nothing, because a connection may have been reset; a missing process whose session still
+    exists proves nothing either."""
     if worker.worker_id == me.worker_id or is_lock_held:
         return Death.UNPROVEN
     if is_in_sight(worker, me) and is_gone(process, worker.process_start):
@@ -32,13 +34,13 @@ def judge(worker: Registered, me: Judge, process: Process, *, is_lock_held: bool
 
 
 def is_in_sight(worker: Registered, me: Judge) -> bool:
-    """Do the two have the same processes before them? What is not known proves nothing."""
+    """Whether the two see the same processes. Unknown facts prove nothing."""
     theirs = (worker.hostname, worker.boot_id, worker.pid_namespace)
     return None not in theirs and theirs == (me.hostname, me.boot_id, me.pid_namespace)
 
 
 def is_gone(process: Process, start: int | None = None) -> bool:
-    """Has the process that began at `start` ended? Its number may have been given to another since."""
+    """Whether the process that began at `start` has ended. Its pid may belong to another process by now."""
     if process.is_there is None:
         return False
     if not process.is_there or process.has_ended:
@@ -58,7 +60,7 @@ class Shares(NamedTuple):
 def share_out(
     tasks: Iterable[InFlight], is_child_gone: Callable[[int | None], bool], was_noted: Callable[[Claim], bool]
 ) -> Shares:
-    """`was_noted`: had some child noted that it was about to call this one's function?"""
+    """`was_noted`: whether a child had noted that it was about to call this task's function."""
     shares = Shares([], [], [], [])
     for task in tasks:
         is_running = task.status is TaskStatus.RUNNING

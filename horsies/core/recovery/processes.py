@@ -1,7 +1,8 @@
-"""What the system says about a process of this host: is there one with this number, has it ended, when did it begin.
+"""What the system says about a process of this host: whether the pid exists, whether the process has ended, and when it
+began.
 
-It says so only where it can be sure. A process that may not be looked at is one that is there, and where the system
-has no `/proc` there is nothing to be said about its beginning.
+It answers only if it is sure. A process that may not be inspected counts as existing, and without `/proc` its start is
+unknown.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """`is_there` is None where nothing is known."""
+    """`is_there` is None if it is unknown."""
 
     is_there: bool | None
     has_ended: bool = False  # a zombie: it waits for its parent to take notice and will do nothing more
@@ -23,7 +24,7 @@ UNKNOWN = Process(None)
 
 
 def look_at(pid: int | None) -> Process:
-    """The process with this number, as far as this one may see it."""
+    """The process with this pid, as far as this process may see it."""
     if pid is None or pid <= 0:
         return UNKNOWN
     # Asked first and not read off /proc, where processes of others may be hidden: what is hidden there is not gone.

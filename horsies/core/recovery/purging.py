@@ -1,8 +1,8 @@
-"""By hand what retention does by age alone: delete chosen tasks that have ended, or cancel those that wait in a queue.
+"""Manual clean-up: delete selected ended tasks, or cancel those that wait in a queue.
 
-Tasks of workflows are never touched: they belong to their workflow. Everything happens a bounded batch at a time, each
-committed before the next, so whoever stops halfway has lost nothing but the rest. Written once, async, and run on the
-broker's bridge; `told` hears of every batch that is committed.
+Tasks of workflows are never touched, because they belong to their workflow. The work is done in bounded batches, each
+committed before the next, so stopping halfway loses nothing. It is written once, async, and runs on the broker's
+bridge; `told` is called for every committed batch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PURGED = serialize_error_payload(
 
 
 class Purge(NamedTuple):
-    """Which tasks, and how long they have been at their end or in the queue. An empty part does not choose."""
+    """Which tasks, and how long ago they ended or were sent. An empty field does not filter."""
 
     age: timedelta
     statuses: tuple[TaskStatus, ...] = ()
@@ -79,7 +79,7 @@ async def count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
 @as_broker_result(_DB)
 @on_bridge
 async def delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> bool:
-    """Delete them, with their attempts; False if somebody else, who prunes as well, was not to be waited for."""
+    """Delete them, with their attempts; False if another process held the pruning lock for too long."""
     batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows))
     try:
         await batches.walk(
@@ -103,14 +103,14 @@ async def count_waiting(broker: PostgresBroker, purge: Purge) -> list[PurgeCount
 @as_broker_result(_DB)
 @on_bridge
 async def cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> None:
-    """PENDING → CANCELLED: those that waited in the queues when this began."""
+    """PENDING → CANCELLED, for the tasks that were waiting in the queues when this began."""
     async for _, tasks in _waiting(broker, purge, BATCH):
         async with broker.hub.connection() as conn:
             told(len(await purging.cancel(conn, [task.rank.task_id for task in tasks], _PURGED)))
 
 
 async def _waiting(broker: PostgresBroker, purge: Purge, most: int) -> AsyncIterator[tuple[str, list[Waiting]]]:
-    """The chosen ones, queue by queue, a batch at a time."""
+    """The selected tasks, queue by queue, a batch at a time."""
     begun = monotonic()
     for queue in purge.queues:
         after, looked = FIRST, most

@@ -1,8 +1,8 @@
-"""The reaper: every worker's regular look at tasks and workflows that nobody looks after any more (R-15 to R-18, R-23).
+"""The reaper: every worker's regular search for tasks and workflows without an active owner (R-15 to R-18, R-23).
 
-A tick is a list of passes. Each works in small steps, every step a transaction of its own that leaves alone what
-somebody else has locked, so any number of reapers may work at the same time. Full retention (R-80) is a service beside
-them: it may take a minute, and who is stale shall not wait for that.
+A tick is a list of passes. Each works in small steps, every step is a separate transaction that skips locked rows, so
+any number of reapers may work at the same time. Full retention (R-80) is a separate service: it may take a minute, and
+stale tasks must not wait for it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ Pass: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Reaper:
-    """`tick` makes every pass once; `expire` and `expire_workflows` are also called by themselves, more often.
-
-    `patient` lends the connection that is kept while hooks are asked. `on_ended` hears of tasks of workflows that a
-    pass has ended, `build_later` of nodes whose child workflow nobody has built."""
+    """`tick` makes every pass once; `expire` and `expire_workflows` are also called separately, more often. `patient`
+    lends the connection that is kept while hooks are called. `on_ended` gets tasks of workflows that a pass has ended,
+    `build_later` gets nodes whose child workflow has not been built."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Reaper:
 
     @property
     def passes(self) -> Iterator[tuple[str, Pass]]:
-        """What a tick does, in its order (R-16)."""
+        """What a tick does, in order (R-16)."""
         yield "expiry", self.expire
         if self._recovery.auto_requeue_stale_claimed:
             yield "stale claims", self.requeue_claimed
@@ -87,7 +86,7 @@ class Reaper:
         yield "doorbell", self.forget_sleepers
 
     async def tick(self) -> None:
-        """Every pass once. One that fails is logged and does not stop the next."""
+        """Make every pass once. A pass that fails is logged and does not stop the next."""
         for name, run in self.passes:
             try:
                 await run()
@@ -99,7 +98,8 @@ class Reaper:
                 self._failures.pop(name, None)
 
     async def expire(self) -> None:
-        """Waiting tasks past their deadline (L-07): at the head of a queue every claim has to pass them."""
+        """Expire waiting tasks past their deadline (L-07); at the head of a queue, every claim would have to skip
+        them."""
         total, until = 0, self._deadline()
         while True:
             async with self._pool.connection() as conn:
@@ -113,15 +113,15 @@ class Reaper:
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
 
     async def requeue_claimed(self) -> None:
-        """Stale CLAIMED tasks go back: their code never started (R-19)."""
+        """Return stale CLAIMED tasks to the queue, because their code never started (R-19)."""
         await self._recover(TaskStatus.CLAIMED)
 
     async def end_running(self) -> None:
-        """Stale RUNNING tasks are retried or failed, each by its own policy (R-20)."""
+        """Retry or fail stale RUNNING tasks, each by its own policy (R-20)."""
         await self._recover(TaskStatus.RUNNING)
 
     async def sweep_abandoned(self) -> None:
-        """Dead workers that take part in worker recovery and that no sweeper has dealt with (R-68)."""
+        """Sweep dead workers with worker recovery that no sweeper has handled (R-68)."""
         if not self._pulse.may_judge():
             return
         # A look first, without the sweep lock: it must not be in the way of a sweeper at every tick.
@@ -133,24 +133,24 @@ class Reaper:
             )
 
     async def expire_workflows(self) -> None:
-        """Workflows past their deadline (F-96), as often as tasks past theirs: else some of their nodes would be over
-        and others not for a while."""
+        """End workflows past their deadline (F-96), as often as tasks; otherwise some of their nodes would expire
+        earlier than others."""
         await self._reconciler.expire(self._deadline())
 
     async def reconcile(self) -> None:
-        """Nodes that nothing moves any more (R-30 to R-35)."""
+        """Repair nodes that nothing moves any more (R-30 to R-35)."""
         await self._reconciler.reconcile(self._deadline())
 
     async def end_workflows(self) -> None:
-        """Workflows past their deadline, and those of which every node has ended (R-36, R-38)."""
+        """End workflows past their deadline, and workflows whose nodes have all ended (R-36, R-38)."""
         await self._reconciler.end_workflows(self._deadline())
 
     async def prune_heartbeats(self) -> None:
-        """Heartbeats that nobody needs any more (R-81)."""
+        """Delete heartbeats that are no longer needed (R-81)."""
         await self._retention.prune_heartbeats(self._deadline())
 
     async def forget_sleepers(self) -> None:
-        """Words in the doorbell's list whose time is over: those who left them have died."""
+        """Delete rows of the waiting list whose time is over, because the processes that wrote them have died."""
         async with self._pool.connection() as conn:
             await workers.forget_sleepers(conn)
 
@@ -174,4 +174,4 @@ class Reaper:
             log.error("reaper: the pass over %s failed", name, exc_info=problem)
             return
         level = logging.WARNING if logs.is_worth_a_line(failures) else logging.DEBUG
-        log.log(level, "reaper: the pass over %s failed and is tried again: %s", name, describe(problem))
+        log.log(level, "reaper: the pass over %s failed and will be retried: %s", name, describe(problem))

@@ -1,9 +1,9 @@
-"""Reconciliation: finds nodes and workflows that have come to a standstill, because somebody died between two
-transactions, and lets the engine take the step that is missing, the very same that anybody takes (R-30 to R-38).
+"""Reconciliation: finds nodes and workflows that are stuck because a process died between two transactions, and lets
+the engine make the missing step, in the same way as always (R-30 to R-38).
 
-A look reads some of the nodes in flight and goes on from there; what it has found is handled in small steps. Any number
-of workers may do so at once: the engine looks again under the lock of the workflow, and who comes second finds nothing
-to do.
+A pass reads some of the nodes in flight and continues from there at the next call. Findings are handled in small steps.
+Any number of workers may do this at the same time: the engine checks again under the lock of the workflow, and the
+second one finds nothing to do.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ T = TypeVar("T")
 
 
 class NobodyBuilds:
-    """A `Builder` for who has no application: it leaves everything to those who have one (R-35)."""
+    """A `Builder` for programs without an app: it leaves everything to those that have one (R-35)."""
 
     async def build(self, request: BuildRequest) -> WorkflowPlan:
         raise NotBuiltHere(request.definition_key)
 
 
 async def advance_ended(pool: Connections, ended: Iterable[EndedNode]) -> None:
-    """What a recovery by hand has ended moves its workflows on at once (R-57)."""
+    """Advance the workflows of tasks that a manual recovery has ended, at once (R-57)."""
     tasks = [task_id for task_id, _ in ended]
     if tasks:
         await advance(pool, tasks, NobodyBuilds())
 
 
 class Reconciler:
-    """`reconcile` and `end_workflows` are two passes of the reaper; each stops at the time it is given, and the walk
-    over the nodes goes on at the next call where it stopped. Child workflows are built by `builder`; or, as that is
-    user code and may take its time, their nodes are handed over by `build_later`; or they are left to others."""
+    """`reconcile` and `end_workflows` are two passes of the reaper; each stops at the given time, and the walk over the
+    nodes continues there at the next call. `builder` builds child workflows; or, because that is user code and may take
+    long, `build_later` gets their nodes; or they are left to others."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Reconciler:
         self._place = NODES
 
     async def run(self) -> int:
-        """Everything once, however long it takes; how many nodes and workflows were repaired (R-37)."""
+        """Everything once, however long it takes; return how many nodes and workflows were repaired (R-37)."""
         self._place = NODES
         return await self.reconcile(math.inf) + await self.end_workflows(math.inf)
 
     async def reconcile(self, until: float) -> int:
-        """Nodes that nothing moves any more; how many nodes and workflows that has moved."""
+        """Repair nodes that nothing moves any more; return how many nodes and workflows were moved."""
         count = 0
         while True:
             async with self._pool.connection() as conn:
@@ -87,7 +87,7 @@ class Reconciler:
                 return count
 
     async def end_workflows(self, until: float) -> int:
-        """Workflows past their deadline, then running ones without an open node; how much that has moved."""
+        """End workflows past their deadline, then running ones without an open node; return how many were moved."""
         return await self.expire(until) + await self._end_finished(until)
 
     async def expire(self, until: float) -> int:
@@ -136,7 +136,7 @@ class Reconciler:
     # What is done about each kind
 
     async def _cancel(self, nodes: Sequence[Stuck]) -> Advanced:
-        """They came back, by a retry or a recovery, when their workflow had just been cancelled (R-34)."""
+        """Cancel tasks that came back, by a retry or a recovery, when their workflow had just been cancelled (R-34)."""
         async with self._pool.connection() as conn:
             await workflows.cancel_tasks(conn, sorted(_links(nodes)), CANCELLED)
         return await self._advance(nodes)
@@ -172,8 +172,8 @@ def _links(nodes: Sequence[Stuck]) -> list[str]:
 async def _in_parts(
     found: Sequence[T], handle: Callable[[Sequence[T]], Awaitable[Advanced]], name: Callable[[T], dict[str, Any]]
 ) -> Advanced:
-    """All at once or, if something is wrong with one of them, in ever smaller parts: the others are not kept back. Only
-    a database that is away is no business of theirs."""
+    """All at once or, if one of them is faulty, in smaller and smaller parts, so that the others are not held up.
+    Failures of the connection are passed on."""
 
     def is_about_one(problem: Exception) -> bool:
         return is_held_up(problem) or not is_away(problem)

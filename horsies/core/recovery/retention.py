@@ -1,7 +1,7 @@
-"""Retention: deletes what has been kept long enough (R-80 to R-85), a bounded batch at a time.
+"""Retention: deletes old records (R-80 to R-85), in bounded batches.
 
-Each batch is a transaction of its own under the lock of the only pruner (D-62), and is followed by a rest as long as it
-took: claims go first. A pass that runs out of time is continued by the next one.
+Each batch is a separate transaction under the pruning lock (D-62), followed by a pause of the same length, so that
+claims go first. A pass that runs out of time is continued by the next one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """The time is over, or another worker prunes."""
+    """The time is over, or another worker is pruning."""
 
 
 class Retention:
@@ -57,13 +57,13 @@ class Retention:
         self._place = 0
 
     async def step(self) -> None:
-        """A pass, if an hour is over since the last one that reached its end."""
+        """Make a pass if an hour has passed since the last complete one."""
         begun = self._clock()
         if begun >= self._due and await self.prune():
             self._due = begun + PERIOD_S
 
     async def prune(self) -> bool:
-        """All that is old, for a bounded time; False if there may be more, with which the next call goes on."""
+        """Delete everything old, for a bounded time; False if there may be more, which the next call deletes."""
         # Nodes refer to tasks: they go first.
         tables = (self._heartbeats, self._worker_states, self._workflows, self._tasks, self._workers)
         batches = Batches(self._database, monotonic() + self._pass_s)
@@ -79,7 +79,7 @@ class Retention:
         return True
 
     async def prune_heartbeats(self, until: float) -> None:
-        """Only the heartbeats, until then at most."""
+        """Delete only heartbeats, until the given time at most."""
         batches = Batches(self._database, until)
         try:
             await self._heartbeats(batches)
@@ -104,7 +104,7 @@ class Retention:
             await batches.walk("tasks", lambda conn, place: retention.prune_tasks(conn, age, place))
 
     async def _workflows(self, batches: Batches) -> None:
-        """Again while it deletes anything: parents go after their children (R-83)."""
+        """Repeat while it deletes anything: parents are deleted after their children (R-83)."""
         if (age := self._record_age) is not None:
             while await batches.walk("workflows", lambda conn, place: retention.prune_workflows(conn, age, place)):
                 pass
@@ -124,7 +124,7 @@ class Batches:
         self._gone: dict[str, int] = {}
 
     async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:
-        """While batches are full."""
+        """Repeat while batches are full."""
         while True:
             rows = await self._run(prune)
             self._note(what, rows)
@@ -132,7 +132,7 @@ class Batches:
                 return
 
     async def walk(self, what: str, prune: Callable[[Connection, Place], Awaitable[Pruned]]) -> int:
-        """From place to place to the end of the table; how many rows are gone."""
+        """Go through the table to its end; return how many rows were deleted."""
         rows, place = 0, START
         while True:
             pruned = await self._run(prune, place)
@@ -144,7 +144,7 @@ class Batches:
             place = pruned.next
 
     def tell(self) -> None:
-        """What is gone, for the log."""
+        """Log what was deleted."""
         gone = {what: rows for what, rows in self._gone.items() if rows}
         if gone:
             log.info("retention: deleted %s", ", ".join(f"{rows} {what}" for what, rows in gone.items()))
@@ -171,7 +171,7 @@ class Batches:
 
 
 def longest_threshold(recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) -> timedelta:
-    """Heartbeats that are younger than this may still tell that a task lives (R-82)."""
+    """The longest threshold: younger heartbeats may still prove that a task is alive (R-82)."""
     return max(
         timedelta(milliseconds=recovery.claimed_stale_threshold_ms),
         timedelta(milliseconds=recovery.running_stale_threshold_ms),

@@ -1,7 +1,7 @@
-"""Tasks that have fallen silent: what a pass of the reaper and the operations by hand do about them (R-19, R-20, R-91).
+"""Tasks without recent heartbeats: how the reaper and manual operations recover them (R-19, R-20, R-91).
 
-One look finds many, which are then recovered in small steps, each a transaction of its own. Who is silent is decided by
-the statement, what becomes of a task by `lifecycle.recovery`; for how long to go on is the caller's business.
+One query finds many, which are then recovered in small steps, each in a separate transaction. The statement decides
+which tasks are silent, `lifecycle.recovery` what becomes of them; the caller decides how long to continue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from horsies.core.store import jobs, recovery
 from horsies.core.store.recovery import LOOK, STEP
 from horsies.core.types.status import TaskStatus
 
-REASON = "no sign of life"
+REASON = "no heartbeat"
 _ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
 
 
@@ -35,9 +35,8 @@ async def recover_stale(
     me: str,
     threshold: timedelta | None = None,
 ) -> AsyncGenerator[list[InFlight], None]:
-    """Recover the silent tasks of this status, the longest silence first; yields what each step has recovered.
-
-    Whoever stops listening stops it, between two steps. A `threshold` is that of a call by hand."""
+    """Recover the silent tasks of this status, the longest silence first; yield what each step has recovered. The
+    caller can stop between two steps. `threshold` is given only by manual calls."""
     step = partial(_recover, database, action=_ACTIONS[status], asker=asker, me=me)
     while True:
         async with database.connection() as conn:
@@ -54,7 +53,7 @@ async def recover_stale(
 async def _recover(
     database: Connections, found: Sequence[InFlight], *, action: Action, asker: Asker, me: str
 ) -> list[InFlight]:
-    """One step, which is one transaction, and its news."""
+    """One step, which is one transaction, and its events."""
     async with database.connection() as conn, conn.transaction():
         silent = await recovery.lock_stale(conn, found)
         is_told = action is Action.RETRY_OR_FAIL and asker.has(JobInterrupted)
@@ -71,7 +70,7 @@ async def _recover(
 async def list_stale(
     database: Connections, config: RecoveryConfig, sweeping: WorkerRecoveryConfig, threshold: timedelta
 ) -> list[dict[str, Any]]:
-    """The RUNNING tasks that have been silent for longer, for people to look at (R-91)."""
+    """The RUNNING tasks without a heartbeat for longer than the threshold, for people to look at (R-91)."""
     async with database.connection() as conn:
         found = await recovery.find_stale(conn, TaskStatus.RUNNING, config, sweeping, threshold=threshold, most=None)
     return [

@@ -1,5 +1,5 @@
-"""`recover_stuck_workflows`: by hand what every worker's reaper does for workflows that have come to a standstill
-(R-37, R-97). Written once, async, and run on the broker's bridge.
+"""`recover_stuck_workflows`: the manual form of what every worker's reaper does for stuck workflows (R-37, R-97). It is
+written once, async, and runs on the broker's bridge.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 @as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
 @on_bridge
 async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
-    """Let every workflow go on that has been left lying: nodes whose task, or child workflow, has ended for at least
-    `grace_ms` without anybody having noticed, nodes that nobody has enqueued, workflows past their deadline or without
-    an open node. Returns how many nodes and workflows were moved. Child workflows are built if the broker has an app
-    that knows them; otherwise they are left to the workers."""
+    """Let every stuck workflow continue: nodes whose task or child workflow ended at least `grace_ms` ago without an
+    effect, nodes that were not enqueued, and workflows past their deadline or without an open node. Return how many
+    nodes and workflows were moved. Child workflows are built if the broker has an app that knows them; otherwise they
+    are left to the workers."""
     if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
-        message = f"grace_ms is a number of milliseconds of at least 0, not {grace_ms!r}"
+        message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
         raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
     return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
 

@@ -1,8 +1,8 @@
-"""Sweeping: the tasks of workers that are dead go back to the queue (R-44 to R-58, R-60 to R-63, R-68).
+"""Sweeping: returns the tasks of dead workers to the queue (R-44 to R-58, R-60 to R-63, R-68).
 
-A sweep is a transaction of at most `STEP` tasks under the sweep lock, and another while there are more. Who is dead and
-what they hold is read without locks, because hooks are asked next and take time; then the answers are applied through
-`recover_tasks`, which leaves alone whatever has changed meanwhile. Events follow the commit.
+A sweep is a transaction of at most `STEP` tasks under the sweep lock, and another one while there are more. The dead
+workers and their tasks are read without locks, because hooks are called next and take time; then the answers are
+applied through `recover_tasks`, which skips everything that has changed in the meantime. Events follow the commit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def sweep(
     dry_run: bool = False,
     on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
-    """One sweep now. A `threshold` is taken as given, whatever the workers' own settings say (R-63, R-94)."""
+    """One sweep now. A given `threshold` is used unchanged, whatever the workers' own settings say (R-63, R-94)."""
 
     async def find(conn: Connection) -> list[Gone]:
         return await sweeping.dead(conn, me, config, recovery, threshold=threshold)
@@ -77,7 +77,7 @@ async def sweep_abandoned(
     me: str,
     on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
-    """Sweep those that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
+    """Sweep workers that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
 
     async def find(conn: Connection) -> list[Gone]:
         return await sweeping.abandoned(conn, me, recovery)
@@ -95,9 +95,8 @@ async def sweep_workers(
     spare: Callable[[InFlight], bool] | None = None,
     on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
-    """Sweep workers that are known to be dead: no threshold holds it up, and no task is deferred (R-100).
-
-    Tasks to `spare` are left as they are, and then so is the row of their worker."""
+    """Sweep workers that are known to be dead: no threshold applies, and no task is deferred (R-100). Tasks in `spare`
+    are left alone, and so is the row of their worker."""
     terms, find = _terms(config), _exactly(worker_ids)
     return await _Sweep(pool, asker, me, terms, find, is_certain=True, spare=spare, on_ended=on_ended).run()
 
@@ -110,7 +109,8 @@ async def force_unlock(
     me: str,
     on_ended: OnEnded = nobody,
 ) -> int:
-    """Take everything from exactly these workers, dead or not: no hooks, no delay (R-96). Returns how many tasks."""
+    """Take all tasks from exactly these workers, dead or not, without hooks and without delay (R-96). Return how many
+    tasks."""
     terms, find = _terms(config, timedelta(0)), _exactly(worker_ids)
     unlocking = _Sweep(pool, NoHooks(), me, terms, find, is_certain=True, is_exclusive=False, on_ended=on_ended)
     return (await unlocking.run()).recovered_count
@@ -217,7 +217,7 @@ class _Sweep:
         )
 
     async def _step(self) -> bool:
-        """One transaction and its news; whether another should follow."""
+        """One transaction and its events; return whether another should follow."""
         async with self.pool.connection() as conn, conn.transaction():
             batch = await self._transaction(conn)
         self.dead |= batch.dead
@@ -258,7 +258,7 @@ class _Sweep:
         return _Batch(dead, recovered, views, len(found.skipped) + refused, deferred, has_more=not is_over)
 
     async def _begin(self, conn: Connection) -> datetime | None:
-        """What the transaction calls now; None if somebody else is sweeping."""
+        """The time of the transaction; None if another process is sweeping."""
         if not self.is_exclusive:
             return (await sweeping.clock(conn))[0]
         now = await sweeping.try_lock(conn)
@@ -266,8 +266,8 @@ class _Sweep:
         return now
 
     def _same(self, found: list[Gone]) -> list[Gone]:
-        """Those of the first transaction, on the terms of then: without its row a worker's own settings are forgotten,
-        and the tasks of one that is found later may lie behind the place we have got to."""
+        """The workers of the first transaction, with the settings of that time: a worker's own settings are gone with
+        its row, and the tasks of workers found later may be behind the current position."""
         if self._known is None:
             self._known = {one.worker_id: one for one in found}
         return [self._known[one.worker_id]._replace(seen=one.seen) for one in found if one.worker_id in self._known]
@@ -281,13 +281,13 @@ class _Sweep:
         return [task for task in tasks if task.task_id not in spared]
 
     async def _views(self, conn: Connection, offered: Sequence[InFlight]) -> dict[str, Job]:
-        """The tasks as hooks see them, if there are hooks; loaded now, while their owners can be seen."""
+        """The tasks as hooks see them, if there are hooks; they are loaded now, while their owners are known."""
         if not offered or not (self.asker.has(JobRecovery) or self.asker.has(JobInterrupted)):
             return {}
         return {job.id: job for job in await load_jobs(conn, [task.task_id for task in offered])}
 
     async def _decisions(self, offered: Sequence[InFlight], views: Mapping[str, Job]) -> dict[str, Decision | None]:
-        """For those that are still as they were found; the others need nothing any more."""
+        """Decisions for the tasks that have not changed; the others need nothing any more."""
         if not self.asker.has(JobRecovery):
             return {task.task_id: JobRecoveryResult.Default for task in offered}
         asked = [
@@ -303,8 +303,8 @@ class _Sweep:
         return dict(zip((view.id for view in asked), answers, strict=True))
 
     async def _bury(self, conn: Connection, gone: Sequence[Gone], *, is_over: bool) -> set[str]:
-        """End the rows of the dead; who is dead indeed. One that was judged by its silence may have come back while the
-        hooks were asked, and keeps what it has."""
+        """Delete the rows of the dead workers, and return which are really dead. A worker that was judged by its
+        silence may have come back while the hooks were called; it keeps its tasks."""
         if not self.is_certain:
             return await sweeping.forget(conn, gone)
         if is_over:
@@ -312,7 +312,7 @@ class _Sweep:
         return {one.worker_id for one in gone}
 
     async def _recover(self, conn: Connection, found: Verdicts) -> tuple[list[InFlight], int]:
-        """Do what was decided; who was recovered, and how many the database refuses to change."""
+        """Apply the decisions; return which tasks were recovered, and how many the database refused."""
         recovered: list[InFlight] = []
         refused: list[InFlight] = []
 

@@ -1,4 +1,4 @@
-"""The one routine that recovers tasks, whoever asks for it (R-55)."""
+"""The single routine that recovers tasks, for all callers (R-55)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("horsies.recovery")
 LINES = 20
 _WORDS: dict[type, str] = {
     Requeue: "returned to the queue",
-    Retry: "to be tried again",
+    Retry: "to be retried",
     Fail: "failed",
     Expire: "expired",
 }
@@ -38,10 +38,9 @@ async def recover_tasks(
     attempts: int | None = None,
     most_recoveries: int | None = None,
 ) -> list[InFlight]:
-    """Recover these claims, all in one transaction or savepoint; return those that were still as they were found.
-
-    A second caller for the same claim finds the row changed, or locked, and does nothing. `delay_s` counts from the
-    transaction's own `now()`. For each task `reason` is completed with the worker, the process and its silence."""
+    """Recover these claims, all in one transaction or savepoint; return those that had not changed. A second caller for
+    the same claim finds the row changed or locked, and does nothing. `delay_s` counts from the transaction's own
+    `now()`. For each task, `reason` is completed with the worker, the process and its silence."""
     if not found:
         return []
     async with conn.transaction():
@@ -83,7 +82,7 @@ async def recover_in_parts(
 
 
 def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:
-    """How many, what became of them, and a line for each that has failed: nobody else will say it."""
+    """Log how many tasks were recovered and how, and a line for each failed task, because nothing else logs it."""
     events.emit("tasks.recovered", kinds=Counter(moved[task.task_id] for task in recovered))
     counts = Counter(_WORDS[moved[task.task_id]] for task in recovered)
     log.warning(
@@ -105,6 +104,6 @@ def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str,
 
 
 def who_is_silent(task: InFlight) -> str:
-    """For the record and for people: whose silence this is about, and how long it has lasted."""
+    """For the record and for people: which worker is silent, and for how long."""
     process = "" if task.worker_pid is None else f", process {task.worker_pid} on {task.worker_hostname}"
     return f"worker {task.worker_id}{process}, silent for {task.silence_s:.1f} s"

@@ -1,4 +1,4 @@
-"""What a sweep does with what the hooks have answered (R-50 to R-53). Pure."""
+"""What a sweep does with the answers of the hooks (R-50 to R-53). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horsies.core.lifecycle.recovery import Action, InFlight
 
 
 class Verdict(NamedTuple):
-    """What is done to some tasks; the delay counts from what the transaction calls now."""
+    """What happens to some tasks; the delay counts from the time of the transaction."""
 
     action: Action
     delay_s: float
@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """All of them: what is done to whom, who is left alone, and who was not asked about any more."""
+    """All verdicts: what happens to which tasks, which are left alone, and which were not asked about."""
 
     groups: dict[Verdict, list[InFlight]] = field(default_factory=dict)
     skipped: list[InFlight] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Verdicts:
 def verdicts(
     tasks: Sequence[InFlight], decisions: Mapping[str, Decision | None], *, now: datetime, age_s: float, delay_s: float
 ) -> Verdicts:
-    """Sort the tasks by what was decided about them. `now` is `age_s` ago: the hooks have taken that long."""
+    """Sort the tasks by their decisions. `now` is `age_s` ago, because the hooks took that long."""
     found = Verdicts()
     default = Verdict(Action.WORKER_DEFAULT, delay_s + age_s)
     for task in tasks:

@@ -1,5 +1,6 @@
-"""`WorkerUtils`: what an operator can ask about workers and do about dead ones (R-43, R-90, R-94 to R-96). Each method
-is written once, async, and runs on the broker's bridge; its blocking twin ends in `_sync`.
+"""`WorkerUtils`: what an operator can ask about workers and do about dead ones (R-43, R-90, R-94 to R-96).
+
+Each method is written once, async, and runs on the broker's bridge; its blocking twin ends in `_sync`.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
 
 class WorkerUtils:
-    """By hand what workers do by themselves. Settings and hooks are those of the broker's app, if it has one."""
+    """Manual recovery of workers. Settings and hooks are those of the broker's app, if it has one."""
 
     def __init__(self, broker: PostgresBroker, *, hooks: HookRegistry | None = None) -> None:
         self._broker = broker
         self._hooks = hooks
 
     def with_hooks(self, hooks: HookRegistry) -> WorkerUtils:
-        """The same with these hooks instead of the app's."""
+        """The same object with these hooks instead of the app's."""
         return WorkerUtils(self._broker, hooks=hooks)
 
     @property
     def worker_id(self) -> str:
-        """Who recovers, as hooks are told."""
+        """The name of the recovering worker for hooks."""
         return f"utils:{socket.gethostname()}:{os.getpid()}"
 
     @property
@@ -58,7 +59,8 @@ class WorkerUtils:
     @as_broker_result(_DB)
     @on_bridge
     async def list_active_workers(self, threshold: timedelta | float) -> list[ActiveWorker]:
-        """Every registered worker, the oldest first; stale is one that was last heard of longer ago than this."""
+        """Every registered worker, oldest first; a worker is stale if its last heartbeat is older than the
+        threshold."""
         async with self._broker.hub.connection() as conn:
             return await sweeping.active(conn, _duration(threshold))
 
@@ -67,7 +69,7 @@ class WorkerUtils:
     @as_broker_result(_DB)
     @on_bridge
     async def list_silences(self) -> list[WorkerSilence]:
-        """How long each registered worker has been silent, and whether a sweep would speak of it."""
+        """How long each registered worker has been silent, and whether a sweep applies to it."""
         async with self._broker.hub.connection() as conn:
             return await sweeping.silences(conn)
 
@@ -85,7 +87,7 @@ class WorkerUtils:
     @as_broker_result(_DB)
     @on_bridge
     async def sweep_stale_workers(self, options: SweepStaleWorkersOptions | None = None) -> SweepStaleWorkersResult:
-        """One sweep now, whether or not worker recovery is enabled here. What the options leave open is taken from the
+        """One sweep now, whether or not worker recovery is enabled here. Options that are not set are taken from the
         app's recovery configuration."""
         options = options or SweepStaleWorkersOptions()
         return await self._sweep(self._config, options, options.sweep_threshold)
@@ -97,8 +99,8 @@ class WorkerUtils:
     async def sweep_stale_workers_with_config(
         self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions | None = None
     ) -> SweepStaleWorkersResult:
-        """The same with another recovery configuration. A threshold that it names is taken as given, like one of the
-        options, which go before it."""
+        """The same with another recovery configuration. Its threshold, if set, is used unchanged; the options override
+        it."""
         options = options or SweepStaleWorkersOptions()
         named = config.sweep_threshold if "sweep_threshold" in config.model_fields_set else None
         return await self._sweep(config, options, options.sweep_threshold or named)
@@ -108,8 +110,8 @@ class WorkerUtils:
     @as_broker_result(_DB)
     @on_bridge
     async def force_unlock_workers(self, worker_ids: Sequence[str]) -> int:
-        """Take every task from exactly these workers, whatever their heartbeats say, and delete their rows: no hooks,
-        no delay. Returns the number of tasks."""
+        """Take every task from exactly these workers, whatever their heartbeats say, and delete their rows, without
+        hooks and without delay. Return the number of tasks."""
         if isinstance(worker_ids, str):
             raise _mistake("force_unlock_workers takes a list of worker ids, not one")
         hub, ended = self._broker.hub, list[EndedNode]()
@@ -154,7 +156,7 @@ def _duration(value: timedelta | float) -> timedelta:
     try:
         found = value if isinstance(value, timedelta) else timedelta(seconds=value)
     except (TypeError, ValueError, OverflowError):
-        raise _mistake(f"a threshold is a timedelta or a number of seconds, not {value!r}") from None
+        raise _mistake(f"a threshold must be a timedelta or a number of seconds, not {value!r}") from None
     if found < timedelta(0):
         raise _mistake("a threshold must not be negative")
     return found

@@ -1,5 +1,6 @@
-"""Which schedules there are, and when each is to be looked at next: in memory, so that a check costs what is due and
-not what there is. What it knows is a hint, brought up to date page by page; whoever fires reads again under the locks.
+"""The enabled schedules and when each must be checked next. It is in memory, so that the cost of a check depends on the
+due runs and not on the number of schedules. It is only a hint that is updated page by page; the firing transaction
+reads again under the locks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PAGE = 1_000
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One schedule. `changed_at` and `definition` are those of a run-time schedule; one of the code has none."""
+    """One schedule. `changed_at` and `definition` belong to a run-time schedule; a schedule of the code has neither."""
 
     schedule: TaskSchedule
     changed_at: datetime | None = None
@@ -41,7 +42,7 @@ class Entry:
 
 
 class Board:
-    """The enabled schedules by name, in the order of their next look."""
+    """The enabled schedules by name, in the order of their next check."""
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
@@ -52,7 +53,7 @@ class Board:
         self._pages: list[str] = []
 
     def put(self, entry: Entry) -> None:
-        """Take a schedule in, in place of the one that has its name. It is looked at at once."""
+        """Add a schedule, or replace the one with its name. It is checked at once."""
         self.entries[entry.name] = entry
         self._unread.append(entry.name)
         self.arm(entry, AT_ONCE)
@@ -61,7 +62,7 @@ class Board:
         self.entries.pop(name, None)
 
     def arm(self, entry: Entry, at: datetime | None) -> None:
-        """Look at it then."""
+        """Check it at that time."""
         if entry.at == at or self.entries.get(entry.name) is not entry:
             return
         entry.at = at
@@ -74,19 +75,20 @@ class Board:
                 heapq.heapify(self._line)
 
     def later(self, entry: Entry) -> None:
-        """Look at it at the next check, not before (S-39)."""
+        """Check it at the next check, not before (S-39)."""
         entry.at = None
         self._later.add(entry.name)
 
     def begin_check(self) -> None:
-        """What was left for the next check is due again."""
+        """Schedules that were left for the next check are due again."""
         for name in self._later:
             if (entry := self.entries.get(name)) is not None and entry.at is None:
                 self.arm(entry, AT_ONCE)
         self._later.clear()
 
     def take_due(self, now: datetime) -> list[Entry]:
-        """Those to be looked at by now, the longest due first. Each has to be armed again, or left for later."""
+        """The schedules that are due for a check, the longest due first. Each must be armed again, or left for
+        later."""
         found = [entry for name in self._urgent if (entry := self._armed(name, AT_ONCE)) is not None]
         self._urgent.clear()
         while self._line and self._line[0][0] <= now:
@@ -100,7 +102,7 @@ class Board:
 
     @property
     def next_look(self) -> datetime | None:
-        """When the first of them is to be looked at."""
+        """When the first of them must be checked."""
         if any(self._armed(name, AT_ONCE) for name in self._urgent):
             return AT_ONCE
         while self._line:
@@ -111,17 +113,17 @@ class Board:
         return None
 
     def _armed(self, name: str, at: datetime) -> Entry | None:
-        """The schedule of this name, if it is still to be looked at then."""
+        """The schedule of this name, if it is still armed for that time."""
         entry = self.entries.get(name)
         return entry if entry is not None and entry.at == at else None
 
     @property
     def has_unread(self) -> bool:
-        """Are there some whose states have not been read yet?"""
+        """Whether there are schedules whose states have not been read yet."""
         return bool(self._unread)
 
     def next_page(self) -> list[str]:
-        """The names of those that are new, then some of all of them in turn: their states are read at this check."""
+        """The names of new schedules, then some of all in turn: their states are read at this check."""
         if self._unread:
             page, self._unread = self._unread[:PAGE], self._unread[PAGE:]
             return page
@@ -131,7 +133,8 @@ class Board:
         return page
 
     def note(self, names: Iterable[str], states: Mapping[str, ScheduleState]) -> None:
-        """What was read of these schedules: somebody may have fired, changed, moved or forgotten them."""
+        """Take over the states that were read: another process may have sent, changed, moved or removed these
+        schedules."""
         for name in names:
             entry, state = self.entries.get(name), states.get(name)
             if entry is None or entry.at is None:

@@ -1,9 +1,9 @@
-"""When a pattern comes round: pure functions from a pattern, an instant and a zone to instants, all in UTC.
+"""When a pattern runs: pure functions from a pattern, a time and a time zone to times, all in UTC.
 
-A pattern names times on the wall. The next one is found field by field, so its distance costs nothing, and it becomes
-an instant by one rule: it fires when the clock on the wall first shows that time or has passed it. That is the end of
-the gap if the clocks skip it (S-22), and the first pass if they repeat it (S-23); several times within one gap are one
-instant. What fires every hour fires in the second pass as well. Intervals do not look at the wall.
+A pattern names local times. The next one is found field by field, so its distance does not matter. One rule turns it
+into an absolute time: it runs when the local clock first shows that time or has passed it. If the clocks skip the time,
+this is the end of the gap (S-22); if they repeat it, this is the first pass (S-23). Several times within one gap are
+one run. A pattern that runs every hour also runs in the second pass. Intervals do not depend on local time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _YEARS = HORIZON.days // 365
 
 
 def next_occurrence(pattern: SchedulePattern, after: datetime, timezone: str) -> datetime | None:
-    """The first instant strictly later than `after`, in UTC; None if there is none within eight years.
+    """The first time strictly later than `after`, in UTC; None if there is none within eight years.
 
-    An interval counts from `after`: give it the slot before and not the present time, and it does not drift (S-21).
+    An interval counts from `after`: pass the previous slot and not the present time, and it does not drift (S-21).
     """
     try:
         if isinstance(pattern, IntervalSchedule):
@@ -37,7 +37,7 @@ def next_occurrence(pattern: SchedulePattern, after: datetime, timezone: str) ->
 
 
 def latest_occurrence(pattern: SchedulePattern, after: datetime, until: datetime, timezone: str) -> datetime | None:
-    """The last instant later than `after` and not later than `until`, without walking through those between."""
+    """The last time later than `after` and not later than `until`, without going through those between."""
     if isinstance(pattern, IntervalSchedule):
         times = (until - after) // pattern.interval
         return after.astimezone(UTC) + times * pattern.interval if times > 0 else None
@@ -67,7 +67,7 @@ def occurrences(
     until: datetime | None = None,
     count: int | None = None,
 ) -> Iterator[datetime]:
-    """The instants later than `after` in order: those not later than `until`, and at most `count`."""
+    """The times later than `after`, in order: those not later than `until`, and at most `count`."""
     left, slot = count, after
     while left is None or left > 0:
         following = next_occurrence(pattern, slot, timezone)
@@ -101,7 +101,7 @@ def _next_on_the_wall(times: WallTimes, after: datetime, zone: ZoneInfo) -> date
 
 
 class _TurnBack(NamedTuple):
-    """Clocks that are turned back: when, what they show from then on, and what they showed until then."""
+    """Clocks that are set back: when, what they show from then on, and what they showed until then."""
 
     instant: datetime
     again: datetime
@@ -109,7 +109,7 @@ class _TurnBack(NamedTuple):
 
 
 def _turn_back(shown: datetime) -> _TurnBack:
-    """The repetition within which the wall shows this."""
+    """The repetition during which the local clock shows this time."""
     zone, first, second = shown.tzinfo, shown.replace(fold=0), shown.replace(fold=1)
     new = second.utcoffset()
     instant = _first_moment(
@@ -120,7 +120,7 @@ def _turn_back(shown: datetime) -> _TurnBack:
 
 
 def _first_shown(wall: datetime | None, zone: ZoneInfo) -> datetime | None:
-    """When the wall first shows this time, or has passed it."""
+    """When the local clock first shows this time, or has passed it."""
     if wall is None:
         return None
     instant = wall.replace(tzinfo=zone).astimezone(UTC)
@@ -136,7 +136,8 @@ def _on_the_wall(instant: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _first_moment(low: datetime, high: datetime, has_happened: Callable[[datetime], bool]) -> datetime:
-    """The first whole second later than `low` at which it has happened; at `high` it has. Clocks turn at such."""
+    """The first whole second later than `low` at which it has happened; at `high` it has. Clocks change at whole
+    seconds."""
     start = low.replace(microsecond=0)
     before, at = 0, _seconds(high - start)
     while at - before > 1:
@@ -153,7 +154,7 @@ def _seconds(span: timedelta) -> int:
 
 
 def _first_time(times: WallTimes, start: datetime) -> datetime | None:
-    """The first time on the wall from `start` on; None if there is none in this year and the eight that follow."""
+    """The first local time from `start` on; None if there is none in this year and the following eight."""
     year, month, day = start.year, start.month, start.day
     if times.months >> month & 1 and days_in_month(times, year, month) >> day & 1:
         clock = _first_time_of_day(times, start.hour, start.minute + (start.second > times.second))

@@ -1,5 +1,5 @@
-"""What can be known to be wrong with a schedule before it fires (S-04): used by the check, by the scheduler's start and
-by whoever puts a schedule in place at run time.
+"""The mistakes of a schedule that can be found before it runs (S-04): used by the check, at the start of the scheduler,
+and when a schedule is added at run time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from horsies.core.types.result import Err
 
 
 def require_schedule(config: AppConfig) -> ScheduleConfig:
-    """The settings of the scheduler; HRS-205 if there are none, or if they are switched off (S-40)."""
+    """The settings of the scheduler; HRS-205 if there are none, or if they are disabled (S-40)."""
     schedule = config.schedule
     if schedule is not None and schedule.enabled:
         return schedule
@@ -31,11 +31,11 @@ def require_schedule(config: AppConfig) -> ScheduleConfig:
 
 
 def schedule_problems(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Iterator[HorsiesError]:
-    """Nothing if it is sound. The arguments of a stored one are JSON already."""
+    """The mistakes of a schedule; none if it is valid. The arguments of a stored schedule are already JSON."""
     if "\0" in schedule.name or schedule.name.encode("utf-8", "replace").decode() != schedule.name:
-        yield _problem(schedule, "its name holds a NUL or a lone surrogate, which PostgreSQL cannot store")
+        yield _problem(schedule, "its name contains a NUL or a lone surrogate, which PostgreSQL cannot store")
     if next_occurrence(schedule.pattern, datetime.now(UTC), schedule.timezone) is None:
-        yield _problem(schedule, "its pattern names no instant within the next eight years")
+        yield _problem(schedule, "its pattern has no run within the next eight years")
     if schedule.task_name not in app.tasks:
         yield _no_such_task(app, schedule)
     elif isinstance(made := payload_of(app, schedule, is_stored=is_stored), Err):

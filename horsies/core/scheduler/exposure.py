@@ -1,4 +1,4 @@
-"""What a scheduler shows of itself: /metrics, /healthz and /readyz, if it has a port. It only looks on."""
+"""What a scheduler exposes: /metrics, /healthz and /readyz, if it has a port. It only observes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINGER_S = 30.0
 
 
 def problems(*, is_stopping: bool, check_age_s: float | None, interval_s: float) -> dict[str, str]:
-    """Why a scheduler is not ready: it makes no checks, which ask the database each time."""
+    """Why a scheduler is not ready: its checks do not succeed. Each check queries the database."""
     if is_stopping:
         return {"stopping": "the scheduler sends no more tasks"}
     if check_age_s is None:
@@ -35,7 +35,7 @@ def problems(*, is_stopping: bool, check_age_s: float | None, interval_s: float)
 
 @asynccontextmanager
 async def exposed(process: SchedulerProcess, config: AppConfig, host: str, port: int | None) -> AsyncIterator[None]:
-    """While the scheduler runs, and until it has ended."""
+    """Serve while the scheduler runs, until it has ended."""
     if port is None:
         yield
         return

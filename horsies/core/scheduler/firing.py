@@ -1,7 +1,7 @@
 """One transaction: lock some schedules, read their states again, send what is due, write the new states (S-32).
 
-Only the database's clock is read (S-43), and the id of a task is that of its slot (S-34): if two schedulers got here
-for the same slot, or the state were lost, there would still be one task.
+Only the database's clock is used (S-43), and the id of a task is computed from its slot (S-34): if two schedulers
+reached this point for the same slot, or if the state were lost, there would still be one task.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ APART = timedelta(microseconds=1)
 
 
 class StateLocked(Exception):
-    """A state can neither be read nor written for a while: only one schedule's matter, unlike a lock on a table."""
+    """A state can neither be read nor written for a while. This concerns only one schedule, unlike a lock on a
+    table."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """What became of the schedules of one transaction."""
+    """The outcome for the schedules of one transaction."""
 
     now: datetime | None = None
     steps: dict[str, Step] = field(default_factory=dict)  # done, or nothing to do yet
@@ -46,7 +47,7 @@ class Pass:
 
 
 class Breath:
-    """Lets the loop do something else every few milliseconds."""
+    """Yields to the loop every few milliseconds."""
 
     def __init__(self) -> None:
         self._since = perf_counter()
@@ -58,7 +59,7 @@ class Breath:
 
 
 async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[[Entry], int]) -> Pass:
-    """Do what is due of these schedules. To be called in a transaction, which makes it all or nothing."""
+    """Send the due runs of these schedules. Call this in a transaction, which makes it all or nothing."""
     done = Pass()
     by_name = {entry.name: entry for entry in entries}
     held = await store.try_lock(conn, sorted(by_name))
@@ -77,7 +78,8 @@ async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[
 
 
 async def _unchanged(conn: Connection, entries: Sequence[Entry], done: Pass) -> list[Entry]:
-    """Under its lock a run-time schedule is what we know of it, or it is none of ours: removed, paused, changed."""
+    """Whether a run-time schedule, under its lock, is still as we know it; otherwise it was removed, paused or
+    changed."""
     stored = [entry for entry in entries if entry.changed_at is not None]
     if not stored:
         return list(entries)
@@ -131,11 +133,11 @@ async def _begin(conn: Connection, new: Sequence[Advance]) -> set[str]:
     try:
         return await store.begin(conn, new)
     except psycopg.errors.LockNotAvailable as problem:
-        raise StateLocked("somebody who is not a scheduler writes its state and does not end") from problem
+        raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
 
 
 async def _sends(entry: Entry, step: Fire, now: datetime, breath: Breath) -> list[Send]:
-    """One task for each slot. Dated a little apart, so that the oldest slot is also the first in the queue."""
+    """One task for each slot. Their times differ slightly, so that the oldest slot is also the first in the queue."""
     assert entry.payload is not None
     made: list[Send] = []
     for place, slot in enumerate(reversed(step.slots)):
@@ -146,7 +148,7 @@ async def _sends(entry: Entry, step: Fire, now: datetime, breath: Breath) -> lis
 
 
 async def _insert(conn: Connection, sends: Sequence[Send], now: datetime) -> set[str]:
-    """The ordinary insert; the ids that were not there before."""
+    """The ordinary insert; return the ids that were not there before."""
     written: set[str] = set()
     for places in chunks(sends):
         statement = insert([sends[place] for place in places], now)

@@ -1,5 +1,6 @@
-"""What is due and in hand: whatever has come due goes first, catching up has the rest of each transaction, so that a
-week of missed runs of one schedule does not hold up the others (S-36)."""
+"""Due schedules that are being handled. Newly due schedules go first; catching up gets the rest of each transaction, so
+that a week of missed runs of one schedule does not hold up the others (S-36).
+"""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ class Line:
         return bool(self._due or self._failed or self._behind)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """These are due. One that failed the last time gets a transaction of its own."""
+        """These are due. A schedule that failed the last time gets its own transaction."""
         for entry in entries:
             (self._failed if entry.failures else self._due).append(entry)
 
     def add_again(self, entry: Entry) -> None:
-        """It has more to catch up with."""
+        """This schedule has more runs to catch up."""
         self._behind.append(entry)
 
     def next_batch(self, most: int) -> list[Entry]:
-        """Those of the next transaction."""
+        """The schedules of the next transaction."""
         if not self._due and self._failed:
             return [self._failed.popleft()]
         batch: list[Entry] = []
@@ -40,7 +41,7 @@ class Line:
         return batch
 
     def clear(self) -> list[Entry]:
-        """Give all of them back."""
+        """Return all of them."""
         left = [*self._due, *self._failed, *self._behind]
         for waiting in (self._due, self._failed, self._behind):
             waiting.clear()

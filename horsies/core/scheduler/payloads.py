@@ -1,7 +1,7 @@
-"""What a schedule sends. Its arguments never change, so its payload is made once and only dated when it fires.
+"""What a schedule sends. Its arguments never change, so its payload is made once and only dated when it is sent.
 
-Encoding runs code of the app (its models and their serializers), which is why it is asked for through `Preparer`: in
-the scheduler's own process it happens in a thread, in a worker in the helper child. Both have a time limit.
+Encoding runs code of the app (its models and their serializers), so it goes through a `Preparer`: a thread in the
+scheduler's own process, the helper child in a worker. Both have a time limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HasTasks(Protocol):
-    """What is needed of an app."""
+    """What is needed from an app."""
 
     @property
     def tasks(self) -> Mapping[str, Any]: ...
@@ -39,21 +39,22 @@ class HasTasks(Protocol):
 
 
 class Wanted(NamedTuple):
-    """A schedule whose payload is wanted: one of the code, or as it is stored."""
+    """A schedule whose payload is needed: one of the code, or one as it is stored."""
 
     name: str
     definition: dict[str, Any] | None
 
 
 class Preparer(Protocol):
-    """Who makes payloads. What is wrong with one schedule is the answer for that one; `PreparerFailed` is no answer."""
+    """Makes payloads. A mistake in one schedule is the answer for that schedule; `PreparerFailed` means that there is
+    no answer."""
 
     async def prepare(self, wanted: Sequence[Wanted], limit_s: float, /) -> list[Result[TaskSendPayload, str]]: ...
 
 
 class PreparerFailed(Exception):
-    """It took too long, or its process has died. `is_about_one`: because of one of those that were asked for, and that
-    is the `culprit`, if it is known."""
+    """Encoding took too long, or its process died. `is_about_one`: one of the requested schedules caused it; that is
+    the `culprit`, if it is known."""
 
     def __init__(self, why: str, culprit: int | None = None, *, is_about_one: bool = True) -> None:
         super().__init__(why)
@@ -62,8 +63,8 @@ class PreparerFailed(Exception):
 
 
 class LocalPreparer:
-    """In this process, which has imported the app's modules: in a thread, which the end of the process does not wait
-    for. One that hangs cannot be ended, so the same is not begun a second time meanwhile."""
+    """Encodes in this process, which has imported the app's modules, in a thread that the end of the process does not
+    wait for. A hanging thread cannot be ended, so the same work is not started a second time while it runs."""
 
     def __init__(self, app: HasTasks) -> None:
         self._app = app
@@ -95,7 +96,7 @@ class LocalPreparer:
             place = min(len(made), len(wanted) - 1)
             self._hanging[repr(wanted[place])] = thread
             raise PreparerFailed(f"its arguments took longer than {limit_s:g} s to encode", place) from None
-        return [*made, *(Err("one before it ended the encoding") for _ in wanted[len(made) :])]
+        return [*made, *(Err("the encoding process ended at another schedule") for _ in wanted[len(made) :])]
 
 
 def _settle(is_done: asyncio.Future[None]) -> None:
@@ -112,7 +113,7 @@ def each_prepared(app: HasTasks, wanted: Sequence[Wanted]) -> Iterator[Result[Ta
 
 
 def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Result[TaskSendPayload, str]:
-    """The payload, or why there is none. The arguments of a stored schedule are JSON already."""
+    """The payload, or why there is none. The arguments of a stored schedule are already JSON."""
     task = app.tasks.get(schedule.task_name)
     if task is None:
         return Err(f"there is no task {schedule.task_name!r}")
@@ -123,7 +124,7 @@ def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False
         if is_stored:
             args, kwargs = task.codec.arguments.decode(_text(args), _text(kwargs))
         elif envelope.has_deadline(task, kwargs):
-            return Err("good_until is no argument of the task, and one instant cannot be the deadline of every run")
+            return Err("good_until is not an argument of the task, and one moment cannot be the deadline of every run")
     except (CodecError, HorsiesError, ValueError) as problem:
         return Err(f"its arguments do not fit the task {task.task_name!r}: {problem}")
     made = envelope.build(task, args, kwargs, NO_OPTIONS, UNDATED)
@@ -133,7 +134,7 @@ def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False
 
 
 def stored_form(schedule: TaskSchedule, payload: TaskSendPayload) -> dict[str, Any]:
-    """A schedule as it is written to the database: the fields of S-03, its arguments as the payload has them."""
+    """A schedule as it is stored in the database: the fields of S-03, with its arguments as in the payload."""
     plain = schedule.model_copy(update={"args": (), "kwargs": {}}).model_dump(mode="json")
     return {
         **plain,
@@ -158,5 +159,5 @@ def _elsewhere(app: HasTasks, payload: TaskSendPayload, queue_name: str | None) 
 
 
 def _text(value: Any) -> str | None:
-    """As a call is stored: none of either is NULL."""
+    """The stored form: NULL if there are none."""
     return json.dumps(list(value) if isinstance(value, tuple) else value) if value else None

@@ -1,4 +1,4 @@
-"""What to do about a schedule: begin, start anew, fire or wait (S-31 to S-38). Plain: the time is told."""
+"""What to do about a schedule: begin, restart, send or wait (S-31 to S-38). Pure: the time is passed in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOTS = uuid5(NAMESPACE_OID, "horsies:schedule")
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """What the database remembers of a schedule (D-35)."""
+    """What the database stores about a schedule (D-35)."""
 
     name: str
     last_run_at: datetime | None
@@ -29,14 +29,14 @@ class ScheduleState:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Seen for the first time, or put in place again: nothing fires (S-31)."""
+    """Seen for the first time, or added again: nothing is sent (S-31)."""
 
     next_run_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Its pattern or zone has changed: missed slots of the old one are dropped (S-37)."""
+    """Its pattern or time zone has changed: missed slots of the old one are dropped (S-37)."""
 
     next_run_at: datetime | None
 
@@ -66,7 +66,7 @@ def decide(
     most: int | None = None,
     own_hash: str | None = None,
 ) -> Step:
-    """The next step of an enabled schedule. `most` lowers the number of slots that one step catches up with."""
+    """The next step of an enabled schedule. `most` limits the number of slots that one step catches up."""
     if state is None or (state.next_run_at is None and state.config_hash is None):
         return Begin(_next(schedule, now))
     if state.config_hash != (own_hash or config_hash(schedule)):
@@ -83,14 +83,14 @@ def decide(
 
 
 def config_hash(schedule: TaskSchedule) -> str:
-    """Changes when the next run does (S-37): pattern and zone, not arguments, queue or catch-up."""
+    """Changes when the next run changes (S-37): it covers pattern and time zone, not arguments, queue or catch-up."""
     fields = schedule.pattern.model_dump(mode="json")
     described = {"pattern": type(schedule.pattern).__name__, "fields": fields, "timezone": schedule.timezone}
     return sha256(json.dumps(described, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def slot_task_id(name: str, slot: datetime) -> str:
-    """The id of the task of one slot: whoever fires it, it is the same (S-34)."""
+    """The id of the task of one slot; it is the same for every scheduler (S-34)."""
     return str(uuid5(SLOTS, f"{slot.astimezone(UTC).isoformat(timespec='microseconds')} {name}"))
 
 

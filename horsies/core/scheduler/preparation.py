@@ -1,5 +1,6 @@
-"""Makes the payloads of schedules beside the firing: code of the app may take its time or never end, and then only its
-own schedule waits for it. Its slot is not lost: nothing is written before there is a payload."""
+"""Makes the payloads of schedules separately from sending: code of the app may be slow or never end, and then only its
+own schedule waits. Its slot is not lost, because nothing is written before there is a payload.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ USUAL = Limits()
 
 
 class Preparation:
-    """Schedules that are asked for here are in hand until `take` gives them back with a payload."""
+    """Schedules that are requested here are kept until `take` returns them with a payload."""
 
     def __init__(self, preparer: Preparer, is_wanted: Callable[[Entry], bool], limits: Limits) -> None:
         self._preparer = preparer
@@ -54,7 +55,7 @@ class Preparation:
 
     @property
     def pause_s(self) -> float:
-        """After how many seconds there may be something to take."""
+        """The number of seconds after which there may be something to take."""
         if self._ready or self._is_busy:
             return LOOK_AGAIN_S
         return self._resting[0][0] - monotonic() if self._resting else inf
@@ -64,7 +65,7 @@ class Preparation:
         return self._work is not None and not self._work.done()
 
     def ask(self, entries: Iterable[Entry]) -> None:
-        """Make the payloads of these; one that has failed before is asked for alone."""
+        """Make the payloads of these schedules; a schedule that has failed before is handled alone."""
         for entry in entries:
             (self._alone if entry.failures else self._line).append(entry)
         if (self._line or self._alone) and not self._is_busy:
@@ -72,7 +73,7 @@ class Preparation:
             self._work = asyncio.create_task(self._make_all(), name="payloads of schedules")
 
     def take(self) -> list[Entry]:
-        """Those that have a payload now. Those that have rested long enough are asked for again."""
+        """The schedules that have a payload now. Those whose delay is over are requested again."""
         rested: list[Entry] = []
         while self._resting and self._resting[0][0] <= monotonic():
             rested.append(heapq.heappop(self._resting)[2])
@@ -82,8 +83,8 @@ class Preparation:
         return [entry for entry in ready if self._is_wanted(entry)]
 
     async def wait(self, seconds: float) -> bool:
-        """Until there is something to take, for so long at most; False if there is nothing. Nobody waits for those that
-        are known to take long."""
+        """Wait until there is something to take, for at most this time; False if there is nothing. Schedules that are
+        known to be slow are not waited for."""
         if not self._ready and self._is_busy and self._is_quick:
             self._news.clear()
             with contextlib.suppress(TimeoutError):
@@ -91,7 +92,7 @@ class Preparation:
         return bool(self._ready)
 
     def close(self) -> None:
-        """Nobody wants them any more."""
+        """Drop everything."""
         if self._work is not None:
             self._work.cancel()
 
@@ -121,7 +122,7 @@ class Preparation:
                 return
             answers = [Err(str(problem)) for _ in entries]
         except Exception as problem:
-            log.exception("the payloads of schedules cannot be made")
+            log.exception("the arguments of schedules cannot be encoded")
             answers = [Err(type(problem).__name__) for _ in entries]
         for entry, answer in zip(entries, answers, strict=True):
             if isinstance(answer, Ok):

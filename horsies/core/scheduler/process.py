@@ -1,4 +1,4 @@
-"""`horsies scheduler` as a process: settings, schema, checks until it is told to stop (S-40, S-42)."""
+"""`horsies scheduler` as a process: settings, schema, and checks until it is told to stop (S-40, S-42)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SchedulerProcess:
         self._serving: asyncio.Task[None] | None = None
 
     def request_stop(self) -> None:
-        """Finish the check that is under way, then end; a second call ends at once."""
+        """Finish the current check, then end; a second call ends at once."""
         if self._stop.is_set() and self._serving is not None:
             self._serving.cancel()
         self._stop.set()

@@ -1,4 +1,4 @@
-"""What a scheduler says about its schedules."""
+"""What a scheduler logs about its schedules."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def report(entries: Sequence[Entry], done: Pass) -> None:
                 "dropped", entry.name, _shown(step.next_run_at),
             )  # fmt: skip
         elif isinstance(step, Begin):
-            log.info("schedule %r begins: its first run is %s", entry.name, _shown(step.next_run_at))
+            log.info("new schedule %r: its first run is %s", entry.name, _shown(step.next_run_at))
         if step is not None and step.next_run_at is None:
-            log.error("schedule %r names no instant within eight years: it will not fire again", entry.name)
+            log.error("schedule %r has no run within eight years: it will not run again", entry.name)
     fired = {name: count for name, count in done.sent.items() if count}
     if fired:
         names = sorted(fired)
@@ -41,15 +41,15 @@ def complain(entry: Entry, why: str) -> None:
     entry.failures += 1
     if logs.is_worth_a_line(entry.failures):
         tries = f" ({entry.failures} times in a row)" if entry.failures > 1 else ""
-        log.error("schedule %r could not be sent and is tried again: %s%s", entry.name, why, tries)
+        log.error("schedule %r could not be sent and will be retried: %s%s", entry.name, why, tries)
 
 
 def note_missed(entry: Entry) -> None:
-    """Somebody else holds it, which is nothing unless it goes on and on."""
+    """Another process holds the lock, which is reported only if it continues."""
     entry.misses += 1
     if entry.misses >= MANY_MISSES and logs.is_worth_a_line(entry.misses):
         log.warning(
-            "schedule %r is due, but somebody else has kept it locked at each of the last %d checks", entry.name,
+            "schedule %r is due, but another process has kept it locked during the last %d checks", entry.name,
             entry.misses,
         )  # fmt: skip
 

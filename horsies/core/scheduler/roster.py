@@ -1,4 +1,4 @@
-"""Keeps the board in step with the schedules of the code and with those put in place at run time (D-36)."""
+"""Keeps the board up to date with the schedules of the code and those added at run time (D-36)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Roster:
         self._is_first = True
 
     async def refresh(self, conn: Connection, version: int) -> None:
-        """Read what has changed of the run-time schedules, if anything has."""
+        """Read the run-time schedules that have changed, if any."""
         if self._is_first:
             await self._take_in_code()
         if version == self._version:
@@ -74,7 +74,10 @@ class Roster:
         self._known[stored.name] = Mark(stored.changed_at, stored.paused)
         if stored.name in self._of_code:
             if stored.name not in self._hidden:
-                log.warning("the schedule %r in the database is ignored: the code has one of this name", stored.name)
+                log.warning(
+                    "the schedule %r in the database is ignored: the code has a schedule with the same name",
+                    stored.name,
+                )
             self._hidden.add(stored.name)
             return
         try:
@@ -95,6 +98,6 @@ class Roster:
 
 
 def in_one_line(problem: HorsiesError) -> str:
-    """What is wrong, for a log."""
+    """The mistake on one line, for a log."""
     errors = problem.errors if isinstance(problem, MultipleValidationErrors) else [problem]
     return "; ".join(describe(error) for error in errors)

@@ -1,8 +1,8 @@
-"""`app.schedules`: schedules that are put in place, paused, triggered and removed at run time (D-36).
+"""`app.schedules`: schedules that are added, paused, triggered and removed at run time (D-36).
 
-A change is written under the lock of its schedule, so that nothing fires by the old word once it has returned; every
-scheduler takes it up at its next check. What code defines belongs to the code: it can be triggered and listed, not
-changed. Each method is written once, async, and runs on the broker's bridge; its blocking twin has the plain name.
+A change is written under the lock of its schedule, so that the old version never runs after the call has returned;
+every scheduler picks it up at its next check. Schedules of the code can be triggered and listed, but not changed. Each
+method is written once, async, and runs on the broker's bridge; its blocking twin has the plain name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ UPCOMING = 5
 
 
 class Refused(Exception):
-    """Why it is not done."""
+    """Why it was refused."""
 
     def __init__(self, code: ScheduleErrorCode, message: str, errors: tuple[HorsiesError, ...] = ()) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ def _failed(problem: BaseException, name: str | None = None) -> Err[ScheduleErro
 
 
 class Schedules:
-    """The schedules of one app, as its database has them."""
+    """The schedules of one app, as stored in its database."""
 
     def __init__(self, app: HasTasks, broker: Callable[[], PostgresBroker]) -> None:
         self._app = app
@@ -98,10 +98,10 @@ class Schedules:
     @_as_result
     @on_bridge
     async def put_async(self, schedule: TaskSchedule) -> None:
-        """Put a schedule in place, or in place of the one that has its name. It begins with its next run; a paused one
-        stays paused. What is wrong with it is INVALID_SCHEDULE."""
+        """Add a schedule, or replace the one with its name. It starts with its next run; a paused schedule stays
+        paused. A mistake in it is INVALID_SCHEDULE."""
         _want_a_schedule(schedule)
-        self._refuse_code(schedule.name, "another name is needed")
+        self._refuse_code(schedule.name, "choose another name")
         if errors := tuple(schedule_problems(self._app, schedule)):
             raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(in_one_line, errors)), errors)
         made = payload_of(self._app, schedule)
@@ -117,7 +117,7 @@ class Schedules:
     @_as_result
     @on_bridge
     async def remove_async(self, name: str) -> None:
-        """Remove a run-time schedule, also one that is hidden by the code. It does not fire any more once this has
+        """Remove a run-time schedule, even if a schedule of the code hides it. It does not run any more once this has
         returned."""
         async with self._changing(name) as conn:
             if not await store.remove(conn, name):
@@ -130,7 +130,7 @@ class Schedules:
     @_as_result
     @on_bridge
     async def pause_async(self, name: str) -> None:
-        """Let a run-time schedule rest: it does not fire any more once this has returned."""
+        """Pause a run-time schedule: it does not run any more once this has returned."""
         await self._set_paused(name, True)
 
     pause = run_sync(pause_async)
@@ -138,7 +138,7 @@ class Schedules:
     @_as_result
     @on_bridge
     async def resume_async(self, name: str) -> None:
-        """Let it go on. Runs that it missed are treated as after any pause: the last one is sent, or each of them with
+        """Resume a schedule. Missed runs are treated as always: the last one is sent, or each of them with
         `catch_up_missed`."""
         await self._set_paused(name, False)
 
@@ -147,7 +147,7 @@ class Schedules:
     @_as_result
     @on_bridge
     async def trigger_now_async(self, name: str) -> TaskHandle[Any]:
-        """Send the task of a schedule now, beside its runs, which stay as they are. Also if it is paused or of the
+        """Send the task of a schedule now, in addition to its runs. This also works if it is paused or defined in
         code."""
         async with self._changing(name) as conn:
             schedule, is_stored = await self._find(conn, name)
@@ -248,7 +248,8 @@ async def _all_stored(conn: Connection) -> AsyncIterator[Stored]:
 
 
 def _upcoming(schedule: TaskSchedule, state: ScheduleState | None, look: Look) -> tuple[datetime, ...]:
-    """The next runs, the first of which may be overdue. Without a state the scheduler has not seen it like this yet."""
+    """The next runs, of which the first may be overdue. Without a state, the scheduler has not seen this version
+    yet."""
     first = None
     if state is not None and state.config_hash == plan.config_hash(schedule):
         first = state.next_run_at

@@ -1,7 +1,7 @@
-"""The scheduler: at each check it looks at the database's clock, at what has changed and at what is due, and fires.
+"""The scheduler: at each check it reads the database's clock, the changes and the due runs, and sends.
 
-It belongs to nobody: `horsies scheduler` runs it in a process of its own, a worker beside its other services. Any
-number of them may run at once.
+`horsies scheduler` runs it in a separate process, and a worker runs it beside its other services. Any number of
+schedulers may run at the same time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ SLICE_S = 0.2  # so long a step fires: then a check may be due, or the end
 
 
 class Scheduler:
-    """`step` does what there is to do and says how long to wait. `last_check` is `monotonic()` of the last good one."""
+    """`step` does what there is to do and returns how long to wait. `last_check` is `monotonic()` of the last
+    successful check."""
 
     def __init__(
         self,
@@ -66,8 +67,8 @@ class Scheduler:
         self._clock = (datetime.fromtimestamp(0, UTC), 0.0)  # the database's time, and ours when it said so
 
     async def step(self) -> float:
-        """One check, or what is due between two of them; the seconds until the next step. Raises only what the database
-        is at fault for."""
+        """One check, or the runs that are due between two checks; return the seconds until the next step. It raises
+        only failures of the database."""
         begun = monotonic()
         try:
             if monotonic() >= self._next_check:
@@ -78,7 +79,7 @@ class Scheduler:
             self._next_check = 0.0
             raise
         except Exception:
-            log.exception("a check failed, the next one is made in %g s", self.interval_s)
+            log.exception("a check failed; the next one follows in %g s", self.interval_s)
             return self.interval_s
         if self._line:
             return SHORTEST_PAUSE_S
@@ -86,7 +87,7 @@ class Scheduler:
         return max(SHORTEST_PAUSE_S, min(SHARE * took, LONGEST_SHARE_S), self._until_next())
 
     async def check(self) -> None:
-        """Look at everything: the time, the run-time schedules, the states, and what is due."""
+        """Check everything: the time, the run-time schedules, the states, and the due runs."""
         self._next_check = monotonic() + self.interval_s
         self._fired.clear()
         self._board.begin_check()
@@ -101,7 +102,7 @@ class Scheduler:
         self.last_check = monotonic()
 
     def close(self) -> None:
-        """Nothing is under way any more."""
+        """End everything that is in progress."""
         self._preparation.close()
 
     async def _read_states(self, conn: Connection) -> None:
@@ -117,12 +118,12 @@ class Scheduler:
         return inf if following is None else (following - self._now()).total_seconds() + EARLY_S
 
     def _now(self) -> datetime:
-        """About what the database's clock shows: good enough to decide when to ask it."""
+        """Approximately the database's time: good enough to decide when to query it."""
         said, at = self._clock
         return said + timedelta(seconds=monotonic() - at)
 
     async def _fire_due(self, now: datetime) -> None:
-        """For a short while: what is left then is in hand, and the next step goes on with it."""
+        """Send for a short while; the next step continues with the rest."""
         end = monotonic() + self._slice_s
         batch: list[Entry] = []
         try:
@@ -144,15 +145,15 @@ class Scheduler:
             raise
 
     async def _is_prepared(self, end: float) -> bool:
-        """Mostly it takes a moment. It keeps nothing back that is due."""
+        """Whether the payload is ready; usually it takes a moment. Other due schedules do not wait for it."""
         return await self._preparation.wait(min(end - monotonic(), self._until_due()))
 
     def _is_ours(self, entry: Entry) -> bool:
-        """Has nobody removed or replaced it meanwhile?"""
+        """Whether nobody has removed or replaced it in the meantime."""
         return self._board.entries.get(entry.name) is entry
 
     def _take(self, now: datetime) -> None:
-        """Take what has come due in hand, and ask for the payloads that are missing."""
+        """Collect the schedules that have become due, and request missing payloads."""
         self._line.add(self._preparation.take())
         due = self._board.take_due(now)
         self._line.add(entry for entry in due if entry.payload is not None or not entry.is_begun)
@@ -186,7 +187,7 @@ class Scheduler:
         self._board.later(entry)
 
     def _goes_on(self, entry: Entry, done: Pass) -> bool:
-        """Note what became of it; True if there is more to do about it at once."""
+        """Record the outcome; True if there is more to do at once."""
         name = entry.name
         if name not in done.steps:
             if name in done.stale:

@@ -1,5 +1,5 @@
-"""Run-time schedules as their rows describe them (D-36). A hand can write anything there: what is wrong with a row is
-HRS-205, and the matter of that row alone.
+"""Run-time schedules as their rows describe them (D-36). Rows can be written by hand: a mistake in a row is HRS-205 and
+concerns only that row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from horsies.core.store.schedules import Stored
 
 
 def read(stored: Stored) -> TaskSchedule:
-    """The schedule that a row describes; raises what is wrong with it."""
+    """The schedule that a row describes; raises the mistakes in it."""
     if stored.problem is not None:
         raise unusable(stored.problem)
     return schedule_of(stored.name, stored.definition)

@@ -1,6 +1,5 @@
-"""A pattern in words, for lists of schedules.
-
-The words say what the pattern matches and not how it was written: `*/15` and `0,15,30,45` read the same.
+"""A pattern in words, for lists of schedules. The words describe what the pattern matches and not how it was written:
+`*/15` and `0,15,30,45` read the same.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _interval(pattern: IntervalSchedule) -> str:
 
 
 def _times_of_day(times: WallTimes) -> str | None:
-    """The times one by one if they are few."""
+    """The single times, if they are few."""
     if times.hours == HOURS or times.hours.bit_count() * times.minutes.bit_count() > _TIMES_LISTED:
         return None
     hours, minutes, seconds = numbers_of(times.hours), list(numbers_of(times.minutes)), _seconds(times)
@@ -63,7 +62,7 @@ def _until(hour: int) -> str:
 
 
 def _step(mask: int, size: int) -> int | None:
-    """The n of `every n`, if that is what it says: from 0 on, in even steps that fit."""
+    """The n of `every n`, if the values are even steps from 0 that fit."""
     if mask & mask - 1 == 0:
         return None
     members = list(numbers_of(mask))

@@ -1,5 +1,5 @@
-"""A fresh schema from the table models. Alone in needing SQLAlchemy, which takes longer to import than all the rest of
-the library together; so only an installation that really creates tables imports this module.
+"""Creates a fresh schema from the table models. Only this module needs SQLAlchemy, whose import takes longer than the
+rest of the library; so it is imported only if tables are really created.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ async def create_tables(conn: psycopg.AsyncConnection, existing: frozenset[str] 
 
 
 def creation_statements(existing: frozenset[str] = frozenset()) -> list[str]:
-    """What ``Base.metadata.create_all`` would run: SQLAlchemy speaks, psycopg carries it, in one transaction."""
+    """What ``Base.metadata.create_all`` would run: SQLAlchemy makes the statements, and psycopg runs them in one
+    transaction."""
     statements: list[str] = []
 
     def note(ddl: ExecutableDDLElement, *_: object, **__: object) -> None:

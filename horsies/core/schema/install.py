@@ -1,9 +1,8 @@
-"""Puts the schema in place on first use: tables, functions, triggers, and the record of what is there.
+"""Installs the schema on first use: tables, functions, triggers, and the record of the version.
 
-Simultaneous starters queue at an advisory lock; whoever comes second finds the work done. On a database that is up to
-date it only reads ``horsies_meta``. A schema made by newer code is used as it is, unless it says that this code is too
-old for it. The steps between versions are in ``migrate``; what a caller tells its user about the report is its own
-business.
+Concurrent processes queue at an advisory lock; the second one finds the work done. On a database that is up to date,
+only ``horsies_meta`` is read. A schema made by newer code is used unchanged, unless it says that this code is too old
+for it. ``migrate`` has the steps between versions.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ TABLE_READERS = {
 
 
 class SchemaError(HorsiesError):
-    """The schema cannot be put in place, or not be used by this code."""
+    """The schema cannot be installed, or cannot be used by this code."""
 
     def __init__(self, message: str, *, notes: list[str] | None = None, help_text: str | None = None) -> None:
         super().__init__(message, code=ErrorCode.BROKER_INIT_FAILED, notes=notes, help_text=help_text)
@@ -58,7 +57,7 @@ class SchemaTooNew(SchemaError):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A version of this code, as far as the schema is concerned."""
+    """A version of this code with respect to the schema."""
 
     version: int = SCHEMA_VERSION
     breaking: int = BREAKING_VERSION
@@ -70,7 +69,7 @@ THIS_RELEASE = Release()
 
 @dataclass(frozen=True, slots=True)
 class InstallReport:
-    """What is in place now."""
+    """What is installed now."""
 
     version: int
     notify: str
@@ -80,7 +79,7 @@ class InstallReport:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where we are connected and what it allows."""
+    """The server we are connected to, and what it allows."""
 
     version: int
     database: str
@@ -111,9 +110,9 @@ async def install(
     change_notify: bool = False,
     release: Release = THIS_RELEASE,
 ) -> InstallReport:
-    """Create the schema or bring it up; on an existing one change the notify mode only if asked to.
+    """Create or upgrade the schema; on an existing one, change the notify mode only on request.
 
-    The connection must not be inside a transaction: the work is one transaction of its own.
+    The connection must not be inside a transaction: the work is one separate transaction.
     """
     if notify not in NOTIFY_MODES:
         raise ValueError(f"notify must be one of {', '.join(NOTIFY_MODES)}, not {notify!r}")
@@ -134,8 +133,8 @@ async def install(
 
 
 async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
-    """What is in place, for who only reads: nothing is created or migrated, and neither a standby nor a newer schema is
-    refused."""
+    """What is installed, for programs that only read: nothing is created or migrated, and neither a standby nor a newer
+    schema is refused."""
     async with conn.transaction():
         server = await look_around(conn)
     if not server.has_meta:
@@ -155,7 +154,7 @@ async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
 
 
 def refuse_other_encodings(conn: psycopg.AsyncConnection[Any]) -> None:
-    """Arguments and results are JSON in any language; a database that cannot hold it would fail task by task."""
+    """Arguments and results are JSON in any language; a database in another encoding would fail for single tasks."""
     encoding = conn.info.parameter_status("server_encoding")
     if encoding not in (None, "UTF8"):
         raise SchemaError(
@@ -165,7 +164,7 @@ def refuse_other_encodings(conn: psycopg.AsyncConnection[Any]) -> None:
 
 
 def refuse_unusable(server: Server) -> None:
-    """Raise if no schema can be put or used on this server, and say why."""
+    """Raise if no schema can be installed or used on this server, and say why."""
     if server.version < OLDEST_SERVER * 10_000:
         raise SchemaError(
             f"PostgreSQL {server.version // 10_000} is too old",
@@ -190,14 +189,14 @@ def refuse_unusable(server: Server) -> None:
 
 
 def is_settled(recorded: Recorded, notify: str, release: Release = THIS_RELEASE) -> bool:
-    """Whether there is nothing to write; raises if the release may not use this schema at all."""
+    """Whether there is nothing to write; raises if the release must not use this schema."""
     if recorded.breaking > release.version:
         raise SchemaTooNew(
             f"the database's horsies schema (version {recorded.version}) is too new for this code",
             notes=[
                 f"code of schema version {recorded.breaking} or later can use it; this is version {release.version}"
             ],
-            help_text="upgrade the horsies package here, as was done where the schema was upgraded",
+            help_text="upgrade the horsies package here to the version that upgraded the schema",
         )
     if recorded.version > release.version:
         return True  # newer and compatible: its functions are not ours to replace
@@ -205,13 +204,13 @@ def is_settled(recorded: Recorded, notify: str, release: Release = THIS_RELEASE)
 
 
 async def look_around(conn: psycopg.AsyncConnection[Any]) -> Server:
-    """Ask the server what it is; one round trip, no lock."""
+    """Ask the server for its properties, with one round trip and without a lock."""
     [row] = await _rows(conn, "schema/look_around")
     return Server(*row)
 
 
 async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
-    """What is recorded, or None where no installation has come to its end."""
+    """What is recorded, or None if no installation has been completed."""
     values: dict[str, str] = dict(await _rows(conn, "schema/read_meta"))
     if "schema_version" not in values:
         return None
@@ -220,7 +219,7 @@ async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
 
 
 async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
-    """Functions are replaced, triggers made where they are missing: no table lock where none is."""
+    """Replace functions, and create triggers that are missing, without locking tables that need no change."""
     await conn.execute(load(f"schema/notify_{mode}").encode())
     await conn.execute(load("schema/functions").encode())
     # A plan made while the waiting list was empty would read all of it once thousands wait; there is an index to go by.
@@ -261,7 +260,8 @@ async def _record(conn: psycopg.AsyncConnection[Any], mode: str, release: Releas
 
 
 async def _create(conn: psycopg.AsyncConnection[Any], server: Server) -> None:
-    """All tables that are not there. Ours without a record were made by ``create_all`` alone; others are in the way."""
+    """Create all missing tables. Our tables without a record were made by ``create_all`` alone; other tables are in the
+    way."""
     from horsies.core.schema.create import METADATA, create_tables
 
     columns: dict[str, list[str]] = dict(await _rows(conn, "schema/columns"))
@@ -269,9 +269,9 @@ async def _create(conn: psycopg.AsyncConnection[Any], server: Server) -> None:
         missing = {column.name for column in table.columns} - set(columns.get(table.name, ()))
         if table.name in columns and missing:
             raise SchemaError(
-                f"a table {table.name!r} that was not made by this library is in the way",
+                f"a table {table.name!r} that was not created by horsies is in the way",
                 notes=[server.place, f"it lacks the columns {', '.join(sorted(missing))}"],
-                help_text="use another database, or a schema of its own (search_path), or move the table away",
+                help_text="use another database or a separate schema (search_path), or rename the table",
             )
     await create_tables(conn, frozenset(columns))
 
@@ -285,7 +285,7 @@ async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tupl
 def _not_permitted(server: Server, exc: psycopg.Error) -> SchemaError:
     schema, user = (name.replace('"', '""') for name in (server.schema or "public", server.user))
     return SchemaError(
-        "not permitted to put the horsies schema in place, or to read it",
+        "no permission to create or read the horsies schema",
         notes=[server.place, f"the server said: {exc.diag.message_primary}"],
         help_text=f'let its owner run `horsies init-db` and grant "{user}" the rights on the tables, '
         f'or grant the right to create them: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"',

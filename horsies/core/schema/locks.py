@@ -1,4 +1,4 @@
-"""Keys of the advisory locks: each is derived from a purpose string, so that no two uses can meet by accident."""
+"""Keys of the advisory locks: each is derived from a purpose string, so that two uses never collide by accident."""
 
 from __future__ import annotations
 

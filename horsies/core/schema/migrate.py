@@ -1,8 +1,8 @@
-"""Numbered migrations: how a schema made by older code is brought up. A fresh one comes from `create`.
+"""Numbered migrations: how a schema made by older code is upgraded. `create` makes a fresh one.
 
 ``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
-test can walk the whole way and compare with what the table models create today. A migration holds tables only: the
-functions and triggers of the current version are put in place after the last one (``install``).
+test can run all steps and compare the result with the table models of today. A migration contains only tables: the
+functions and triggers of the current version are installed after the last one (``install``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Migration:
 
 
 def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
-    """All steps in order; a gap or a number given twice is a mistake of ours and raises."""
+    """All steps in order; a gap or a duplicate number is our mistake and raises."""
     found = [
         Migration(int(path.stem.partition("_")[0]), path.stem, path.read_text(encoding="utf-8"))
         for path in sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
@@ -36,7 +36,7 @@ def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
 
 
 async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
-    """Take the steps after `current`, inside the caller's transaction."""
+    """Run the steps after `current`, inside the caller's transaction."""
     for step in migrations(directory):
         if step.version > current:
             await conn.execute(step.sql.encode())

@@ -1,7 +1,6 @@
-"""Columns of a batch as array literals, bound as one text each.
-
-psycopg can dump lists, but looks at the type and the escaping of every element in Python; on the hot path, where a
-batch has hundreds of ids and results, that took more time than anything else the supervisor did.
+"""Columns of a batch as array literals, each bound as one text. psycopg can encode lists, but checks the type and the
+escaping of every element in Python; on the hot path, with hundreds of ids and results in a batch, this took more time
+than anything else in the supervisor.
 """
 
 from collections.abc import Iterable

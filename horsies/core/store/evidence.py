@@ -1,4 +1,4 @@
-"""A typed function per statement that gathers evidence about workers: who is registered, whose session is there."""
+"""One typed function per statement that gathers evidence about workers: who is registered, and whose session exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from horsies.core.store.tasks import Connection
 
 
 class Judge(Protocol):
-    """Who looks, and from where."""
+    """Which worker looks, and from where."""
 
     @property
     def worker_id(self) -> str: ...
@@ -24,7 +24,7 @@ class Judge(Protocol):
 
 
 class Registered(NamedTuple):
-    """A row of `horsies_workers`, as far as it is evidence."""
+    """The columns of `horsies_workers` that are evidence."""
 
     worker_id: str
     hostname: str | None
@@ -50,12 +50,12 @@ async def neighbours(conn: Connection, me: Judge) -> list[Registered]:
 
 
 async def held_liveness(conn: Connection, keys: Iterable[int]) -> set[int]:
-    """Of these liveness locks, those that a session holds."""
+    """Those of these liveness locks that a session holds."""
     cursor = await conn.execute(load("workers/held_liveness"), {"keys": numbers(keys)})
     return {row[0] for row in await cursor.fetchall()}
 
 
 async def bury(conn: Connection, worker_id: str) -> bool:
-    """Delete the row of a dead worker, unless something of it is left."""
+    """Delete the row of a dead worker, unless it still has tasks."""
     cursor = await conn.execute(load("workers/bury"), {"worker_id": worker_id})
     return cursor.rowcount > 0

@@ -1,4 +1,4 @@
-"""The statements that read what is needed to say why a task is not running, and the facts as they come."""
+"""The statements that read the facts for explaining why a task is not running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from horsies.core.store.tasks import Connection
 
 
 class TaskFacts(NamedTuple):
-    """A task with what its workflow, its node, its owner and its last sign of life say."""
+    """A task with the facts about its workflow, its node, its owner and its last heartbeat."""
 
     now: datetime
     task_id: str
@@ -41,7 +41,7 @@ class TaskFacts(NamedTuple):
 
 
 class NodeFacts(NamedTuple):
-    """A node with what its workflow says, and the first of those it waits for, in words."""
+    """A node with the facts about its workflow, and the first of the nodes it waits for, in words."""
 
     now: datetime
     workflow_id: str
@@ -70,7 +70,7 @@ class NodeFacts(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """What stands before a waiting task: how many are in flight, the first of them, and how many wait before it."""
+    """What is ahead of a waiting task: how many are in flight, the first of them, and how many wait before it."""
 
     running: int
     held: int

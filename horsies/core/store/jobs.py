@@ -12,7 +12,7 @@ from horsies.core.types.status import TaskStatus
 
 
 async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:
-    """Views of these tasks, in the order of the ids; those that do not exist are left out."""
+    """Views of these tasks, in the order of the ids; missing tasks are left out."""
     cursor = await conn.execute(load("tasks/jobs"), {"ids": texts(task_ids)})
     found = {row[0]: Job(row[0], row[1], row[2], TaskStatus(row[3]), *row[4:]) for row in await cursor.fetchall()}
     return [found[task_id] for task_id in task_ids if task_id in found]

@@ -1,5 +1,6 @@
-"""A typed function per statement of the query API about tasks, workers and schedules. All of them only read, and are
-planned anew each time: the same text serves any filter.
+"""One typed function per statement of the query API about tasks, workers and schedules.
+
+All of them only read. They are planned anew each time, because the same text serves any filter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from horsies.core.types.status import TaskStatus
 
 
 async def settle(conn: Connection, timeout: timedelta) -> None:
-    """What comes next in this transaction only reads, and for so long at most."""
+    """Make the transaction read-only, with a time limit."""
     await conn.execute(
         load("monitoring/settings"), {"timeout_ms": int(timeout / timedelta(milliseconds=1))}, prepare=False
     )
@@ -48,7 +49,7 @@ async def count_tasks(conn: Connection, wanted: Mapping[str, Any]) -> int:
 
 
 async def task_stats(conn: Connection, wanted: Mapping[str, Any]) -> tuple[StatusCount, ...]:
-    """The count of every state, those that do not occur included."""
+    """The count of every state, including those that do not occur."""
     cursor = await conn.execute(load("monitoring/task_stats"), wanted, prepare=False)
     return _counts(dict(await cursor.fetchall()), every=True)
 
@@ -66,7 +67,7 @@ async def task_facets(conn: Connection, wanted: Mapping[str, Any], *, most: int)
 async def task_breakdown(
     conn: Connection, wanted: Mapping[str, Any], *, group_by: str, limit: int
 ) -> tuple[tuple[GroupRow, ...], int, int]:
-    """The largest groups; how many there are in all, and how many tasks are in them."""
+    """The largest groups, the number of groups, and the number of tasks in them."""
     params = {**wanted, "group_by": group_by, "limit": limit}
     rows = await (await conn.execute(load("monitoring/task_breakdown"), params, prepare=False)).fetchall()
     groups = tuple([GroupRow(value, total, _counts(counts)) for value, total, counts, _, _ in rows])
@@ -116,7 +117,7 @@ async def waiting(conn: Connection) -> list[Waiting]:
 
 
 class InHand(NamedTuple):
-    """Tasks of one name and queue that workers have."""
+    """Tasks of one name and queue that workers hold."""
 
     status: TaskStatus
     queue: str
@@ -130,7 +131,7 @@ async def in_flight(conn: Connection) -> list[InHand]:
 
 
 class EndedOfLate(NamedTuple):
-    """Tasks of one name and queue that ended of late, and how far back that was looked for."""
+    """Tasks of one name and queue that ended recently, and how far back the query went."""
 
     status: TaskStatus
     queue: str
@@ -151,7 +152,7 @@ async def open_workflows(conn: Connection) -> dict[str, int]:
 
 
 async def database(conn: Connection) -> dict[str, Any]:
-    """The fields of `DatabaseFacts`, and what the transaction calls now as `taken_at`."""
+    """The fields of `DatabaseFacts`, and the time of the transaction as `taken_at`."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/database"), prepare=False)
         [row] = await cursor.fetchall()

@@ -1,4 +1,4 @@
-"""A typed function per statement of the query API about workflows. All of them only read."""
+"""One typed function per statement of the query API about workflows. All of them only read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def workflow_names(conn: Connection, *, most: int) -> tuple[str, ...]:
 async def list_workflows(
     conn: Connection, *, name: str | None, status: WorkflowStatus | None, limit: int
 ) -> tuple[WorkflowRunSummary, ...]:
-    """Those that have not ended, the newest first, then the last ended first."""
+    """Active workflows, newest first; then ended ones, last ended first."""
     wanted = {"workflow_name": name, "status": status and status.value, "limit": limit}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/list_workflows"), wanted, prepare=False)
@@ -31,7 +31,7 @@ async def list_workflows(
 
 
 async def workflow(conn: Connection, workflow_id: str) -> tuple[WorkflowRunSummary, dict[str, Any]] | None:
-    """The workflow as a line, and the other fields of `WorkflowRunDetail` that its row knows."""
+    """The workflow as a line, and the other fields of `WorkflowRunDetail` from its row."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/workflow"), {"workflow_id": workflow_id}, prepare=False)
         row = await cursor.fetchone()
@@ -58,7 +58,7 @@ async def failed_nodes(conn: Connection, workflow_id: str, *, most: int) -> tupl
 
 
 async def node(conn: Connection, workflow_id: str, task_index: int) -> tuple[WorkflowNodeInfo, dict[str, Any]] | None:
-    """The node as a line, and the other fields of `WorkflowTaskDetail` that its row knows."""
+    """The node as a line, and the other fields of `WorkflowTaskDetail` from its row."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         wanted = {"workflow_id": workflow_id, "task_index": task_index}
         await cursor.execute(load("monitoring/workflow_node"), wanted, prepare=False)

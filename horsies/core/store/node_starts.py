@@ -1,6 +1,8 @@
-"""A typed function per statement about the start of a workflow's task: its node is locked before it and moves with it.
+"""One typed function per statement about the start of a workflow's task: its node is locked before it and moves with
+it.
 
-Apart from `store.workflows`, whose statements run under the lock of the workflow's row; these two do not (D-63).
+They are separate from `store.workflows`, whose statements run under the lock of the workflow's row; these two do not
+(D-63).
 """
 
 from collections.abc import Iterable
@@ -13,7 +15,7 @@ from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 
 
 class NodeCheck(NamedTuple):
-    """What is asked before a workflow's task is started (L-25)."""
+    """What is checked before a workflow's task is started (L-25)."""
 
     status: WorkflowTaskStatus
     workflow: WorkflowStatus
@@ -21,7 +23,7 @@ class NodeCheck(NamedTuple):
 
 
 async def lock(conn: Connection, task_ids: Iterable[str]) -> dict[str, NodeCheck]:
-    """The nodes of these tasks, locked, by task; those that somebody else has are not there."""
+    """The locked nodes of these tasks, by task; nodes that are locked elsewhere are missing."""
     cursor = await conn.execute(load("workflows/lock_started_nodes"), {"ids": texts(task_ids)}, prepare=True)
     return {
         row[0]: NodeCheck(WorkflowTaskStatus(row[1]), WorkflowStatus(row[2]), row[3]) for row in await cursor.fetchall()

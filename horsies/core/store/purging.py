@@ -1,5 +1,6 @@
-"""A typed function per statement for those who purge by hand: what would go, and who waits. Each looks at a bounded
-batch and says where to go on; deleting is retention's, and cancelling the ordinary move.
+"""One typed function per statement for manual purges: what would be deleted, and what waits.
+
+Each reads a bounded batch and returns where to continue; retention deletes, and the ordinary move cancels.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Ended:
 
 
 class Rank(NamedTuple):
-    """The place of a waiting task in its queue."""
+    """The position of a waiting task in its queue."""
 
     priority: int
     enqueued_at: str
@@ -49,7 +50,7 @@ class Waiting(NamedTuple):
 async def count_ended(
     conn: Connection, age: timedelta, choice: Choice, after: Place = START, most: int = LOOK
 ) -> tuple[list[Ended], Place | None]:
-    """What of the next rows would be deleted, and where to go on; None at the end."""
+    """The part of the next rows that would be deleted, and where to continue; None at the end."""
     params = {"age": age, "most": most, "after": after.ended_at, "after_id": after.row_id, **choice.params}
     rows = await (await conn.execute(load("tasks/count_ended"), params, prepare=False)).fetchall()
     counts = [Ended(*row[2:]) for row in rows if row[5]]
@@ -64,7 +65,7 @@ async def waiting(
     after: Rank = FIRST,
     most: int = LOOK,
 ) -> list[Waiting]:
-    """The next tasks of a queue that wait, chosen or not; none at the end."""
+    """The next waiting tasks of a queue, selected or not; none at the end."""
     params = {"queue": queue, "age": age, "task_names": list(task_names), "most": most}
     params |= {"priority": after.priority, "enqueued_at": after.enqueued_at, "after_id": after.task_id}
     rows = await (await conn.execute(load("tasks/waiting"), params, prepare=False)).fetchall()
@@ -72,6 +73,6 @@ async def waiting(
 
 
 async def cancel(conn: Connection, ids: Iterable[str], result: str) -> set[str]:
-    """PENDING and CLAIMED → CANCELLED, of tasks that belong to no workflow; those that moved."""
+    """PENDING and CLAIMED → CANCELLED, for tasks that belong to no workflow; return those that moved."""
     params = {"ids": texts(ids), "include_running": False, "with_workflow": False, "result": result}
     return {row[0] for row in await (await conn.execute(load("tasks/cancel"), params)).fetchall()}

@@ -1,5 +1,5 @@
-"""A typed function per statement that looks for tasks to recover. What becomes of them is decided elsewhere; they are
-moved by `store.tasks.apply`, like anybody's.
+"""One typed function per statement that looks for tasks to recover. Other modules decide what becomes of them;
+`store.tasks.apply` moves them, like all tasks.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ async def find_stale(
     threshold: timedelta | None = None,
     most: int | None = LOOK,
 ) -> list[InFlight]:
-    """The CLAIMED or RUNNING tasks that have been silent for too long, the longest silence first.
-
-    A `threshold` makes it a manual look: it holds as it is, for enrolled tasks as well (R-63, R-91)."""
+    """The CLAIMED or RUNNING tasks that have been silent for too long, the longest silence first. A `threshold` makes
+    it a manual query: it is used unchanged, for enrolled tasks as well (R-63, R-91)."""
     is_running = status is TaskStatus.RUNNING
     usual = recovery.running_stale_threshold_ms if is_running else recovery.claimed_stale_threshold_ms
     params = {
@@ -52,7 +51,8 @@ async def find_stale(
 
 
 async def lock_stale(conn: Connection, found: Sequence[InFlight]) -> list[InFlight]:
-    """Of these, those that are silent still; locked until the transaction ends. Others' rows are left."""
+    """Those of these tasks that are still silent, locked until the transaction ends. Rows that are locked elsewhere are
+    skipped."""
     params = {
         **_claims(found),
         "heartbeats": texts([_stamp(task.last_heartbeat) for task in found]),
@@ -64,13 +64,14 @@ async def lock_stale(conn: Connection, found: Sequence[InFlight]) -> list[InFlig
 
 
 def in_flight(row: Sequence[object]) -> InFlight:
-    """A row of any statement that answers with the columns of `InFlight` in their order."""
+    """A row of any statement that returns the columns of `InFlight` in order."""
     found = InFlight(*row)  # type: ignore[arg-type]
     return found._replace(status=TaskStatus(found.status))
 
 
 async def lock_claims(conn: Connection, found: Sequence[InFlight]) -> set[str]:
-    """Of these, the ids that are still as they were seen; locked until the transaction ends. Others' rows are left."""
+    """The ids of these claims that have not changed, locked until the transaction ends. Rows that are locked elsewhere
+    are skipped."""
     cursor = await conn.execute(load("tasks/lock_claims"), _claims(found))
     return {row[0] for row in await cursor.fetchall()}
 
@@ -83,7 +84,7 @@ async def overdue(conn: Connection) -> list[dict[str, Any]]:
 
 
 async def tell_owners(conn: Connection, task_ids: Sequence[str]) -> None:
-    """An owner that lives all the same shall stop the code at once (D-61)."""
+    """Notify the owners: an owner that is alive after all stops the code at once (D-61)."""
     await conn.execute(load("tasks/claim_lost"), {"ids": texts(task_ids)})
 
 

@@ -9,7 +9,7 @@ from horsies.core.store.tasks import Connection
 
 
 async def rerun(conn: Connection, task_id: str, new_id: str) -> bool:
-    """Copy a task that ended without success; False if this one did not, or belongs to a workflow."""
+    """Copy a task that ended without success; False if it did not end like that, or belongs to a workflow."""
     cursor = await conn.execute(load("monitoring/rerun"), {"task_id": task_id, "new_id": new_id}, prepare=False)
     return await cursor.fetchone() is not None
 

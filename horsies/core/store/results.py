@@ -1,4 +1,6 @@
-"""A typed function per statement that reads how tasks stand and ended, and one for the word a waiting client leaves."""
+"""One typed function per statement that reads the state and the end of tasks, and one for the row that a waiting client
+writes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 
 
 class Ended(NamedTuple):
-    """A task that ended; one that is not there at all has no status."""
+    """A task that ended; a missing task has no status."""
 
     task_id: str
     task_name: str | None
@@ -42,7 +44,7 @@ async def withdraw(conn: AsyncConnection[Any], ids: list[str], holder: str) -> N
 async def info(
     conn: AsyncConnection[Any], task_id: str, *, include_result: bool, include_failed_reason: bool
 ) -> dict[str, Any] | None:
-    """The columns of `TaskInfo`, with the result as the text it is stored as."""
+    """The columns of `TaskInfo`, with the result as stored text."""
     wanted = {
         "task_id": task_id,
         "include_result": include_result,

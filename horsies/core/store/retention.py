@@ -1,6 +1,8 @@
-"""A typed function per statement that deletes what has been kept long enough (R-80). Each deletes a bounded batch and
-says how much that was; going on, and for how long, is the caller's business, and so is the lock of the only pruner.
-None is prepared: on an empty table any index looks good, and the plan of a prepared statement is kept for long.
+"""One typed function per statement that deletes old records (R-80).
+
+Each deletes a bounded batch and returns how many rows; the caller decides how long to continue, and holds the pruning
+lock. None is prepared: on an empty table any index looks good, and the plan of a prepared statement is kept for a long
+time.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ SILENT_WORKERS = timedelta(hours=24)
 
 
 class Place(NamedTuple):
-    """Where a pass has got to: behind the row that ended at this time, as the server writes it, and has this id."""
+    """The position of a pass: after the row with this end time, as the server writes it, and this id."""
 
     ended_at: str
     row_id: str
@@ -28,7 +30,7 @@ START = Place("-infinity", "")
 
 
 class Choice(NamedTuple):
-    """Which of the ended tasks go; an empty part does not choose."""
+    """Which of the ended tasks are deleted; an empty field does not filter."""
 
     statuses: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
@@ -45,7 +47,8 @@ ALL = Choice()
 
 
 class Pruned(NamedTuple):
-    """How many rows of tasks or workflows, and of nodes, are gone, and where to go on; None at the end of the pass."""
+    """How many rows of tasks or workflows, and of nodes, were deleted, and where to continue; None at the end of the
+    pass."""
 
     rows: int
     nodes: int
@@ -53,14 +56,15 @@ class Pruned(NamedTuple):
 
 
 async def try_lock(conn: Connection) -> bool:
-    """Be the only pruner for the rest of this transaction; False if somebody else is."""
+    """Take the pruning lock for the rest of this transaction; False if another process has it."""
     cursor = await conn.execute(load("workers/prune_lock"), {"key": RETENTION_LOCK})
     [(is_mine,)] = await cursor.fetchall()
     return bool(is_mine)
 
 
 async def prune_heartbeats(conn: Connection, age: timedelta, longest: timedelta, most: int = BATCH) -> int:
-    """Delete heartbeats older than `age` and than every threshold; `longest` is that of the caller."""
+    """Delete heartbeats older than `age` and older than every threshold; `longest` is the caller's longest
+    threshold."""
     params = {"age": age, "longest": longest, "most": most}
     return (await conn.execute(load("tasks/prune_heartbeats"), params, prepare=False)).rowcount
 
@@ -71,21 +75,23 @@ async def prune_worker_states(conn: Connection, age: timedelta, most: int = BATC
 
 
 async def prune_workers(conn: Connection, age: timedelta = SILENT_WORKERS, most: int = BATCH) -> int:
-    """Delete the rows of workers that are silent for so long and hold nothing."""
+    """Delete the rows of workers that have been silent for this long and hold nothing."""
     return (await conn.execute(load("workers/prune"), {"age": age, "most": most}, prepare=False)).rowcount
 
 
 async def prune_tasks(
     conn: Connection, age: timedelta, after: Place = START, most: int = BATCH, choice: Choice = ALL
 ) -> Pruned:
-    """Delete tasks that ended before, with their attempts."""
+    """Delete tasks that ended before that time, with their attempts."""
     return await _step(conn, "tasks/prune", {"age": age, "most": most, **choice.params}, after)
 
 
 async def prune_workflows(conn: Connection, age: timedelta, after: Place = START, most: int = BATCH) -> Pruned:
-    """Delete nodes of workflows that ended before, and workflows that have neither nodes nor children any more.
+    """Delete nodes of workflows that ended before that time, and workflows without nodes and children.
 
-    A parent goes in the pass after the one that took its children: passes are repeated while they delete anything."""
+    A parent is deleted in the pass after the one that deleted its children; passes are repeated while they delete
+    anything.
+    """
     return await _step(conn, "workflows/prune", {"age": age, "most": most}, after)
 
 

@@ -1,4 +1,4 @@
-"""A typed function for each statement about schedules: their states (D-35), those put in place at run time (D-36)."""
+"""One typed function for each statement about schedules: their states (D-35), and those added at run time (D-36)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Look(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The schedules whose locks this transaction has, and its time."""
+    """The schedules whose locks this transaction holds, and its time."""
 
     names: list[str]
     now: datetime | None
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """The new state of a schedule: where it goes on, and what was sent for it."""
+    """The new state of a schedule: where it continues, and what was sent for it."""
 
     name: str
     next_run_at: datetime | None
@@ -67,13 +67,13 @@ async def look(conn: Connection) -> Look:
 
 
 async def states(conn: Connection, names: Sequence[str]) -> dict[str, ScheduleState]:
-    """How these schedules stand; those without a row are left out."""
+    """The states of these schedules; those without a row are left out."""
     cursor = await conn.execute(load("schedules/states"), {"names": texts(names)})
     return {row[0]: ScheduleState(*row) for row in await cursor.fetchall()}
 
 
 async def try_lock(conn: Connection, names: Sequence[str]) -> Held:
-    """Take the locks of these schedules for the rest of the transaction, but for those that somebody else holds."""
+    """Take the locks of these schedules for the rest of the transaction, except those that are held elsewhere."""
     keys = [lock_key(schedule_purpose(name)) for name in names]
     cursor = await conn.execute(load("schedules/try_lock"), {"names": texts(names), "keys": numbers(keys)})
     rows = await cursor.fetchall()
@@ -81,18 +81,18 @@ async def try_lock(conn: Connection, names: Sequence[str]) -> Held:
 
 
 async def lock(conn: Connection, name: str) -> None:
-    """Take the lock of one schedule for the rest of the transaction, when whoever holds it has finished."""
+    """Take the lock of one schedule for the rest of the transaction; wait until it is free."""
     await conn.execute(load("schedules/lock"), {"key": lock_key(schedule_purpose(name))})
 
 
 async def lock_states(conn: Connection, names: Sequence[str]) -> dict[str, ScheduleState]:
-    """Lock the rows of these schedules and read them; those without a row, or locked by somebody else, are left out."""
+    """Lock the rows of these schedules and read them; rows that are missing or locked elsewhere are left out."""
     cursor = await conn.execute(load("schedules/lock_states"), {"names": texts(names)})
     return {row[0]: ScheduleState(*row) for row in await cursor.fetchall()}
 
 
 async def begin(conn: Connection, rows: Iterable[Advance]) -> set[str]:
-    """Write the first states; the names of those that had none."""
+    """Write the first states; return the names of those that had none."""
     cursor = await conn.execute(load("schedules/begin"), {"rows": _json(rows)})
     return {name for (name,) in await cursor.fetchall()}
 
@@ -128,7 +128,7 @@ async def put(conn: Connection, name: str, definition: str) -> bool:
 
 
 async def pause(conn: Connection, name: str, paused: bool) -> bool:
-    """Pause a run-time schedule or let it go on; False if there is none of this name."""
+    """Pause or resume a run-time schedule; False if there is none of this name."""
     cursor = await conn.execute(load("schedules/pause"), {"name": name, "paused": paused})
     return bool(await cursor.fetchall())
 
@@ -139,22 +139,22 @@ async def remove(conn: Connection, name: str) -> bool:
 
 
 async def restart(conn: Connection, name: str) -> None:
-    """Let a schedule begin anew, if it has a state."""
+    """Let a schedule start anew, if it has a state."""
     await conn.execute(load("schedules/restart"), {"name": name})
 
 
 async def bump(conn: Connection) -> None:
-    """Tell every scheduler that run-time schedules have changed."""
+    """Signal to every scheduler that run-time schedules have changed."""
     await conn.execute(load("schedules/bump"))
 
 
 async def triggered(conn: Connection, name: str, task_id: str) -> None:
-    """Note a task that was sent by hand, if the schedule has a state."""
+    """Record a task that was triggered by hand, if the schedule has a state."""
     await conn.execute(load("schedules/triggered"), {"name": name, "task_id": task_id})
 
 
 def _stored(name: str, definition: str, paused: bool, changed_at: datetime) -> Stored:
-    """PostgreSQL takes numbers and depths that Python's parser refuses."""
+    """PostgreSQL accepts numbers and nesting depths that Python's parser refuses."""
     try:
         return Stored(name, json.loads(definition), paused, changed_at)
     except (ValueError, RecursionError) as problem:

@@ -1,7 +1,7 @@
-"""The statements that write new tasks, or look for the ones that were already there.
+"""The statements that write new tasks, or find existing ones.
 
-Each is made here and run elsewhere, because it may go over one of our connections or over one of the caller's: blocking
-or not, psycopg's or SQLAlchemy's. Rows travel as one JSON text, which every kind of connection can carry.
+They are made here and run elsewhere, because they may go over our own connection or over one of the caller's: blocking
+or not, psycopg's or SQLAlchemy's. Rows are sent as one JSON text, which every kind of connection can carry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from horsies.core.sql import load
 
 
 class Send(NamedTuple):
-    """A payload and the id its row shall have, and the trace it belongs to, which is no part of the request."""
+    """A payload, the id of its row, and its trace, which is not part of the request."""
 
     task_id: str
     payload: TaskSendPayload
@@ -26,7 +26,7 @@ class Send(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The row that stood in the way of the send at `place`."""
+    """The row that conflicts with the send at `place`."""
 
     place: int
     same_id: bool
@@ -51,8 +51,8 @@ Rows: TypeAlias = Sequence[Any]
 
 
 def insert(sends: Iterable[Send], now: datetime) -> Statement:
-    """Write the tasks; the rows that come back hold the ids that were written. The others met a row that is already
-    there. `now` is the time by the caller's clock, from which the age of each call follows."""
+    """Write the tasks; the returned rows have the ids that were written. The other sends conflict with existing rows.
+    `now` is the time by the caller's clock, from which the age of each call follows."""
     return Statement(load("tasks/insert"), {"rows": to_json([_row(send, now) for send in sends]).decode()})
 
 
@@ -86,5 +86,5 @@ def _row(send: Send, now: datetime) -> dict[str, Any]:
 
 
 def _wait(payload: TaskSendPayload, now: datetime) -> float:
-    """Seconds until it is due: its delay less the age of the call."""
+    """Seconds until it is due: its delay minus the age of the call."""
     return float(payload.enqueue_delay_seconds or 0) - max(0.0, (now - payload.sent_at).total_seconds())

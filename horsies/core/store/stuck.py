@@ -1,6 +1,7 @@
-"""A typed function per statement that looks for workflows and nodes that have come to a standstill (R-30 to R-38). What
-becomes of them is decided by the engine, as for anybody. None is prepared: on an empty table any index looks good, and
-the plan of a prepared statement is kept for long.
+"""One typed function per statement that looks for stuck workflows and nodes (R-30 to R-38).
+
+The engine decides what becomes of them, as always. None is prepared: on an empty table any index looks good, and the
+plan of a prepared statement is kept for a long time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LOOK = 2_000  # nodes in flight, or workflows, that one look reads
 
 
 class What(Enum):
-    """What is the matter with a node in flight."""
+    """What is wrong with a node in flight."""
 
     ENDED = "ended"  # its task has ended
     STRANDED = "stranded"  # its task waits, but its workflow has ended
@@ -27,7 +28,7 @@ class What(Enum):
 
 
 class Place(NamedTuple):
-    """Where a walk over the nodes has got to: behind this one."""
+    """The position of a walk over the nodes: after this one."""
 
     workflow_id: str
     task_index: int
@@ -43,7 +44,7 @@ class Stuck(NamedTuple):
 
 
 class Due(NamedTuple):
-    """Where a walk over the deadlines has got to: behind this workflow, with its deadline as the server writes it."""
+    """The position of a walk over the deadlines: after this workflow, with its deadline as the server writes it."""
 
     good_until: str
     workflow_id: str
@@ -55,7 +56,7 @@ NODES, DEADLINES, WORKFLOWS = Place("", -1), Due("-infinity", ""), ""  # the beg
 async def nodes(
     conn: Connection, grace: timedelta, after: Place = NODES, most: int = LOOK
 ) -> tuple[list[Stuck], Place | None]:
-    """Those that are stuck among the next nodes in flight, and where to go on; None at the end."""
+    """The stuck nodes among the next nodes in flight, and where to continue; None at the end."""
     params = {"grace": grace, "after_id": after.workflow_id, "after_index": after.task_index, "most": most}
     rows = await _rows(conn, "workflows/find_stuck", params)
     found = [Stuck(What(what), *rest) for what, *rest in rows if what]
@@ -63,14 +64,14 @@ async def nodes(
 
 
 async def overdue(conn: Connection, after: Due = DEADLINES, most: int = LOOK) -> tuple[list[str], Due | None]:
-    """The workflows past their deadline for which there is something to do, and where to go on; None at the end."""
+    """The workflows past their deadline with something left to do, and where to continue; None at the end."""
     params = {"after": after.good_until, "after_id": after.workflow_id, "most": most}
     rows = await _rows(conn, "workflows/find_overdue", params)
     return [row[2] for row in rows if row[0]], Due(*rows[-1][1:]) if rows else None
 
 
 async def over(conn: Connection, after: str = WORKFLOWS, most: int = LOOK) -> tuple[list[str], str | None]:
-    """The running workflows without an open node, and where to go on; None at the end."""
+    """The running workflows without an open node, and where to continue; None at the end."""
     rows = await _rows(conn, "workflows/find_over", {"after": after, "most": most})
     return [row[0] for row in rows], rows[-1][0] if rows else None
 

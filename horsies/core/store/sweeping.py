@@ -1,5 +1,6 @@
-"""A typed function per statement about dead workers: who they are, what they hold, and the end of their rows. None of
-those that look for something is prepared: on an empty table any index looks good, and a prepared plan is kept for long.
+"""One typed function per statement about dead workers: who they are, what they hold, and the deletion of their rows.
+
+The queries are not prepared: on an empty table any index looks good, and a prepared plan is kept for a long time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DEFAULTS = WorkerRecoveryConfig()
 
 
 class Gone(NamedTuple):
-    """A worker that is taken for dead, and what holds for its tasks."""
+    """A worker that counts as dead, and the settings that apply to its tasks."""
 
     worker_id: str
     seen: datetime | None  # when it was last heard of; None: it is not registered
@@ -35,7 +36,7 @@ class Gone(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a sweep has got to: behind the task claimed at this time, as the server writes it, with this id."""
+    """The position of a sweep: after the task claimed at this time, as the server writes it, with this id."""
 
     claimed_at: str
     task_id: str
@@ -53,14 +54,15 @@ class Held(NamedTuple):
 
 
 async def try_lock(conn: Connection) -> datetime | None:
-    """Be the only one who sweeps for the rest of this transaction, and learn when it began; None if another is."""
+    """Take the sweep lock for the rest of this transaction, and return when the transaction began; None if another
+    process has the lock."""
     cursor = await conn.execute(load("workers/sweep_lock"), {"key": SWEEP_LOCK})
     [(is_mine, now)] = await cursor.fetchall()
     return now if is_mine else None
 
 
 async def clock(conn: Connection) -> tuple[datetime, float]:
-    """What this transaction calls now, and how many seconds ago that was."""
+    """The time of this transaction, and how many seconds ago that was."""
     [(now, age)] = await (await conn.execute(load("workers/sweep_clock"))).fetchall()
     return now, age
 
@@ -73,7 +75,8 @@ async def dead(
     *,
     threshold: timedelta | None = None,
 ) -> list[Gone]:
-    """Who is to be swept. A `threshold` is taken as given; otherwise workers may be more patient than ours (R-63)."""
+    """The workers to sweep. A given `threshold` is used unchanged; otherwise workers may be more patient than this one
+    (R-63)."""
     params = {
         "me": me,
         "threshold": sweeping.sweep_threshold if threshold is None else threshold,
@@ -87,7 +90,7 @@ async def dead(
 
 
 async def abandoned(conn: Connection, me: str, recovery: RecoveryConfig) -> list[Gone]:
-    """Whom nobody has swept, though it was time (R-68)."""
+    """The workers that nobody has swept, although it was time (R-68)."""
     params = {
         "me": me,
         "threshold": DEFAULTS.sweep_threshold,
@@ -121,7 +124,7 @@ async def held(
 
 
 async def forget(conn: Connection, gone: Sequence[Gone]) -> set[str]:
-    """Delete their rows; return who is gone indeed, the others have been heard of meanwhile."""
+    """Delete their rows; return those that were deleted. The others have sent a heartbeat in the meantime."""
     judged = sorted(gone)
     params = {"ids": texts([one.worker_id for one in judged]), "seen": [one.seen for one in judged]}
     cursor = await conn.execute(load("workers/forget"), params, prepare=False)

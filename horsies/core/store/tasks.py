@@ -1,6 +1,7 @@
-"""A typed function per statement about tasks. No decisions, no logging, no retries: a failure flies to the caller.
+"""One typed function per statement about tasks, without decisions, logging or retries: a failure is raised to the
+caller.
 
-`apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many.
+`apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many tasks.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ CLAIM_LOCK = lock_key(CLAIM)
 
 
 class Claimed(NamedTuple):
-    """A row as the claim returns it: what is needed to run the task and to decide about its end."""
+    """A row as the claim returns it: everything needed to run the task and to decide about its end."""
 
     place: int
     priority: int
@@ -44,7 +45,8 @@ class Claimed(NamedTuple):
 
 
 class ClaimOrder(NamedTuple):
-    """What one pass may take: per queue (in claiming order) at most `takes` and up to its cap, in all `budget`."""
+    """What one pass may take: at most `takes` from each queue (in claiming order) and up to its cap, and `budget` in
+    all."""
 
     queues: list[str]
     takes: list[int]
@@ -64,13 +66,13 @@ class ClaimOrder(NamedTuple):
         return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
 
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
-        """May the queues hold more than these rows, which were all that could be asked for?"""
+        """Whether the queues may have more tasks than these rows, which were all that could be requested."""
         taken = Counter(row.queue_name for row in rows)
         return len(rows) >= self.budget or any(taken[q] >= n for q, n in zip(self.queues, self.takes, strict=True))
 
 
 class Claimant(NamedTuple):
-    """Who claims, and on which terms."""
+    """The claiming worker and its terms."""
 
     worker_id: str
     lease: timedelta
@@ -78,7 +80,7 @@ class Claimant(NamedTuple):
 
 
 async def claim(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
-    """Take due tasks for this worker, in the order in which they should run."""
+    """Claim due tasks for this worker, in the order in which they should run."""
     params = {**who._asdict(), **order._asdict(), "counting": order.counting}
     if not order.counting:
         cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
@@ -104,7 +106,7 @@ def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
 async def start(
     conn: Connection, worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
 ) -> set[str]:
-    """CLAIMED → RUNNING for those still held and not past their deadline; the others are not in the answer."""
+    """CLAIMED → RUNNING for tasks that are still held and not past their deadline; the others are not returned."""
     params = {
         **_columns(claims),
         "worker_id": worker_id,
@@ -117,12 +119,13 @@ async def start(
 
 
 async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[str]:
-    """Make the moves; return the ids that moved. The others had already moved on. Several kinds share a transaction."""
+    """Make the moves; return the ids that moved. The others had already changed. Several kinds share a transaction."""
     return set(await apply_kinds(conn, worker_id, moves))
 
 
 async def apply_kinds(conn: Connection, worker_id: str, moves: Sequence[Move]) -> dict[str, type]:
-    """As `apply`; with each id comes the kind of the move that was made. A retry may have become a failure (L-22)."""
+    """The same as `apply`, with the kind of the move that was made for each id. A retry may have become a failure
+    (L-22)."""
     kinds: dict[type, list[Any]] = {}
     for move in moves:
         kinds.setdefault(type(move), []).append(move)
@@ -212,7 +215,9 @@ class Expired(NamedTuple):
 async def expire_waiting(conn: Connection, most: int = 500) -> set[Expired]:
     """PENDING → EXPIRED for at most `most` tasks past their deadline.
 
-    Planned anew each time, as it is run rarely: on an empty table any index looks good, and a plan is kept for long."""
+    It is planned anew each time, because it runs rarely: on an empty table any index looks good, and a plan is kept for
+    a long time.
+    """
     params = {"most": most, "result": EXPIRED_WAITING}
     cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
     return {Expired(*row) for row in await cursor.fetchall()}
@@ -249,18 +254,18 @@ async def renew(conn: Connection, who: Claimant, claims: Sequence[Claim], max_ag
 
 
 async def mark_finalizing(conn: Connection, worker_id: str, claims: Sequence[Claim]) -> None:
-    """Note that the code of these tasks has ended and only the write of the result is missing."""
+    """Record that the code of these tasks has ended and only the result is still to be written."""
     await conn.execute(load("tasks/mark_finalizing"), {**_columns(claims), "worker_id": worker_id})
 
 
 async def strays(conn: Connection, worker_id: str) -> list[Claim]:
-    """The claims that the database gives to this worker."""
+    """The claims that belong to this worker according to the database."""
     cursor = await conn.execute(load("tasks/strays"), {"worker_id": worker_id}, prepare=False)
     return [Claim(*row) for row in await cursor.fetchall()]
 
 
 async def ring(conn: Connection, due: Sequence[tuple[str, str]]) -> None:
-    """Wake whoever serves these (queue, task id) pairs."""
+    """Notify the workers that serve these (queue, task id) pairs."""
     await conn.execute(load("tasks/ring"), {"queues": texts([q for q, _ in due]), "ids": texts([i for _, i in due])})
 
 

@@ -1,4 +1,4 @@
-"""Looks at what waits, for checks."""
+"""Reads waiting tasks, for checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from horsies.core.store.tasks import Connection
 
 
 class Waiting(NamedTuple):
-    """Tasks of one name that wait in one queue, as far as one has looked; `ids` are the first of them."""
+    """Tasks of one name that wait in one queue, as far as they were read; `ids` are the first of them."""
 
     queue_name: str
     task_name: str

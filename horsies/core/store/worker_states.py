@@ -26,7 +26,7 @@ async def history(conn: AsyncConnection[Any], worker_id: str, *, limit: int | No
 
 
 async def stats(conn: AsyncConnection[Any]) -> list[dict[str, Any]]:
-    """For each process that runs tasks: how many, since when, and its last sign of life."""
+    """For each process that runs tasks: how many, since when, and its last heartbeat."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("workers/stats"))
         return await cursor.fetchall()

@@ -1,4 +1,6 @@
-"""A typed function per statement about workers: registration, liveness, snapshots, the doorbell's waiting list."""
+"""One typed function per statement about workers: registration, liveness, snapshots, and the waiting list for
+notifications.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -31,7 +33,7 @@ async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
 
 
 async def doze(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> str:
-    """Leave word that this worker sleeps on these queues, if the recorded notify mode asks for it; return that mode."""
+    """Record that this worker waits for these queues, if the recorded notify mode requires it; return that mode."""
     params = {"worker_id": worker_id, "queues": queues, "until": until}
     [(mode,)] = await (await conn.execute(load("workers/doze"), params)).fetchall()
     return str(mode)
@@ -47,5 +49,5 @@ async def pong(conn: Connection, payload: str) -> None:
 
 
 async def forget_sleepers(conn: Connection) -> None:
-    """Remove some of the words whose time is over."""
+    """Delete some rows of the waiting list whose time is over."""
     await conn.execute(load("workers/forget_sleepers"))

@@ -1,4 +1,6 @@
-"""A typed function per statement that reads how workflows and their nodes stand; `NoSuchWorkflow` if there is none.
+"""One typed function per statement that reads the state of workflows and their nodes; `NoSuchWorkflow` if there is
+none.
+
 Nothing here changes anything: the statements of the engine are in `store/workflows.py`.
 """
 
@@ -23,7 +25,7 @@ class NoSuchWorkflow(LookupError):
 
 
 class StoredNode(NamedTuple):
-    """What is needed to make a result of a node's row."""
+    """What is needed to make a result from a node's row."""
 
     task_index: int
     node_id: str
@@ -35,7 +37,7 @@ class StoredNode(NamedTuple):
 
 
 class WorkflowEnded(NamedTuple):
-    """A workflow that ended or pauses; one that is not there at all has no status. `output` is its output node."""
+    """A workflow that ended or is paused; a missing workflow has no status. `output` is its output node."""
 
     workflow_id: str
     status: WorkflowStatus | None
@@ -45,7 +47,7 @@ class WorkflowEnded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node as it stands. `seconds` is how long it has run, by the clock of the database."""
+    """A node as it is now. `seconds` is how long it has run, by the clock of the database."""
 
     workflow_id: str
     task_index: int
@@ -80,7 +82,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRow:
-    """A workflow as it stands."""
+    """A workflow as it is now."""
 
     id: str
     name: str
@@ -98,7 +100,7 @@ class WorkflowRow:
 
 
 async def ended(conn: AsyncConnection[Any], ids: list[str]) -> list[WorkflowEnded]:
-    """Those of the workflows that ended, pause or do not exist."""
+    """Those of the workflows that ended, are paused or do not exist."""
     cursor = await conn.execute(load("handles/ended"), {"ids": ids}, prepare=True)
     return [
         WorkflowEnded(
@@ -126,7 +128,7 @@ async def definition_key(conn: AsyncConnection[Any], workflow_id: str) -> str:
 
 
 async def node(conn: AsyncConnection[Any], workflow_id: str, node_id: str) -> StoredNode | None:
-    """None: the workflow has no such node. `NoSuchWorkflow` is raised."""
+    """None if the workflow has no such node; raises `NoSuchWorkflow` if there is no workflow."""
     wanted = {"workflow_id": workflow_id, "node_id": node_id}
     row = await (await conn.execute(load("handles/node"), wanted)).fetchone()
     if row is None:

@@ -1,7 +1,8 @@
-"""A typed function per statement about workflows and their nodes. No decisions, no logging, no retries.
+"""One typed function per statement about workflows and their nodes, without decisions, logging or retries.
 
-Whoever changes anything holds the row of the workflow first (`lock`), then nodes, then tasks (D-63); `start_nodes`
-alone begins with nodes."""
+Every change locks the row of the workflow first (`lock`), then nodes, then tasks (D-63); only `start_nodes` begins with
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ ENOUGH_BYTES = 8 << 20  # of results, for one step
 
 
 class Ended(NamedTuple):
-    """An open node and the end of its task; without its result if that did not fit."""
+    """An open node and the end of its task; without the result if that was too large."""
 
     node: Node
     status: TaskStatus
@@ -37,7 +38,8 @@ class Ended(NamedTuple):
 
 
 class EndedChild(NamedTuple):
-    """An open node and the end of its child workflow; `counts`: all, completed, failed, skipped nodes of that."""
+    """An open node and the end of its child workflow; `counts`: all, completed, failed and skipped nodes of the
+    child."""
 
     node: Node
     child_id: str
@@ -63,7 +65,7 @@ class NewTask(NamedTuple):
 
 
 async def lock(conn: Connection, ids: Collection[str] = (), tasks: Collection[str] = ()) -> list[Flow]:
-    """These workflows and those of these tasks; they stay locked until the transaction ends."""
+    """Lock these workflows and those of these tasks until the transaction ends."""
     params = {"ids": texts(ids), "tasks": texts(tasks)}
     return _flows(await _rows(conn, "workflows/lock", params))
 
@@ -75,8 +77,8 @@ async def lock_children(conn: Connection, ids: Collection[str], states: Collecti
 
 
 async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[Ended]]:
-    """The workflows of these tasks, locked, and then those of the tasks that have ended, unknown to their nodes: both
-    in one go."""
+    """Lock the workflows of these tasks, and return the ended tasks whose nodes do not know it, both in one round
+    trip."""
     ids = texts(tasks)
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
     reading = await conn.execute(load("workflows/ended"), {"tasks": ids, "bytes": ENOUGH_BYTES}, prepare=True)
@@ -85,7 +87,7 @@ async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flo
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
-    """Of these child workflows those that have ended and whose node does not know it."""
+    """Those of these child workflows that have ended and whose node does not know it."""
     params = {"children": texts(children), "bytes": ENOUGH_BYTES}
     rows = await _rows(conn, "workflows/ended_children", params)
     return [
@@ -95,19 +97,19 @@ async def ended_children(conn: Connection, children: Collection[str]) -> list[En
 
 
 async def nodes(conn: Connection, keys: Collection[Key], depth: int = 0) -> list[Node]:
-    """These nodes, and who waits for them up to `depth` edges further."""
+    """These nodes, and the nodes that wait for them, up to `depth` edges away."""
     params = {**_keys(keys), "depth": depth, "most": max(WALK_MOST, 2 * len(keys))}
     return [_node(row) for row in await _rows(conn, "workflows/nodes", params)]
 
 
 async def open_nodes(conn: Connection, ids: Collection[str], states: Collection[str]) -> list[Node]:
-    """The nodes of these workflows that are in one of the states; they stay locked."""
+    """The nodes of these workflows in one of the states; they stay locked."""
     params = {"ids": texts(ids), "states": texts(states)}
     return [_node(row) for row in await _rows(conn, "workflows/open_nodes", params)]
 
 
 async def failed_nodes(conn: Connection, workflow_id: str, names: Collection[str] | None) -> list[Node]:
-    """The FAILED nodes of the workflow, or those of them that are named; they stay locked."""
+    """The FAILED nodes of the workflow, or the named ones among them; they stay locked."""
     params = {"id": workflow_id, "names": None if names is None else texts(names)}
     return [_node(row) for row in await _rows(conn, "workflows/failed_nodes", params)]
 
@@ -123,12 +125,12 @@ async def unsuccessful_elements(conn: Connection, key: Key) -> list[Node]:
 
 
 async def ring(conn: Connection, ids: Collection[str]) -> None:
-    """Wake whoever serves the waiting tasks of these workflows."""
+    """Notify the workers that serve the waiting tasks of these workflows."""
     await conn.execute(load("workflows/ring"), {"ids": texts(ids)})
 
 
 async def ready(conn: Connection, ids: Collection[str], most: int) -> list[Key]:
-    """READY nodes and elements of these workflows for which there is a place now."""
+    """READY nodes and elements of these workflows for which there is room now."""
     rows = await _rows(conn, "workflows/ready", {"ids": texts(ids), "most": most})
     return [(row[0], row[1]) for row in rows]
 
@@ -139,7 +141,7 @@ async def payloads(conn: Connection, keys: Collection[Key]) -> list[Payload]:
 
 
 async def sources(conn: Connection, keys: Collection[Key]) -> dict[Key, Source]:
-    """What these nodes have come to."""
+    """The results of these nodes."""
     if not keys:
         return {}
     rows = await _rows(conn, "workflows/sources", _keys(keys))
@@ -153,7 +155,7 @@ async def elements(conn: Connection, key: Key) -> list[tuple[WorkflowTaskStatus,
 
 
 async def closing(conn: Connection, ids: Collection[str], deciding: Collection[Key]) -> list[Closing]:
-    """What decides how these workflows end."""
+    """The facts that decide how these workflows end."""
     rows = await _rows(conn, "workflows/closing", {"ids": texts(ids), **_keys(deciding)})
     return [Closing._make((*row[:2], WorkflowTaskStatus(row[2]), *row[3:])) for row in rows]
 
@@ -164,13 +166,13 @@ async def parents(conn: Connection, children: Collection[str]) -> set[str]:
 
 
 async def node_of_child(conn: Connection, child: str) -> WorkflowTaskStatus | None:
-    """The state of the node whose child this workflow is; None if it is nobody's any more."""
+    """The state of the node whose child this workflow is; None if it has no parent any more."""
     rows = await _rows(conn, "workflows/node_of_child", {"child": child})
     return WorkflowTaskStatus(rows[0][0]) if rows else None
 
 
 async def is_whole(conn: Connection, workflow_id: str) -> bool:
-    """Has retention left all its nodes there?"""
+    """Whether retention has deleted none of its nodes."""
     found: bool = (await _rows(conn, "workflows/is_whole", {"id": workflow_id}))[0][0]
     return found
 
@@ -182,7 +184,7 @@ async def last_index(conn: Connection, workflow_id: str) -> int:
 
 
 async def move_nodes(conn: Connection, moves: Sequence[tuple[Key, NodeState]]) -> int:
-    """Write what has become of these nodes; how many were as they were believed to be."""
+    """Write the changes of these nodes; return how many were in the expected state."""
     states = [state for _, state in moves]
     params = {
         **_keys([key for key, _ in moves]),
@@ -203,7 +205,7 @@ async def move_nodes(conn: Connection, moves: Sequence[tuple[Key, NodeState]]) -
 
 
 async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
-    """Write what has become of these workflows; how many were as they were believed to be."""
+    """Write the changes of these workflows; return how many were in the expected state."""
     params = {
         "ids": texts([flow.row.id for flow in flows]),
         "was": texts([flow.row.status for flow in flows]),
@@ -218,12 +220,12 @@ async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
 
 
 async def insert(conn: Connection, rows: Sequence[dict[str, Any]]) -> set[str]:
-    """New workflows; the ids that were not there before."""
+    """Insert workflows; return the ids that were not there before."""
     return {row[0] for row in await _rows(conn, "workflows/insert", {"rows": to_json(list(rows)).decode()})}
 
 
 async def insert_nodes(conn: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """New nodes, their tasks and child workflows already there."""
+    """Insert nodes whose tasks and child workflows already exist."""
     for start in range(0, len(rows), INSERT_AT_ONCE):
         part = to_json(list(rows[start : start + INSERT_AT_ONCE])).decode()
         await conn.execute(load("workflows/insert_nodes"), {"rows": part})
@@ -237,7 +239,7 @@ async def insert_tasks(conn: Connection, new: Sequence[NewTask]) -> None:
 
 
 async def cancel_tasks(conn: Connection, tasks: Iterable[str], result: str) -> set[str]:
-    """PENDING and CLAIMED → CANCELLED, of tasks that belong to workflows (F-53); those that run are left alone."""
+    """PENDING and CLAIMED → CANCELLED, for tasks that belong to workflows (F-53); running tasks are left alone."""
     params = {"ids": texts(tasks), "include_running": False, "with_workflow": True, "result": result}
     return {row[0] for row in await _rows(conn, "tasks/cancel", params)}
 

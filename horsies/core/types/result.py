@@ -1,7 +1,7 @@
-"""`Ok` and `Err`: expected outcomes as values.
+"""`Ok` and `Err`: expected outcomes as values. `Result[T, E]` is `Ok[T] | Err[E]`.
 
-`Result[T, E]` is `Ok[T] | Err[E]`. Both are frozen, match positionally (`case Ok(value)`, `case Err(error)`) and carry
-the customary methods, each written on both sides so that a type checker sees through the union.
+Both are frozen, match positionally (`case Ok(value)`, `case Err(error)`) and have the customary methods, each defined
+on both sides so that a type checker understands the union.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ E_co = TypeVar("E_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Ok(Generic[T_co]):
-    """The good outcome."""
+    """A success."""
 
     value: T_co
 
@@ -95,7 +95,7 @@ class Ok(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Err(Generic[E_co]):
-    """The bad outcome."""
+    """A failure."""
 
     error: E_co
 

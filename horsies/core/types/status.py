@@ -1,7 +1,7 @@
 """The states of tasks and workflows, and which of them are final.
 
-Values only: what may follow what is said in `lifecycle/moves.py`, and the statements that do it are in `sql/`.
-Every value equals its name, so the text in the database, in logs and in Python is the same word.
+This module has only values: `lifecycle/moves.py` defines the transitions, and the statements are in `sql/`. Every value
+equals its name, so the text in the database, in logs and in Python is the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class TaskStatus(StrEnum):
-    """Where a task is in its life."""
+    """The state of a task."""
 
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
@@ -39,7 +39,7 @@ class TaskAttemptOutcome(StrEnum):
 
 
 class WorkflowStatus(StrEnum):
-    """Where a workflow is in its life; PAUSED can be resumed and is not final."""
+    """The state of a workflow; PAUSED can be resumed and is not final."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -59,7 +59,7 @@ WORKFLOW_TERMINAL_STATES: frozenset[WorkflowStatus] = frozenset(
 
 
 class WorkflowTaskStatus(StrEnum):
-    """Where a node of a workflow is."""
+    """The state of a node of a workflow."""
 
     PENDING = "PENDING"
     READY = "READY"

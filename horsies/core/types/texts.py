@@ -1,10 +1,10 @@
-"""Which texts PostgreSQL takes."""
+"""Which texts PostgreSQL accepts."""
 
 from __future__ import annotations
 
 
 def can_be_stored(text: object) -> bool:
-    """Whether a column can hold this: a text without NUL that UTF-8 can write."""
+    """Whether a column can store this: a text without NUL that can be encoded as UTF-8."""
     if not isinstance(text, str) or "\0" in text:
         return False
     try:

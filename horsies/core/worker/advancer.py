@@ -1,9 +1,9 @@
-"""Takes the ends of tasks to their workflows (L-32): the second transaction, after the one in which a task has ended.
+"""Advances workflows after tasks have ended (L-32), in a second transaction after the one that ended the task.
 
-Whatever has piled up meanwhile is advanced together; what that leaves to do (a parent to tell, a child to build) waits
-in the same line. While the database is away everything waits; a workflow whose row somebody keeps locked, or that
-cannot be advanced for another reason, waits apart, and the others go on. Children are built beside all that, as user
-code may take its time. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
+Everything that has collected is advanced together; follow-up work (a parent to inform, a child to build) waits in the
+same line. While the database is away, everything waits. A workflow whose row is locked elsewhere, or that cannot be
+advanced for another reason, waits separately, and the others continue. Children are built outside this line, because
+user code may take long. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal["tasks", "children", "flows"]
 
 
 class Unit(NamedTuple):
-    """What is done for one workflow; the units of a kind share a transaction."""
+    """The work for one workflow; units of one kind share a transaction."""
 
     kind: Kind
     workflow_id: str
@@ -45,8 +45,8 @@ Waiting: TypeAlias = dict[Unit, Tasks]
 
 
 class Advancer:
-    """`put` an end; `step` is one transaction, `build` one child. `on_moved` is told when something has come of it:
-    there may be new tasks."""
+    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_moved` is called when something has
+    moved, because there may be new tasks."""
 
     def __init__(
         self, pool: Connections, builder: Builder, config: WorkerResilienceConfig, on_moved: Callable[[], None]
@@ -66,11 +66,11 @@ class Advancer:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is left to do, but for what cannot be done now."""
+        """Whether nothing is left to do, except for work that cannot be done now."""
         return not (self._waiting or self._builds or self._busy)
 
     def put(self, task_id: str, workflow_id: str) -> None:
-        """This task has ended, or may have: one that has not is left alone."""
+        """This task may have ended; a task that has not is ignored."""
         self._add(Unit("tasks", workflow_id), (task_id,))
 
     def put_all(self, ended: Iterable[tuple[str, str]]) -> None:
@@ -78,12 +78,12 @@ class Advancer:
             self.put(task_id, workflow_id)
 
     def build_later(self, key: Key) -> None:
-        """The child workflow of this node, which is READY, has to be built."""
+        """The child workflow of this READY node must be built."""
         self._builds[key] = None
         self._building.set()
 
     async def step(self) -> None:
-        """What has waited longest, with all of its kind."""
+        """Advance what has waited longest, with everything of its kind."""
         await self._work.wait()
         batch = self._next_batch()
         if not batch:
@@ -151,7 +151,7 @@ class Advancer:
         return batch
 
     def _file(self, result: StepResult) -> None:
-        """What a step has left to do."""
+        """Add the follow-up work of a step to the line."""
         self.put_all(result.tasks.items())
         self._careful.update(result.flows)
         left: tuple[tuple[Kind, Iterable[str]], ...] = (
@@ -184,8 +184,8 @@ class Advancer:
         await by_halves(list(batch), advance, is_refusal=_is_about_one, give_up=give_up)
 
     async def _take_steps(self, worklist: Worklist) -> None:
-        """One transaction, as a rule; more if the database does not take everything at once. What is written is filed
-        at once, whatever becomes of the rest."""
+        """One transaction, usually; more if the database does not accept everything at once. What is written is
+        recorded at once, whatever happens to the rest."""
         while worklist:
             self._file(await worklist.step(self._pool, self._builder))
 
@@ -216,7 +216,7 @@ class Advancer:
         if logs.is_worth_a_line(count):
             log.log(
                 logging.WARNING if is_known else logging.ERROR,
-                "a workflow cannot be advanced now and is tried again: %s",
+                "a workflow cannot be advanced now and will be retried: %s",
                 describe(problem),
                 exc_info=None if isinstance(problem, psycopg.Error) else problem,
                 extra={"horsies": {"workflow_id": workflow_id}},

@@ -1,4 +1,4 @@
-"""Rings when a retry falls due, so that it does not wait for the next poll (T-80)."""
+"""Wakes the claimer when a retry becomes due, so that it does not wait for the next poll (T-80)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 10_000  # further ones are left to the poll
 
 
 class Alarm:
-    """`set` an alarm; `step` waits for the next one and rings."""
+    """`set` adds a time; `step` waits for the next one and wakes the claimer."""
 
     def __init__(self, pool: Pool, on_ring: Callable[[], None]) -> None:
         self._pool = pool

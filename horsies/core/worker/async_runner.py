@@ -1,8 +1,8 @@
 """Runs the async tasks of a child on an event loop in its main thread, up to `concurrency` at once (W-30a).
 
-The loop is entered for the first async task and left when a sync one comes up and nothing is running: sync tasks own
+The loop is entered for the first async task and left when a sync task is next and nothing is running: sync tasks need
 the whole child and may call `asyncio.run` themselves. The loop is kept: what tasks left on it (connection pools,
-background tasks) goes on when it is entered again.
+background tasks) continues when it is entered again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("horsies.child")
 
 
 class AsyncRunner:
-    """Everything here happens in the main thread, but for `tokens` and `stop`."""
+    """Everything here runs in the main thread, except `tokens` and `stop`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class AsyncRunner:
         uplink.on_copied = self._end_copy
 
     def serve(self, first: Item, unsent: bytes) -> None:
-        """Run this task and whatever async ones follow, until a sync task is next or there will be no more."""
+        """Run this task and the following async tasks, until a sync task is next or there will be no more."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         self._is_inside = True
@@ -105,7 +105,8 @@ class AsyncRunner:
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Report what has ended, begin what there is room for, leave when the child must go on without the loop."""
+        """Report ended tasks, start those for which there is room, and leave when the child must continue without the
+        loop."""
         self._is_pump_due = False
         fresh: list[Item] = []
         while (upcoming := self._inbox.peek()) is not None:
@@ -124,7 +125,7 @@ class AsyncRunner:
         return task is not None and not task.is_async
 
     def _begin(self, items: list[Item]) -> None:
-        """Say that these start, together with what is still unsaid; then start them."""
+        """Report that these tasks start, together with other pending reports; then start them."""
         if items:
             self._unsent = [self._hold(b"".join(self._unsent))]
         for item in items:
@@ -176,8 +177,8 @@ class AsyncRunner:
         self._pump_soon()
 
     def _end_copy(self) -> None:
-        """In a copy made by `fork` inside a task: that code may finish its step, but its neighbours must not go on
-        here as well, and the loop shares its selector with the original's."""
+        """Used in a copy that a task made by `fork`: the code that forked may finish its step, but other tasks must not
+        continue in the copy, and its loop shares the selector with the original."""
         if self._is_inside and self._loop is not None:
             ready = getattr(self._loop, "_ready", None)
             if ready is not None:

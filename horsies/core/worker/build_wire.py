@@ -1,4 +1,4 @@
-"""What a worker asks its helper child to build, and the answer, as they travel between the two. No I/O."""
+"""The build requests of a worker to its helper child, and the answers, as messages. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLAN, _FAILED = b"+", b"-"
 
 
 def pack_request(request: BuildRequest) -> tuple[bytes, bytes]:
-    """What it is, and its content."""
+    """The kind of the request and its content."""
     content = {
         "definition_key": request.definition_key,
         "kwargs_json": request.kwargs_json,
@@ -24,7 +24,7 @@ def pack_request(request: BuildRequest) -> tuple[bytes, bytes]:
 
 
 def request_of(content: bytes) -> BuildRequest:
-    """What `pack_request` has packed."""
+    """The inverse of `pack_request`."""
     return BuildRequest(**json.loads(content))
 
 
@@ -38,7 +38,7 @@ def pack_failure(problem: BuildFailed) -> bytes:
 
 
 def plan_of(answer: bytes) -> WorkflowPlan:
-    """The plan. `BuildFailed` if there is none; ValueError, KeyError or TypeError if the answer is not one of ours."""
+    """The plan. `BuildFailed` if there is none; ValueError, KeyError or TypeError if the answer is invalid."""
     kind, content = answer[:1], answer[1:]
     if kind == _PLAN:
         return plan_from_json(content)

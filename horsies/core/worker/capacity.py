@@ -13,7 +13,7 @@ MAX_BATCH = 1000  # of one claim statement
 
 
 class Limits(NamedTuple):
-    """What the configuration allows."""
+    """The limits from the configuration."""
 
     queues: Sequence[tuple[str, int | None]]  # name and max_concurrency, in claiming order
     cluster_cap: int | None
@@ -32,12 +32,12 @@ class Limits(NamedTuple):
         return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
 
     def capped_queues(self) -> frozenset[str]:
-        """The queues with a limit that more than this worker counts against."""
+        """The queues with a limit that is counted over several workers."""
         return frozenset(name for name, cap in self.queues if cap is not None or self.cluster_cap is not None)
 
 
 class Holding(NamedTuple):
-    """What the worker has right now."""
+    """What the worker holds right now."""
 
     slots: int
     held: int
@@ -49,7 +49,7 @@ class Holding(NamedTuple):
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[ClaimOrder]:
-    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues without any cap."""
+    """The claim statements of one pass: what W-24 allows, plus what run-ahead adds for queues without any cap."""
     per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
     room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
     strict = min(room, per_worker)
@@ -95,24 +95,24 @@ def _order(
 
 
 def pace(previous: float | None, sample_ms: float) -> float:
-    """How long a child's recent tasks take: up at once, down slowly, so that one long task ends run-ahead."""
+    """How long a child's recent tasks take: it rises at once and falls slowly, so that one long task ends run-ahead."""
     return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
 
 
 def is_short(pace_ms: float | None) -> TypeGuard[float]:
-    """Are the recent tasks of a child so short that commits, not they, decide how fast it goes?"""
+    """Whether the recent tasks of a child are so short that commits limit its speed."""
     return pace_ms is not None and pace_ms <= SHORT_MS
 
 
 def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
-    """How many tasks may lie before a child beyond the one it runs: about `run_ahead_ms` of short work."""
+    """How many tasks may wait for a child in addition to the one it runs: about `run_ahead_ms` of short work."""
     if run_ahead_ms <= 0 or not is_short(pace_ms):
         return 0
     return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))
 
 
 def feed_limit(pace_ms: float | None, concurrency: int) -> int:
-    """How many tasks may lie inside the child at once."""
+    """How many tasks may be inside the child at once."""
     if not is_short(pace_ms):
         return concurrency
     return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))

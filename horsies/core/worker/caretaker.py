@@ -1,7 +1,7 @@
-"""What a worker does for tasks that are not its own: the services of recovery, put together and paced.
+"""What a worker does for tasks that are not its own: the recovery services and their intervals.
 
-Nothing here knows of the worker's own tasks, children or claims. Short work shares one pool; a sweep keeps its
-connection while hooks are asked, so it has one of its own.
+Nothing here knows the worker's own tasks, children or claims. Short work shares one pool; a sweep keeps its connection
+while hooks are called, so it has its own.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Caretaker:
-    """`steps` are the services, for the worker to serve like its own. `on_ended` hears of tasks of workflows that were
-    ended, `build_later` of nodes whose child workflow nobody has built."""
+    """`steps` are the services, which the worker runs like its own. `on_ended` gets tasks of workflows that were ended,
+    `build_later` gets nodes whose child workflow has not been built."""
 
     def __init__(
         self,
@@ -79,14 +79,15 @@ class Caretaker:
 
 
 def harmless(name: str, step: Step) -> Step:
-    """The same step, but a mistake of ours in it does not stop the worker's own tasks. The database's are told."""
+    """The same step, except that a bug in it does not stop the worker's own tasks. Failures of the database are passed
+    on."""
 
     async def guarded() -> None:
         try:
             await step()
         except PoolTimeout as problem:
             # Mostly a sweep keeps it while it asks slow hooks. The worker must not take that for an outage (W-60).
-            log.warning("%s had no connection and is tried again: %s", name, problem)
+            log.warning("%s had no connection and will be retried: %s", name, problem)
         except AWAY:
             raise
         except Exception:

@@ -1,9 +1,9 @@
-"""A child process of a worker, from the moment it is forked: load the app, then run tasks until told to go (W-40).
+"""A child process of a worker, from the moment it is forked: load the app, then run tasks until told to leave (W-40).
 
     load the app → make it current → suppress sends → import modules, check → lift → start hooks → READY → tasks → BYE
 
-Its only tie to the outside is one socket to the supervisor; it opens no database connection of its own, except when a
-task sends other tasks. Threads: the main one, which runs user code, and the io thread (`child_io.py`).
+Its only connection is one socket to the supervisor; it opens no database connection, except when a task sends other
+tasks. It has two threads: the main thread, which runs user code, and the io thread (`child_io.py`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TRACEBACK_LINES = 40
 
 
 def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
-    """The whole life of a child. Called by the fork server in the forked process."""
+    """The whole life of a child. The fork server calls this in the forked process."""
     spec = ChildSpec.from_json(spec_json)
     uplink, inbox = Uplink(sock), Inbox()
     io = ChildIO(uplink, inbox, spec.beat_interval_ms)
@@ -69,7 +69,7 @@ def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
 
 
 def _settle_in(spec: ChildSpec, name: str) -> None:
-    """Make the copy of the fork server a process of its own: names, paths, signals, streams."""
+    """Turn the copy of the fork server into an independent process: names, paths, signals, streams."""
     with contextlib.suppress(Exception):  # there may be no standard error
         faulthandler.enable()
     signal.signal(signal.SIGINT, _ignored)  # not SIG_IGN, which programs started by tasks would inherit
@@ -142,7 +142,7 @@ def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:
 
 
 def _say_goodbye(runner: Runner | HookServer, limit_s: float) -> NoReturn:
-    """Give user code a chance to clean up, for a limited time. Threads that never end are not waited for."""
+    """Let user code clean up, for a limited time. Threads that never end are not waited for."""
     with contextlib.suppress(RuntimeError):
         limit = threading.Timer(limit_s, leave, (0,))
         limit.daemon = True

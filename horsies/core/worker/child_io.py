@@ -1,8 +1,10 @@
-"""The io thread of a child: reads what the supervisor says, gives the beat, and watches the start hooks.
+"""The io thread of a child: reads the messages of the supervisor, reports that the child is alive, and watches the
+start hooks.
 
-It lives as long as the child and never runs user code. Whatever the main thread is doing, this thread notices within
-moments that the supervisor is gone, and ends the process. A supervisor that is there but says nothing, as when it is
-stopped, is waited for as long as its last word allows: then others may take over what runs here (R-101).
+It lives as long as the child and never runs user code. Whatever the main thread does, this thread notices within
+moments that the supervisor is gone, and ends the process. If the supervisor exists but is silent, as when it is
+stopped, the child waits until the time that the last message allowed; after that others may take over its tasks
+(R-101).
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ WATCH_EVERY_MS = 50  # while the child starts
 
 
 class Running(Protocol):
-    """What the io thread must know of the main thread's work."""
+    """What the io thread must know about the work of the main thread."""
 
     def tokens(self) -> list[int]: ...
     def stop(self, token: int) -> None: ...
 
 
 class ChildIO:
-    """Started before the app is loaded; knows what runs from `serve` on."""
+    """It is started before the app is loaded; from `serve` on it knows what runs."""
 
     def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
         self._uplink = uplink
@@ -56,12 +58,12 @@ class ChildIO:
         self._limit = None
 
     def is_late(self) -> bool:
-        """Is its time over, as after a pause? Then nothing may begin until a word that waits has been read: if there is
-        none, this thread ends the process in a moment."""
+        """Whether its time is over, as after a pause. In that case nothing may begin until waiting messages have been
+        read: if there are none, this thread ends the process in a moment."""
         return clock() > self._until
 
     def serve(self, running: Running) -> None:
-        """The child is ready: from now on there can be something to beat for and to stop."""
+        """The child is ready: from now on there may be tasks to report and to stop."""
         self._running = running
 
     def _run(self) -> None:
@@ -90,7 +92,8 @@ class ChildIO:
         return self._decoder.feed(self._uplink.receive())
 
     def _end_if_alone(self, heard: list[Frame]) -> None:
-        """Its time is over. Read all that waits: if no word among it says otherwise, nothing may run here any more."""
+        """Its time is over. Read all waiting messages: unless one of them extends the time, nothing may run here any
+        more."""
         while self._poll.poll(0):
             heard += self._receive()
         for kind, number, _ in heard:

@@ -1,8 +1,8 @@
-"""Takes tasks from the queue: as many as there is room for, whenever there may be some.
+"""Claims tasks from the queue: as many as there is room for, whenever there may be some.
 
-The bell (NOTIFY) only says when to look; the scan is the truth. A pass that came back with less than it asked for means
-the queue is empty as far as this worker can see; then it looks again after a few growing pauses (someone's lock or a
-lost bell may have hidden a task) and in the end every `notify_poll_interval_ms`.
+NOTIFY only says when to look; the query decides. If a pass returns fewer tasks than requested, the queue is empty as
+far as this worker can see. Then the claimer looks again after a few growing delays (a lock or a lost notification may
+have hidden a task), and in the end every `notify_poll_interval_ms`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BUSY_S = 0.25  # a worker that gets all it asks for so long is busy, and need no
 
 
 class Claimer:
-    """`ring()` when there may be tasks, `room()` when there may be room; `step` is one look."""
+    """Call `ring()` when there may be tasks and `room()` when there may be room; `step` is one pass."""
 
     def __init__(
         self,
@@ -74,17 +74,18 @@ class Claimer:
         self._event.set()
 
     def listens_anew(self) -> None:
-        """Bells were missed; and after a crash of the server the word that was left is gone (its table is unlogged)."""
+        """Notifications were missed. After a crash of the server the row in the waiting list is gone too, because its
+        table is unlogged."""
         self._word_is_old_at = 0.0
         self.ring()
 
     def room(self) -> None:
-        """There may be room; whether there is a task is another question."""
+        """There may be room; this does not mean that there is a task."""
         self._event.set()
 
     @property
     def is_dry(self) -> bool:
-        """The last look found less than there was room for, and nothing has rung since."""
+        """Whether the last pass found fewer tasks than there was room for, and no notification has come since."""
         return self._look_at > 0.0
 
     async def step(self) -> None:
@@ -115,7 +116,7 @@ class Claimer:
             await self._rise_when_busy()
 
     def _may_take_what_was_left(self, order: ClaimOrder) -> bool:
-        """A look leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
+        """A pass leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
         room, sync_room = self._seen
         return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
 
@@ -161,7 +162,7 @@ class Claimer:
             await self._doze()
 
     async def _doze(self) -> None:
-        """Leave word that inserts shall ring, until somewhat after the next look, which closes the gap."""
+        """Request notifications for inserts, until some time after the next pass, which closes the gap."""
         until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
         async with self._pool.connection() as conn:
             self.notify = await workers.doze(conn, self._who.worker_id, self._queues, until)
@@ -169,12 +170,13 @@ class Claimer:
         self._word_is_old_at = begun + self._poll_s
 
     async def _rise_when_busy(self) -> None:
-        """Not for every task that fills the room for a moment: each word is a row written, and a dead one later."""
+        """Do not withdraw for every task that fills the room for a moment: each request is a row that is written, and a
+        dead row later."""
         if self._full_since is not None and monotonic() - self._full_since > BUSY_S:
             await self.rise()
 
     async def rise(self) -> None:
-        """There is plenty to do: nobody needs to ring for this worker."""
+        """There is plenty to do: this worker needs no notifications."""
         if self._is_dozing:
             self._word_is_old_at = 0.0  # first: should the answer be lost, the word may be gone all the same
             async with self._pool.connection() as conn:
@@ -190,12 +192,12 @@ class Claimer:
         self._event.clear()
 
     def doubt(self) -> None:
-        """Something was not ours any more. If a crash of the server lost that claim and we have made it again under the
-        same number meanwhile, it has just been dropped with the old one (L-03)."""
+        """A claim was no longer ours. If a crash of the server lost that claim and we have claimed the task again under
+        the same number, the new claim has just been dropped with the old one (L-03)."""
         self._is_unsure = True
 
     async def hand_back_strays(self) -> None:
-        """After a claim whose answer was lost, the database may give us tasks that we do not know of (W-21)."""
+        """After a claim whose reply was lost, the database may have given us tasks that we do not know of (W-21)."""
         if not self._is_unsure:
             return
         self._is_unsure = False  # first: a doubt that comes up meanwhile is for the next look
@@ -204,7 +206,7 @@ class Claimer:
                 known = {held.claim for held in self._hand}
                 strays = [claim for claim in await tasks.strays(conn, self._who.worker_id) if claim not in known]
                 if strays:
-                    log.info("handing back %d claims whose answer was lost", len(strays))
+                    log.info("returning %d claims to the queue because the reply to the claim was lost", len(strays))
                     await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in strays])
         except BaseException:
             self._is_unsure = True
@@ -232,6 +234,7 @@ class Claimer:
         )
 
     def _ended_but_unwritten(self, usable: list[Child]) -> int:
-        """Tasks whose code has ended hold no slot. Where writing their ends takes longer than they did, that counts."""
+        """Tasks whose code has ended hold no slot. This matters where writing their ends takes longer than running
+        them."""
         brisk = sum(self._limits.concurrency for child in usable if is_short(child.pace_ms))
         return min(brisk, self._hand.count(Phase.SETTLING)) if brisk else 0

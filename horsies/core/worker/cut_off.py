@@ -1,4 +1,4 @@
-"""Tells recovery hooks of the tasks that a forced shutdown has cut off (W-52, R-73)."""
+"""Informs recovery hooks about tasks that a forced shutdown has interrupted (W-52, R-73)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CutOff:
         self._cut: list[Job] = []
 
     async def look(self) -> None:
-        """Afterwards the rows will not tell any more whose they were."""
+        """Load the views now, because afterwards the rows no longer name their owners."""
         running = [held.id for held in self._hand if held.phase is Phase.STARTED]
         if running and self._hooks.has(JobInterrupted):
             with contextlib.suppress(TimeoutError, *AWAY):
@@ -36,7 +36,7 @@ class CutOff:
                     self._views = {job.id: job for job in await jobs(conn, running)}
 
     def settled(self, held: Held, move: Move, moved: bool) -> None:
-        """Also of those that ended by themselves at the last moment, and were not cut off."""
+        """This is also called for tasks that ended by themselves at the last moment and were not interrupted."""
         if not self._views:
             return
         view = self._views.pop(held.id, None)

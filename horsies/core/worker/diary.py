@@ -1,4 +1,4 @@
-"""What a worker says about itself: snapshots, answers to pings."""
+"""What a worker publishes about itself: snapshots and answers to pings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from horsies.core.worker.pool import Pool as Children
 
 
 class Diary:
-    """`snapshot` (W-71) is called by a service at its interval."""
+    """A service calls `snapshot` (W-71) at its interval."""
 
     def __init__(self, pool: Pool, me: Identity, settings: Mapping[str, Any], hand: Hand, children: Children) -> None:
         self._pool = pool

@@ -1,8 +1,9 @@
-"""Brings started tasks to the children and hears what becomes of them: feeding, timeouts, stops, take-backs, deaths.
+"""Sends started tasks to the children and handles everything that happens to them: feeding, timeouts, stops,
+take-backs, deaths.
 
-The supervisor knows at every moment which task a child is in: a task is fed to the child only after its RUNNING is
-committed, and the child says `started` before it calls the function. So whatever happens to a child, each of its tasks
-has exactly one honest end, which goes to the finalizer as a move.
+The supervisor always knows which task a child is running: a task is sent to the child only after its RUNNING is
+committed, and the child reports `started` before it calls the function. So whatever happens to a child, each of its
+tasks has exactly one correct end, which goes to the finalizer as a move.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is 
 
 
 class Dispatcher:
-    """Everything between the start of a task and its end. `crash_of` decides about a task whose child died in it, or
-    when it was the next to start."""
+    """Everything between the start of a task and its end. `crash_of` decides about a task whose child died while it ran
+    the task, or when the task was next."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Dispatcher:
         child.ahead = min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
 
     def place(self, held: Held) -> Child | None:
-        """The child that shall run this task; None if none has room. The place is reserved."""
+        """Reserve a place in a child for this task; None if no child has room."""
         may_wait = held.row.queue_name not in self._capped
         best: Child | None = None
         least = 0
@@ -96,7 +97,7 @@ class Dispatcher:
         return held.is_async and load < self._limits.concurrency and not child.has_sync
 
     def release(self, held: Held) -> None:
-        """The reserved place is not needed: the task did not start."""
+        """Release the reserved place, because the task did not start."""
         if held.child is not None:
             held.child.starting.discard(held)
             held.child = None
@@ -106,7 +107,7 @@ class Dispatcher:
         return not (self.is_stopping or self.is_shut)
 
     def accept(self, batch: list[Held], sent: float) -> None:
-        """These are RUNNING in the database now, by a statement sent at `sent`: bring them to their children."""
+        """These tasks are RUNNING in the database now, by a statement sent at `sent`: send them to their children."""
         children: dict[int, Child] = {}
         now, may_start = monotonic(), self.may_start
         for held in batch:
@@ -126,7 +127,8 @@ class Dispatcher:
             self._feed(child)
 
     def _drop_late(self, child: Child) -> None:
-        """After a pause others may have what waits here, or be about to: it is not let out any more (R-101)."""
+        """After a pause, other workers may have the waiting tasks, or take them soon: they are not sent to children any
+        more (R-101)."""
         while child.line and self._fence.is_late(child.line[0].sign):
             held = child.line.popleft()
             self._settle(held, Requeue(held.claim))
@@ -208,7 +210,7 @@ class Dispatcher:
             self._settle(held, Requeue(held.claim))
 
     def on_death(self, child: Child, how: str) -> None:
-        """The child has ended and all it said has been heard: each task it had gets its end (W-35)."""
+        """The child has ended and everything it reported has been read: each of its tasks gets its end (W-35)."""
         child.is_dead = True
         fed, line = list(child.fed.values()), list(child.line)
         child.fed.clear()
@@ -234,7 +236,7 @@ class Dispatcher:
         self._finalizer.put(held, move)
 
     def forget(self, held: Held) -> None:
-        """The task is not ours any more, there is nothing to write about it; its room is free."""
+        """The task is not ours any more, so there is nothing to write; its room is free."""
         self._disarm(held)
         self._hand.drop(held)
         self._on_room()
@@ -242,7 +244,7 @@ class Dispatcher:
     # Stopping exactly one task
 
     def _watch_time(self, held: Held) -> None:
-        """The time limit runs from the moment the task is first in its child (T-30)."""
+        """The time limit runs from the moment when the task is first in its child (T-30)."""
         limit_ms = held.options.timeout_ms
         if limit_ms is not None and held.stop is None:
             self._disarm(held)
@@ -255,7 +257,8 @@ class Dispatcher:
             held.timer = None
 
     def stop(self, held: Held, reason: StopReason) -> None:
-        """Stop the code of this task, if it has one running; its neighbours do not notice, unless it will not end."""
+        """Stop the code of this task, if it is running; other tasks of the child are not affected unless the code does
+        not end."""
         if held.stop is not None or held.phase is Phase.SETTLING:
             return
         held.stop = reason
@@ -274,7 +277,7 @@ class Dispatcher:
     def _escalate(self, child: Child, held: Held, sig: signal.Signals) -> None:
         if child.is_dead or held.token not in child.fed:
             return
-        log.warning("task does not stop, its child gets %s", sig.name, extra={"horsies": log_fields(held)})
+        log.warning("the task does not stop; its child gets %s", sig.name, extra={"horsies": log_fields(held)})
         self.pool.kill(child, sig)
         if sig is not signal.SIGKILL:
             asyncio.get_running_loop().call_later(SOFT_GRACE_S, self._escalate, child, held, signal.SIGKILL)
@@ -282,20 +285,21 @@ class Dispatcher:
     # Taking back
 
     def shut(self) -> None:
-        """The worker's own signs of life fail: what has not begun goes back, and nothing more is started (R-101)."""
+        """The worker's own heartbeats fail: tasks that have not begun return to the queue, and nothing more is started
+        (R-101)."""
         if not self.is_shut:
             self.is_shut = True
             for child in self.pool.children:
                 self.take_back(child)
 
     def open(self) -> None:
-        """They succeed again."""
+        """The heartbeats succeed again."""
         if self.is_shut:
             self.is_shut = False
             self._on_room()
 
     def take_back_from_long_runs(self) -> None:
-        """Tasks that wait behind one that turned out long go back to the queue (W-25a)."""
+        """Tasks that wait behind a task that turned out to be long return to the queue (W-25a)."""
         now = monotonic()
         for child in self.pool.children:
             running = child.started_tasks()
@@ -319,7 +323,8 @@ class Dispatcher:
             self._settle(held, Requeue(held.claim))
 
     def take_back(self, child: Child) -> None:
-        """Everything this child has not started: the supervisor's line at once, the child's when it confirms."""
+        """Take back everything that this child has not started: the supervisor's line at once, the child's when it
+        confirms."""
         self._take_back_line(child)
         unstarted = [token for token, held in child.fed.items() if held.phase is Phase.FED and held.stop is None]
         if unstarted:
@@ -327,14 +332,14 @@ class Dispatcher:
 
 
 def _next_to_start(fed: list[Held]) -> Held | None:
-    """The task that a child had before it when it died, if it was in none: that one may be to blame (R-102)."""
+    """The next task of a child that died while it ran none: that task may be the cause (R-102)."""
     if not fed or any(held.phase is Phase.STARTED for held in fed):
         return None
     return fed[0] if fed[0].stop is None else None
 
 
 def _about(held: Held) -> bytes:
-    """What the span of a run says of its task, and what it belongs to."""
+    """What the span of a run says about its task and its context."""
     row = held.row
     about = json.dumps((row.id, row.queue_name, row.retry_count + 1))
     return f"{about[:-1]},{held.options.trace or 'null'}]".encode()

@@ -1,6 +1,8 @@
-"""What a worker shows of itself while it runs: /metrics, /healthz and /readyz on a port of its own, if it has one, and
-spans of the tasks that carry a trace. Everything here only looks on: it has its own connections, it is closed last, and
-without a port and without OpenTelemetry nothing of it happens.
+"""What a worker exposes while it runs: /metrics, /healthz and /readyz on its own port, if it has one, and spans of
+tasks with a trace.
+
+Everything here only observes: it has its own connections and is closed last. Without a port and without OpenTelemetry,
+it does nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _PHASES = {
 
 
 class Exposure:
-    """Opened before the worker starts anything, closed when all else is."""
+    """It is opened before the worker starts anything, and closed after everything else."""
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class Exposure:
         self._unsubscribe: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """Begin to look on, and to answer if a port is given."""
+        """Start to observe, and to answer if a port is given."""
         if (spans := tracing.supervisor(self._me.worker_id)) is not None:
             self._unsubscribe.append(events.subscribe(spans))
         config = self._plan.config
@@ -110,7 +112,7 @@ class Exposure:
         await self._pool.close()
 
     async def _own(self) -> Iterator[Family]:
-        """The worker's own numbers, which cost nothing to look at."""
+        """The worker's own numbers, which cost nothing to read."""
         is_ready = not await self._health.problems()
         facts = WorkerFacts(
             worker_id=self._me.worker_id,
@@ -149,7 +151,7 @@ class Exposure:
         self._meter.counts.listener_losses += 1
 
     async def _tick(self) -> None:
-        """How late the loop is: what it does besides must not hold it up."""
+        """Measure how late the loop is."""
         while True:
             due = monotonic() + TICK_S
             await asyncio.sleep(TICK_S)

@@ -1,7 +1,8 @@
-"""What a worker knows about its own silence: does the database answer it, and until when may its code go on (R-101)?
+"""What a worker knows about its own silence: whether the database answers, and until when its code may continue
+(R-101).
 
-`Pulse` is told of every sign of life that is sent; `Fence` adds the instants from which others count. The decisions are
-in `silence.py`, what is done about them in `guard.py`.
+`Pulse` records every heartbeat that is sent; `Fence` adds the times at which others may act. `silence.py` decides, and
+`guard.py` acts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BO
 
 
 class Pulse:
-    """Whether the database answers this worker, and for how long it has (R-23). A new worker has not lost it yet."""
+    """Whether the database answers this worker, and since when (R-23). A new worker has not lost it yet."""
 
     def __init__(self, quiet_s: float, clock: Callable[[], float] = clock) -> None:
         self._quiet_s = quiet_s
@@ -34,31 +35,32 @@ class Pulse:
         self.is_failing = False  # the last sign of life failed: nothing is started until one succeeds (R-101)
 
     def answered(self) -> None:
-        """A sign of life has succeeded."""
+        """A heartbeat has succeeded."""
         self.is_failing = False
         self.back()
 
     def failed(self) -> None:
-        """A sign of life has failed."""
+        """A heartbeat has failed."""
         self.is_failing = True
         self.lost()
 
     def lost(self) -> None:
-        """Some connection to the database has been lost, so that others may have lost theirs."""
+        """A connection to the database has been lost, so others may have lost theirs."""
         self._since = None
 
     def back(self) -> None:
-        """It is there again."""
+        """The connection is there again."""
         if self._since is None and not self.is_failing:
             self._since = self._clock()
 
     def may_judge(self) -> bool:
-        """May others be judged by their silence? The database must have answered for two heartbeat intervals."""
+        """Whether others may be judged by their silence. The database must have answered for two heartbeat
+        intervals."""
         return silence.may_judge(self._clock(), self._since, self._quiet_s)
 
 
 class Fence:
-    """The instants that count for the tasks of this worker. `refreshed`: when its own last sign of life was sent."""
+    """The times that count for the tasks of this worker. `refreshed`: when its own last heartbeat was sent."""
 
     def __init__(self, pulse: Pulse, terms: Terms, clock: Callable[[], float] = clock) -> None:
         self.pulse = pulse
@@ -74,23 +76,23 @@ class Fence:
 
     @property
     def tick_s(self) -> float:
-        """How often to look. The fourth quarter of the shortest threshold is worth several looks."""
+        """How often to check: several times within the last quarter of the shortest threshold."""
         return max(0.02, min(0.25, self.terms.shortest_s / 16))
 
     def is_late(self, sign: float) -> bool:
-        """Is it too late to let code run under a sign of life that was sent then, as after a pause?"""
+        """Whether it is too late to let code run with a heartbeat that was sent at that time, as after a pause."""
         return self.clock() >= silence.end_of_time(sign, self.refreshed, self.terms, is_failing=True)
 
     def is_over(self, now: float, sign: float) -> bool:
-        """Must code that runs under this sign of life end now? While signs of life fail, rather one look too early than
-        too late."""
+        """Whether code that runs with this heartbeat must end now. While heartbeats fail, it ends one check early
+        rather than late."""
         is_failing = self.pulse.is_failing
         soon = now + self.tick_s if is_failing else now
         return soon >= silence.end_of_time(sign, self.refreshed, self.terms, is_failing=is_failing)
 
     def tell(self, child: Child, sign: float, now: float | None = None) -> None:
-        """Let a child know until when it may go on without another word, where that has changed. A task that is fed
-        has a fresh sign and needs no look at the clock."""
+        """Tell a child until when it may continue without another message, if that has changed. A newly sent task has a
+        fresh heartbeat and needs no check."""
         at = -math.inf if now is None else now
         until = silence.word(at, sign, self.refreshed, self.terms, is_failing=self.pulse.is_failing)
         if abs(until - child.until) > self._fine_s:

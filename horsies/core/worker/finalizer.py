@@ -1,7 +1,7 @@
-"""Writes the ends: results, retries, crashes, hand-backs. Whatever has piled up goes into one batch.
+"""Writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one batch.
 
-Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is found
-gone. A row that the database refuses for its content is found by halving the batch and does not hold up the others.
+Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is found to
+be gone. A row that the database refuses for its content is found by halving the batch and does not hold up the others.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Settled: TypeAlias = Callable[[Held, Move, bool], None]
 
 @dataclass(slots=True)
 class Ending:
-    """One task and its end. `uncertain`: an earlier try may have been committed without our hearing of it; `replaced`:
-    the database refused the result, this is the record of that."""
+    """One task and its end. `uncertain`: an earlier try may have been committed without our knowledge; `replaced`: the
+    database refused the result, and this is the record of that."""
 
     held: Held
     move: Move
@@ -49,7 +49,7 @@ class Ending:
 
 
 class Finalizer:
-    """`put` an end; `on_settled(held, move, moved)` is called once it stands in the database, or was too late."""
+    """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late."""
 
     def __init__(self, lanes: Lanes, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled) -> None:
         self._lanes = lanes
@@ -116,7 +116,7 @@ class Finalizer:
             return
 
     def _replace(self, ending: Ending, problem: BaseException) -> bool:
-        """The database refuses this one: record that instead of its result. False if that was refused as well."""
+        """The database refuses this row: record that instead of its result. False if that was refused as well."""
         log.error(
             "the database refused the end of a task: %s",
             describe(problem),
@@ -128,7 +128,7 @@ class Finalizer:
         return True
 
     def _set_aside(self, ending: Ending, _problem: Exception) -> None:
-        """Nothing about this task can be written now: it is tried again from time to time, and the others go on."""
+        """Nothing about this task can be written now: it is retried from time to time, and the others continue."""
         ending.refusals += 1
         pause = self._backoff.delay(ending.refusals)
         asyncio.get_running_loop().call_later(pause, self._append, ending)
@@ -138,7 +138,7 @@ class Finalizer:
             ok = ending.held.id in moved
             if not ok and not ending.uncertain:
                 log.warning(
-                    "too late: the task was recovered or cancelled meanwhile, its result is dropped",
+                    "the result is dropped: the task was recovered or cancelled in the meantime",
                     extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
                 )
             move = ending.move

@@ -1,9 +1,10 @@
 """The fork server: a small process that forks children for a supervisor and reaps them (W-41).
 
-It runs no code of the user's and has no threads, so a copy of it is a clean start for a child; and it has imported the
-library, so the start is quick. It lives exactly as long as its supervisor: when that is gone (its pidfd, or the end of
-the control socket) it kills every child together with what the child had started, and ends (W-54). A child whose fork
-server is killed is killed by the kernel where the system can do that, and else ends itself at the end of its socket.
+It runs no user code and has no threads, so a copy of it is a clean start for a child; and it has imported the library,
+so the start is quick. It lives exactly as long as its supervisor: when that is gone (its pidfd, or the end of the
+control socket), it kills every child together with all processes that the child started, and ends (W-54). If the fork
+server itself is killed, the kernel kills its children where the system supports that; otherwise they end at the end of
+their socket.
 """
 
 from __future__ import annotations
@@ -161,13 +162,13 @@ class ForkServer:
 
 
 def _kill_group(pid: int) -> None:
-    """A child's process group ends with the child: what a task has started must not go on when the task has not."""
+    """The process group of a child ends with the child: processes that a task started must not outlive it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _ended(children: Iterable[int]) -> Iterator[int]:
-    """The processes that wait to be reaped, each of which must be before the next is asked for."""
+    """The processes that wait to be reaped; each must be reaped before the next is requested."""
     if not hasattr(os, "waitid"):
         yield from [pid for pid in children if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE]
         return
@@ -177,7 +178,7 @@ def _ended(children: Iterable[int]) -> Iterator[int]:
 
 
 def _noted(_signal: int, _frame: object) -> None:
-    """SIGCHLD rings the bell; the others are meant for the supervisor, whose end is what ends us."""
+    """SIGCHLD wakes the loop; other signals are meant for the supervisor, whose end also ends this process."""
 
 
 def _close_all_but(keep: int) -> None:

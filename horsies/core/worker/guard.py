@@ -1,7 +1,8 @@
-"""Self-fencing at work (R-101): sees to it that no code runs here when others may take it over.
+"""Self-fencing (R-101): makes sure that no code runs here when others may take it over.
 
-`check` is called at every tick, before every sign of life and after each answer to one. After a pause it is the first
-thing to happen, but for what the sockets bring; so what waits in a line is looked at once more when it is fed.
+`check` is called at every tick, before every heartbeat and after each reply to one. After a pause it runs before
+everything else, except for what the sockets bring; so waiting tasks are checked once more before they are sent to a
+child.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ log = logging.getLogger("horsies.worker")
 
 
 class Guard:
-    """Shuts and opens the way to the children, tells them until when they may go on, and kills where time is up."""
+    """Opens and closes the way to the children, tells them until when they may continue, and kills them when their time
+    is over."""
 
     def __init__(self, fence: Fence, dispatcher: Dispatcher) -> None:
         self._fence = fence
@@ -40,15 +42,15 @@ class Guard:
 
     def _kill(self, child: Child, held: Held, silence_s: float) -> None:
         if self._fence.pulse.is_failing:
-            why = f"the database confirmed no sign of life for {silence_s:.1f} s, others may take the task over soon"
+            why = f"the database confirmed no heartbeat for {silence_s:.1f} s, and others may take the task over soon"
         else:
-            why = f"nobody could vouch for it for {silence_s:.1f} s"
+            why = f"it has been silent and idle for {silence_s:.1f} s"
         log.error("child process %s is killed: %s", child.name, why, extra={"horsies": log_fields(held)})
         self._dispatcher.pool.kill(child, why=why)
 
 
 def _most_silent(child: Child) -> Held | None:
-    """Of the tasks inside the child the one whose last sign of life is the oldest. One that is not ours any more has
-    been told to end, and has its own time for that."""
+    """The task inside the child whose last heartbeat is the oldest. A task that is no longer ours has been told to end,
+    and has its own time for that."""
     ours = [held for held in child.fed.values() if held.stop is not StopReason.LOST]
     return min(ours, key=lambda held: held.sign, default=None)

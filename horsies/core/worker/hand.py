@@ -1,6 +1,6 @@
-"""What a worker has in its hands: every task it has claimed, from the claim until its end is written.
+"""The tasks that a worker holds: every task it has claimed, from the claim until its end is written.
 
-The hand is the worker's memory, not the truth: the database decides who owns a task, and every write is fenced by the
+This is the worker's memory, not the truth: the database decides who owns a task, and every write is fenced by the
 claim. Everything here is plain data; the stages move tasks from phase to phase.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger("horsies.worker")
 
 
 class Phase(Enum):
-    """Where a task is on its way through the worker."""
+    """The phase of a task inside the worker."""
 
     CLAIMED = auto()  # ours, not started
     STARTING = auto()  # the statement that makes it RUNNING is under way
@@ -47,7 +47,7 @@ class StopReason(Enum):
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One task in hand."""
+    """One task that the worker holds."""
 
     row: Claimed
     is_async: bool
@@ -74,16 +74,16 @@ class Held:
 
 @lru_cache(maxsize=1024)
 def parse_options(text: str | None) -> TaskOptions:
-    """The stored options; a text that cannot be read counts as no options (its task still runs, without retries)."""
+    """The stored options; a text that cannot be read counts as no options (the task still runs, without retries)."""
     try:
         return TaskOptions.from_json(text)
     except ValueError as problem:
-        log.warning("stored task_options cannot be read, they count as none (no retries, no time limit): %s", problem)
+        log.warning("the stored task_options cannot be read and are ignored (no retries, no time limit): %s", problem)
         return TaskOptions()
 
 
 class Hand:
-    """All tasks in hand by id, and those that wait to be started, in order."""
+    """All tasks of the worker by id, and those that wait to be started, in order."""
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
@@ -98,7 +98,7 @@ class Hand:
         return iter(list(self.held.values()))
 
     def take(self, row: Claimed, *, is_async: bool) -> Held | None:
-        """A claim has come in. Returns the hold on the same task that it replaces: that one is over."""
+        """A claim has arrived. Return the older hold on the same task that it replaces; that one is over."""
         claim = Claim(row.id, row.claim_seq)
         older = self.held.get(row.id)
         if older is not None and older.claim == claim:
@@ -110,7 +110,7 @@ class Hand:
         return older
 
     def drop(self, held: Held) -> None:
-        """The task is no longer ours, and no code of it runs here."""
+        """The task is no longer ours, and none of its code runs here."""
         self.on_drop(held)
         if self.held.get(held.id) is held:
             del self.held[held.id]

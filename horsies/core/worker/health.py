@@ -1,5 +1,5 @@
-"""Is this worker ready? `Health` looks, `problems` decides (pure), and nothing is taken for granted: the database is
-asked, and a child that is stopped or stuck is not one that is alive.
+"""Whether this worker is ready. `Health` collects facts, and `problems` decides (pure). Nothing is assumed: the
+database is queried, and a child that is stopped or stuck does not count as alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STILL = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBI
 
 
 class Signs(NamedTuple):
-    """What a look has found."""
+    """The facts that were found."""
 
     is_started: bool
     is_stopping: bool
@@ -45,7 +45,7 @@ class Signs(NamedTuple):
 
 
 def problems(signs: Signs) -> dict[str, str]:
-    """Why this worker is not ready, by what is wrong. Empty: it is."""
+    """Why this worker is not ready, by kind; empty if it is ready."""
     if signs.is_stopping:
         return {"stopping": "the worker takes no more tasks"}
     if not signs.is_started:
@@ -54,7 +54,7 @@ def problems(signs: Signs) -> dict[str, str]:
     if signs.database is not None:
         found["database"] = signs.database
     elif signs.is_cut_off:
-        found["database"] = "the worker's signs of life are not confirmed, so it starts nothing"
+        found["database"] = "the worker's heartbeats are not confirmed, so it starts nothing"
     if not signs.is_listening:
         found["listener"] = "the session that listens for notifications is lost"
     if signs.claimed_s is None or signs.claimed_s > signs.claim_every_s + LATE_S:
@@ -66,8 +66,8 @@ def problems(signs: Signs) -> dict[str, str]:
 
 
 class Health:
-    """`problems()` is the newest look. `on_clock(seconds)` hears how far the database's clock is ahead of ours;
-    `redact` takes passwords out of what the database says."""
+    """`problems()` is the newest answer. `on_clock(seconds)` gets how far the database's clock is ahead of ours;
+    `redact` removes passwords from messages of the database."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Health:
         self.is_started = False
 
     async def problems(self) -> dict[str, str]:
-        """Why the worker is not ready. That it stops is always new."""
+        """Why the worker is not ready. Whether it is stopping is always current."""
         async with self._looking:
             if not self._looked_at or monotonic() - self._looked_at >= LOOK_AGAIN_S:
                 self._found = problems(await self._look())
@@ -143,7 +143,7 @@ class Health:
 
 
 def _goes_on(child: Child) -> bool:
-    """It is there, and nobody has stopped it; an idle child says nothing, so its state is all there is to see."""
+    """Whether the process exists and is not stopped; an idle child reports nothing, so its state is the only fact."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(child.pid).status() not in _STILL
     return False

@@ -1,8 +1,8 @@
-"""Signs of life: of each task in hand that lasts (both roles), of claims (lease renewal), of the worker itself.
+"""Heartbeats: of each longer task (both roles), of claims (lease renewal), and of the worker itself.
 
-All of it goes over one connection that nothing else occupies, each kind as one statement. A round also asks which
-claims are still ours; the code of a lost one is stopped (R-11). What comes of it is the worker's pulse, by which it
-fences itself (R-101): a sign that is not answered in time has failed.
+They use one connection that nothing else uses, with one statement for each kind. A round also asks which claims are
+still ours; the code of a lost task is stopped (R-11). The outcome is the worker's pulse, by which it fences itself
+(R-101): a heartbeat that is not confirmed in time has failed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WAITING = (Phase.CLAIMED, Phase.STARTING)
 
 
 class Heart:
-    """One `step` looks what is due; the caller calls it every `tick_s`."""
+    """One `step` does what is due; the caller calls it every `tick_s`."""
 
     def __init__(
         self,
@@ -102,12 +102,12 @@ class Heart:
         self._guard.check()
 
     async def unregister(self) -> None:
-        """The worker's last words (W-53), if it has said any."""
+        """Delete the worker's row (W-53), if it has one."""
         if self._has_said_hello:
             await self._say(lambda conn: workers.unregister(conn, self._who.worker_id))
 
     async def check(self, held: Held) -> None:
-        """Someone says this task was taken from us: ask."""
+        """A notification says that this task was taken from us: check it."""
         await self._beat([held], ())
 
     async def close(self) -> None:
@@ -128,7 +128,8 @@ class Heart:
         return not held.marked or now - held.marked >= self._runner_s
 
     async def _round(self, due: list[Held], now: float) -> None:
-        """Signs of life for what is due. Once in an interval it asks about every claim in hand (R-11)."""
+        """Heartbeats for everything that is due. Once in each interval, a round checks every claim that we hold
+        (R-11)."""
         asked = due
         if now - self._asked_all >= min(self._claimer_s, self._runner_s) - self.tick_s / 2:
             asked, self._asked_all = list(self._hand), now
@@ -152,7 +153,8 @@ class Heart:
         for held in asked:
             if held.id not in owned and self._hand.holds(held) and held.phase is not Phase.SETTLING:
                 log.warning(
-                    "the task was taken from this worker, its code is stopped", extra={"horsies": log_fields(held)}
+                    "the task was taken from this worker; its code is being stopped",
+                    extra={"horsies": log_fields(held)},
                 )
                 self._dispatcher.stop(held, StopReason.LOST)
         self._guard.check()  # the children may go on
@@ -164,7 +166,7 @@ class Heart:
         return held.child.pid if held.child else self._pid
 
     async def _say(self, statement: Callable[[Connection], Awaitable[T]]) -> tuple[T, float]:
-        """One sign of life: the answer, and when it was sent. Its fate is the worker's pulse."""
+        """One heartbeat: its reply, and when it was sent. Its outcome is the worker's pulse."""
         try:
             answer = await self._in_time(statement)
         except AWAY:
@@ -188,5 +190,6 @@ class Heart:
 
 
 def _is_in_our_hands(held: Held) -> bool:
-    """Then it is ours to vouch for; a task inside its child only if that shows signs of life."""
+    """Whether the task is in the supervisor's hands; a task inside a child gets heartbeats only if that child is
+    alive."""
     return held.child is None or held.phase not in (Phase.FED, Phase.STARTED)

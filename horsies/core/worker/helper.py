@@ -1,9 +1,9 @@
-"""The main thread of a helper child (W-01): answers the worker's questions with the app's recovery hooks, builds child
-workflows with the `build_with` of their definitions (F-60), and encodes the arguments of schedules.
+"""The main thread of a helper child (W-01): calls the app's recovery hooks for the worker, builds child workflows with
+the `build_with` of their definitions (F-60), and encodes the arguments of schedules.
 
-It says which handler it is about to call before it calls it, so that the worker knows what it was in when it hangs or
-dies. Handlers are called one after the other: async ones on an event loop that lives as long as the child, plain ones
-beside it, in the same thread. One that blocks is the worker's to deal with: it kills this process.
+It reports which handler it is about to call, so that the worker knows which one hung or died. Handlers are called one
+after the other: async ones on an event loop that lives as long as the child, plain ones in the same thread. If one
+blocks, the worker kills this process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger("horsies.child")
 
 
 class HookServer:
-    """Takes the place of the `Runner` of other children. `tokens` and `stop` are called by the io thread."""
+    """Replaces the `Runner` of other children. The io thread calls `tokens` and `stop`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class HookServer:
         self._bell = asyncio.Event()
 
     def serve(self) -> None:
-        """Answer what comes in, until the worker has said goodbye."""
+        """Answer requests until the worker says goodbye."""
         self._inbox.notify(self._ring)
         serving = self._loop.create_task(self._serve())
         while not serving.done():

@@ -1,7 +1,7 @@
-"""How a worker asks its app's recovery hooks (R-74 to R-76): every question and all news go to the helper child.
+"""How a worker calls its app's recovery hooks (R-74 to R-76): all questions and events go to the helper child.
 
-The worker imports no module with tasks, so it does not know the handlers; its children do, and say when they are ready
-which events have any. Only then is there a helper at all.
+The worker imports no module with tasks, so it does not know the handlers. Its children do, and report which events have
+handlers when they are ready. A helper is started only if there are any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAST_NEWS_S = 3.0
 
 
 class HelperAsker:
-    """An `Asker`. `known()` says the names of the events that have handlers."""
+    """An `Asker`. `known()` gives the names of the events that have handlers."""
 
     def __init__(self, helper: HelperChild, known: Callable[[], Collection[str]]) -> None:
         self._helper = helper
@@ -46,8 +46,8 @@ class HelperAsker:
     async def decide(
         self, jobs: Sequence[Job], *, recovering: str, reason: FailureReason, within_s: float = SWEEP_S
     ) -> list[Decision | None]:
-        """A task with which the helper was lost is skipped, and asked about last the next time: others come before it,
-        and the helper that they need is there. After some losses, or after a minute, the rest is left for later."""
+        """A task that the helper was lost with is skipped, and asked about last the next time, so that the others can
+        use the helper first. After some losses, or after a minute, the rest is left for later."""
         budget = Budget(within_s)
         answers: list[Decision | None] = [None] * len(jobs)
         losses = 0
@@ -60,7 +60,7 @@ class HelperAsker:
                 answers[place] = _read(await self._helper.ask(question, budget.left))
             except HelperFailed as problem:
                 if problem.handler is None:
-                    log.error("recovery hooks could not be asked: %s", problem, extra={"horsies": {"task_id": job.id}})
+                    log.error("recovery hooks could not be called: %s", problem, extra={"horsies": {"task_id": job.id}})
                     break
                 losses += 1
                 answers[place] = JobRecoveryResult.Skip
@@ -68,7 +68,7 @@ class HelperAsker:
                 complain(problem.handler, question, problem)
         if None in answers:
             left = logs.counted(answers.count(None), "task")
-            log.warning("%s left for the next sweep: there was nobody to ask", left)
+            log.warning("%s left for the next sweep: the hooks could not be called", left)
         return answers
 
     async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
@@ -78,7 +78,7 @@ class HelperAsker:
         self._post([WorkerRecovered(recovering, sorted(dead), jobs_recovered)])
 
     async def close(self) -> None:
-        """Tell what is left, for a moment; then let the helper go."""
+        """Deliver the remaining events, for a moment; then end the helper."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=LAST_NEWS_S)
             self._telling.cancel()
@@ -113,7 +113,9 @@ class HelperAsker:
                     self._news.clear()
                     self._news_bytes = 0
         if self._dropped:
-            log.error("%d recovery events were not told to their hooks, which are too slow or broken", self._dropped)
+            log.error(
+                "%d recovery events were not delivered to their hooks, which are too slow or broken", self._dropped
+            )
             self._dropped = 0
 
     def _remember(self, task_id: str) -> None:

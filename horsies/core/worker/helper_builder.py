@@ -1,4 +1,4 @@
-"""How a worker has a child workflow planned: `build_with` is user code, so the helper child calls it (F-60)."""
+"""How a worker plans a child workflow: `build_with` is user code, so the helper child calls it (F-60)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PATIENCE_S = 60.0  # for its turn, and for the start of a helper that is not the
 
 
 class HelperBuilder:
-    """A `Builder`. A `build_with` in which the helper hangs or dies has no plan: it would do so again, and take the
-    helper away from everybody else each time. Where there was no helper to ask, the node waits for the next try."""
+    """A `Builder`. If the helper hangs or dies in a `build_with`, there is no plan: another try would do the same and
+    take the helper away from all others each time. If there was no helper to ask, the node waits for the next try."""
 
     def __init__(self, helper: HelperChild) -> None:
         self._helper = helper

@@ -1,8 +1,8 @@
-"""The worker's side of its helper child (W-01): one process for user code that is not a task, started when it is first
-needed, killed with all it has started when it hangs, replaced at the next need.
+"""The worker's side of its helper child (W-01): one process for user code that is not a task. It is started when it is
+first needed, killed with all its processes when it hangs, and replaced when it is needed again.
 
-Nothing here holds up the worker: each question has its time limit, and news wait in a line of their own. All methods
-belong to the thread of the worker's event loop.
+Nothing here blocks the worker: each question has its time limit, and events wait in a separate line. All methods belong
+to the thread of the worker's event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GOODBYE_S = 1.0
 
 
 class HelperFailed(Exception):
-    """No answer. `handler` is the user code it was in when it hung or died; None: it was in none."""
+    """There is no answer. `handler` is the user code that hung or died; None if none was running."""
 
     def __init__(self, why: str, handler: str | None = None) -> None:
         super().__init__(why)
@@ -41,7 +41,7 @@ class HelperFailed(Exception):
 
 @dataclass(eq=False)
 class Question:
-    """What the helper has been asked and has not answered yet."""
+    """A question that the helper has not answered yet."""
 
     token: int
     answer: asyncio.Future[bytes]
@@ -69,7 +69,7 @@ class Running:
 
 
 class HelperChild:
-    """Answers one question at a time; whoever asks meanwhile waits for his turn."""
+    """Answers one question at a time; other callers wait for their turn."""
 
     def __init__(self, launcher: Launcher, spec: ChildSpec) -> None:
         self._launcher = launcher
@@ -94,9 +94,9 @@ class HelperChild:
     async def ask(
         self, event: Event | BuildRequest | PrepareRequest, patience_s: float, limit_s: float | None = None
     ) -> bytes:
-        """The answer to this event. HelperFailed if there is none; `patience_s` is for its turn and for the start of a
-        helper that is not there, which goes on when nobody waits for it any more; `limit_s` for each of its handlers,
-        if not as usual."""
+        """The answer to this event; HelperFailed if there is none. `patience_s` limits the wait for the turn and for
+        the start of a missing helper, which continues after that; `limit_s` limits each handler, if it is not the
+        default."""
         try:
             async with asyncio.timeout(patience_s) as patience:
                 await self._turn.acquire()
@@ -110,7 +110,7 @@ class HelperChild:
             raise HelperFailed(f"it was not ready within {patience_s:.1f} s") from None
 
     async def close(self) -> None:
-        """Let it go, politely first."""
+        """End it, politely first."""
         self._is_closed = True
         running = self._running
         if running is not None and running.link is not None:
@@ -174,7 +174,7 @@ class HelperChild:
                 log.warning("helper process %s", how, extra={"horsies": {"pid": running.process.pid}})
 
     def _give_up(self, running: Running) -> None:
-        """It is killed, and not waited for: the next one need not wait for its end."""
+        """Kill it without waiting: the next helper need not wait for its end."""
         running.process.kill_group()
         if self._running is running:
             self._running = None
@@ -190,7 +190,7 @@ class HelperChild:
             running.link.write(pack(Kind.RUN, question.token, *_packed(event)))
             return await question.answer
         except WireError as problem:
-            raise HelperFailed(f"it cannot be asked: {problem}", "none") from None
+            raise HelperFailed(f"it cannot be reached: {problem}", "none") from None
         finally:
             self._question = None
             if question.timer is not None:
@@ -217,7 +217,7 @@ class HelperChild:
 
     def _late(self, running: Running, question: Question) -> None:
         if not question.answer.done():
-            log.warning("helper process hangs and is killed", extra={"horsies": {"pid": running.process.pid}})
+            log.warning("the helper process hangs and is being killed", extra={"horsies": {"pid": running.process.pid}})
             question.fail(f"it took longer than {question.limit_s - GRACE_S:g} s")
             self._give_up(running)
 
@@ -229,11 +229,12 @@ def _packed(event: Event | BuildRequest | PrepareRequest) -> tuple[bytes, bytes]
 
 
 def _kill_soon(process: ChildProcess) -> None:
-    """Nobody can hear it any more. One that has ended closes its socket too; word of its end follows in a moment."""
+    """Nobody can hear it any more. A helper that has ended closes its socket too, and its end is reported in a
+    moment."""
     asyncio.get_running_loop().call_later(FAREWELL_S, process.kill_group)
 
 
 def _look_at(starting: asyncio.Task[None]) -> None:
-    """Whoever waited for it may be gone."""
+    """The caller that waited may be gone."""
     if not starting.cancelled() and (problem := starting.exception()) is not None:
         log.error("the helper process cannot be used: %s", problem)

@@ -1,4 +1,4 @@
-"""How a worker that also schedules gets the payloads of its schedules: arguments are encoded by code of the app, so the
+"""How a worker with a scheduler gets the payloads of its schedules: code of the app encodes the arguments, so the
 helper child does it (W-01).
 """
 
@@ -29,7 +29,7 @@ class HelperPreparer:
         except (HelperFailed, ValueError, KeyError, TypeError, RecursionError) as problem:
             if self._helper.is_closed:  # the worker stops: there is nothing to complain about
                 await asyncio.Event().wait()
-            why = f"its payload cannot be made: {problem}"
+            why = f"its arguments cannot be encoded: {problem}"
             if not isinstance(problem, HelperFailed):
                 raise PreparerFailed(why) from problem
             culprits = (place for place, one in enumerate(wanted) if handler_of(one) == problem.handler)

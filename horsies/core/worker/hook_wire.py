@@ -1,4 +1,4 @@
-"""Events and answers of recovery hooks as they travel between a worker and its helper child: JSON. No I/O."""
+"""Events and answers of recovery hooks as JSON messages between a worker and its helper child. No I/O."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _INSTANTS = ("enqueued_at", "claimed_at", "started_at", "good_until")
 
 
 def pack_event(event: Event) -> tuple[bytes, bytes]:
-    """Its name and its content."""
+    """The name of the event and its content."""
     return _NAMES[type(event)].encode(), json.dumps(_flat(event), default=_plain).encode()
 
 
 def event_of(name: bytes, content: bytes) -> Event:
-    """What `pack_event` has packed."""
+    """The inverse of `pack_event`."""
     given = json.loads(content)
     if "job" in given:
         given["job"] = _job(given["job"])
@@ -57,7 +57,7 @@ def pack_decision(decision: Decision) -> bytes:
 
 
 def decision_of(content: bytes) -> Decision:
-    """What `pack_decision` has packed. ValueError, KeyError or TypeError if it was not that."""
+    """The inverse of `pack_decision`. ValueError, KeyError or TypeError if the message is invalid."""
     given = json.loads(content)
     if given["name"] == "Reschedule":
         return JobRecoveryResult.Reschedule(datetime.fromisoformat(given["run_at"]), given["attempts"])

@@ -1,4 +1,6 @@
-"""Who this worker is, for others: its id, and the facts by which a process on its host can tell that it is gone."""
+"""The identity of this worker for others: its id, and the facts by which a process on its host can tell that it is
+gone.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ def identify() -> Identity:
 
 
 def publishable(task_names: Sequence[str]) -> list[str] | None:
-    """The tasks a worker can run, for its row: others ask why one is not. None if they are too many for that."""
+    """The tasks that a worker can run, for its row; they are used to explain why a task is not running. None if there
+    are too many."""
     is_small = len(task_names) <= MOST_NAMES and sum(map(len, task_names)) <= MOST_NAMES * 32
     return list(task_names) if is_small else None
 

@@ -1,6 +1,6 @@
-"""What a child has been handed and has not run yet. Filled by the io thread, emptied by the main thread.
+"""The tasks that a child has received and not run yet. The io thread fills it, and the main thread empties it.
 
-There are no locks: each step is one operation on a dict or a deque, which Python makes whole. `_waiting` decides who
+There are no locks: each step is one operation on a dict or a deque, which is atomic in Python. `_waiting` decides who
 gets a task, the main thread that runs it or the supervisor that takes it back: only one of them can pop it.
 """
 
@@ -15,7 +15,7 @@ PLAIN_PARTS = 4  # of a task that is not traced
 
 
 class Item(NamedTuple):
-    """One task to run, as it came over the wire."""
+    """One task to run, as it was received."""
 
     token: int
     parts: list[bytes]  # task name, args, kwargs, what to note in the start journal, and what its span says
@@ -38,12 +38,12 @@ class Item(NamedTuple):
 
     @property
     def about(self) -> bytes:
-        """What its span says: only there if there are more than `PLAIN_PARTS`."""
+        """What its span says: present only if there are more than `PLAIN_PARTS`."""
         return self.parts[PLAIN_PARTS]
 
 
 class Inbox:
-    """Tasks in the order they came in."""
+    """Tasks in the order of their arrival."""
 
     def __init__(self) -> None:
         self.held: set[int] = set()  # handed in and not yet reported done or given up
@@ -64,13 +64,13 @@ class Inbox:
         self._on_change()
 
     def take_back(self, tokens: Iterable[int]) -> list[int]:
-        """Remove those that have not been taken to be run; the ones removed."""
+        """Remove tasks that have not been taken to run; return those that were removed."""
         removed = [token for token in tokens if self._waiting.pop(token, None) is not None]
         self.held.difference_update(removed)
         return removed
 
     def close(self) -> None:
-        """Nothing more will come: `wait` answers None once everything has been taken."""
+        """Nothing more will come: `wait` returns None once everything has been taken."""
         self.is_closed = True
         self._on_change()
 
@@ -96,12 +96,12 @@ class Inbox:
         return None
 
     def take(self, peeked: Item) -> bool:
-        """Take the task that `peek` has just shown. False: it was taken back in between."""
+        """Take the task that `peek` has just shown. False if it was taken back in between."""
         self._order.popleft()
         return self._waiting.pop(peeked.token, None) is not None
 
     def wait(self) -> Item | None:
-        """Take the next task, sleeping until there is one. None: there will be none."""
+        """Take the next task, and sleep until there is one. None if there will be none."""
         while True:
             self._is_asleep = True  # before the last look: whoever puts something after that look will ring
             item = self.poll()
@@ -111,7 +111,7 @@ class Inbox:
             self._bell.get()
 
     def notify(self, callback: Callable[[], None] | None) -> None:
-        """Who is told of changes: the sleeping main thread, or else this callback."""
+        """Set who is informed of changes: the sleeping main thread, or else this callback."""
         self._on_change = callback or self._ring
 
     def _ring(self) -> None:

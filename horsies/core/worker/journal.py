@@ -1,8 +1,9 @@
-"""Writing the start journal (R-103): the supervisor makes the file and gives each task a slot, the child fills it in.
+"""Writes the start journal (R-103): the supervisor creates the file and gives each task a slot, and the child fills it
+in.
 
-The child writes into mapped memory just before it calls a function, which costs less than a microsecond and outlives
-all processes of the worker. The supervisor hands out the slots, because it alone knows when one may be used again: when
-the end of its task is in the database. `core.recovery.journal` has the format and reads it.
+The child writes into mapped memory just before it calls a function; this costs less than a microsecond and outlives all
+processes of the worker. The supervisor assigns the slots, because only it knows when one may be reused: when the end of
+its task is in the database. `core.recovery.journal` defines the format and reads it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _WHERE = struct.Struct("<Iq")  # where the note goes, claim_seq; the task id fol
 
 
 class Journal:
-    """The supervisor's side. Without a file there are no notes, and after a crash all counts as started."""
+    """The supervisor's side. Without a file there are no notes, and after a crash all tasks count as started."""
 
     def __init__(self, worker_id: str, process_start: int | None, slots: int) -> None:
         self.path: Path | None = None
         self._fd = -1
         self._free: list[int] = []
-        problem: object = "no directory of this user's own"
+        problem: object = "no directory that belongs to this user"
         for directory in file.directories():
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ class Journal:
                     return
             except OSError as error:
                 problem = error
-        log.warning("no start journal: after a crash all tasks in hand count as started (%s)", problem)
+        log.warning("no start journal: after a crash all RUNNING tasks of this worker count as started (%s)", problem)
 
     def _make(self, path: Path, worker_id: str, process_start: int | None, slots: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -60,7 +61,7 @@ class Journal:
         self._free = [HEADER_BYTES + slot * SLOT_BYTES for slot in reversed(range(slots))]
 
     def entry(self, held: Held) -> bytes:
-        """What the child has to know to note this task, which is about to be handed to it."""
+        """What the child must know to note this task, which is about to be sent to it."""
         if self.path is None:
             return b""
         if not self._free:
@@ -76,9 +77,9 @@ class Journal:
             held.note_at = None
 
     def give_up(self, why: str) -> None:
-        """It would not be complete, so there must be none."""
+        """The journal would be incomplete, so there must be none."""
         if self.path is not None:
-            log.warning("the start journal is given up: %s", why)
+            log.warning("the start journal can no longer be used: %s", why)
             self.remove()
 
     def remove(self) -> None:
@@ -90,7 +91,7 @@ class Journal:
             self.close()
 
     def close(self) -> None:
-        """Leave the file to whoever recovers what is left."""
+        """Leave the file to the worker that recovers what is left."""
         if self.path is not None:
             os.close(self._fd)
             self.path = None

@@ -1,4 +1,4 @@
-"""Which connection a batch goes over: a task that is alone over the one that was used last, others over their own."""
+"""Which connection a batch uses: a single task uses the last used connection, several tasks use separate ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from horsies.core.worker.hand import Hand
 
 
 class Lanes:
-    """A task that is alone passes claim, start and end in the same backend process, which is awake and has it at hand;
-    a process that slept meanwhile would cost more than its statement. As soon as there are two, the stages are in each
-    other's way there: then starts and ends have sessions of their own, which plan for many rows."""
+    """A single task uses the same backend process for claim, start and end, because that process is awake and has its
+    data cached; waking another one would cost more than the statement. With two or more tasks the stages would block
+    each other, so starts and ends use their own sessions, which plan for many rows."""
 
     def __init__(self, hand: Hand, claims: Pool, bulk: Pool) -> None:
         self._hand = hand

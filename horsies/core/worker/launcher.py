@@ -1,9 +1,9 @@
-"""The supervisor's side of the fork server: start it, ask it for children, signal them, hear of their end.
+"""The supervisor's side of the fork server: starts it, requests children, sends them signals, and learns of their end.
 
-Children are forked by a small process of their own (`forkserver.py`), because the supervisor has threads and
-connections that must not be copied. It has imported the library already, so that a child is there within milliseconds.
-Every signal goes through the fork server too: it alone reaps children, so it alone knows that a pid is still theirs.
-All methods belong to the thread of the event loop that `start` was called on, and none of them blocks it.
+A separate small process (`forkserver.py`) forks the children, because the supervisor has threads and connections that
+must not be copied. It has already imported the library, so a child starts within milliseconds. Every signal goes
+through the fork server too: only it reaps children, so only it knows that a pid still belongs to one. All methods
+belong to the thread of the event loop that `start` was called on, and none of them blocks it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ STOP_TIMEOUT_S = 5.0
 
 
 class LauncherDied(Exception):
-    """The fork server is not there (any more); its children are gone with it. `start` makes a new one."""
+    """The fork server does not exist (any more), and its children are gone with it. `start` makes a new one."""
 
 
 class ChildProcess:
     """One child: its pid, the supervisor's end of its socket, its end.
 
-    `exited` holds the return code as `subprocess` gives it: the exit code, or minus the signal that killed it
-    (-9 also when the fork server died and took the child along). What the child wrote before can still be in `sock`."""
+    `exited` has the return code as in `subprocess`: the exit code, or minus the signal that killed it (-9 also if the
+    fork server died and took the child along). What the child wrote before may still be in `sock`.
+    """
 
     def __init__(self, launcher: Launcher, number: int, name: str, sock: socket.socket) -> None:
         self.pid = 0
@@ -57,12 +58,12 @@ class ChildProcess:
         self._launcher._signal(self._number, sig, group=False)
 
     def kill_group(self, sig: int = signals.SIGKILL) -> None:
-        """Send a signal to the child and to every process its tasks have started (that did not leave its group)."""
+        """Send a signal to the child and to every process that its tasks started and that is still in its group."""
         self._launcher._signal(self._number, sig, group=True)
 
 
 class Launcher:
-    """One fork server process and the children it made."""
+    """One fork server process and its children."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,7 +86,8 @@ class Launcher:
         return self._process.pid if self._process is not None and self.is_running else None
 
     async def start(self) -> None:
-        """Start the fork server and wait until it has imported what children need. Again after it has died."""
+        """Start the fork server and wait until it has imported what children need. It can be called again after the
+        server died."""
         if self.is_running:
             return
         self._loop = asyncio.get_running_loop()
@@ -103,7 +105,7 @@ class Launcher:
             raise
 
     async def spawn(self, spec: ChildSpec, name: str) -> ChildProcess:
-        """Fork one child. It exists when this returns; it is ready when its READY frame comes over its socket."""
+        """Fork one child. It exists when this returns; it is ready when its READY frame arrives over its socket."""
         if self._loop is None or not self.is_running:
             raise LauncherDied("the fork server is not running")
         self._numbers += 1
@@ -122,7 +124,7 @@ class Launcher:
         return child
 
     async def stop(self) -> None:
-        """End the fork server. It kills what is left of its children, with all they have started."""
+        """End the fork server. It kills its remaining children and all processes they started."""
         if self._control is None or self._gone is None:
             return
         self._control.shutdown(socket.SHUT_WR)  # its end of file; ours comes when it is done
@@ -200,7 +202,8 @@ class Launcher:
             waiting.set_exception(OSError(error))
 
     def _lost(self) -> None:
-        """The fork server is gone, or has to go. The kernel kills its children; we see to what they had started."""
+        """The fork server is gone, or must be ended. The kernel kills its children; we kill the processes that they
+        started."""
         if self._control is None or self._loop is None or self._process is None or self._gone is None:
             return
         self._loop.remove_reader(self._control.fileno())

@@ -1,4 +1,6 @@
-"""Bytes between the supervisor and one child: frames in, frames out, and what is left in the socket after its death."""
+"""The connection between the supervisor and one child: frames in, frames out, and what is left in the socket after its
+death.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ READ_BYTES = 1 << 18
 
 
 class Link:
-    """The supervisor's end of a child's socket. `on_frames` gets what came in, `on_broken` why nothing more will."""
+    """The supervisor's end of a child's socket. `on_frames` gets what arrived, `on_broken` the reason why nothing more
+    will."""
 
     def __init__(
         self, sock: socket.socket, on_frames: Callable[[list[Frame]], None], on_broken: Callable[[str], None]
@@ -28,7 +31,7 @@ class Link:
         self._is_deaf = False
 
     def write(self, data: bytes) -> None:
-        """Send now what fits, the rest when the child has read on."""
+        """Send what fits now, and the rest when the child has read more."""
         if not self._open or self._is_deaf:
             return
         if not self._outgoing:
@@ -45,7 +48,8 @@ class Link:
         self._outgoing += data
 
     def drain(self) -> None:
-        """Read what a dead child has left. Never waits for the end of the stream: a grandchild may keep it open."""
+        """Read what a dead child has left. It never waits for the end of the stream, because a grandchild may keep it
+        open."""
         while self._open and self._read():
             pass
 
@@ -91,7 +95,7 @@ class Link:
             self._loop.remove_writer(self._sock.fileno())
 
     def _cannot_write(self, why: str) -> None:
-        """The child does not listen any more. What it has said before is still to be read, so the socket stays open."""
+        """The child no longer reads. What it wrote before must still be read, so the socket stays open."""
         self._is_deaf = True
         self._outgoing.clear()
         self._loop.remove_writer(self._sock.fileno())

@@ -1,6 +1,5 @@
-"""Find the app a command is about: `pkg.mod:var`, `pkg.mod`, `path/file.py:var` or `path/file.py` (M-01).
-
-How a file gets the name it is imported under is said in `discovery.py`; the current directory can be imported from.
+"""Finds the app of a command: `pkg.mod:var`, `pkg.mod`, `path/file.py:var` or `path/file.py` (M-01). `discovery.py`
+defines the name under which a file is imported; modules in the current directory can be imported.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 
 
 def load_app(locator: str) -> Horsies:
-    """The app that a locator names. Raises HRS-206, HRS-207 or HRS-210, or what the module itself found wrong."""
+    """The app that a locator names. It raises HRS-206, HRS-207 or HRS-210, or the errors of the module itself."""
     where, colon, variable = locator.strip().partition(":")
     if not where or (colon and not variable.isidentifier()):
         raise _bad_locator(f"{locator!r} does not name a module and an app in it").with_help(
@@ -74,11 +73,11 @@ def _only_app(module: ModuleType) -> Horsies:
     if len({id(app) for app in apps.values()}) == 1:
         return next(iter(apps.values()))
     if not apps:
-        raise ConfigurationError(f"{module.__name__} holds no Horsies app", code=ErrorCode.CLI_INVALID_ARGS).with_help(
-            "name the module that says `app = Horsies(...)`"
-        )
+        raise ConfigurationError(
+            f"{module.__name__} contains no Horsies app", code=ErrorCode.CLI_INVALID_ARGS
+        ).with_help("name the module that contains `app = Horsies(...)`")
     raise ConfigurationError(
-        f"{module.__name__} holds several Horsies apps: {', '.join(sorted(apps))}", code=ErrorCode.CLI_INVALID_ARGS
+        f"{module.__name__} contains several Horsies apps: {', '.join(sorted(apps))}", code=ErrorCode.CLI_INVALID_ARGS
     ).with_help(f"say which one, for example {module.__name__}:{min(apps)}")
 
 

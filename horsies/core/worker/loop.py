@@ -1,4 +1,4 @@
-"""How the worker's services go round: each has a step, a pause, and the same patience with a database that is away."""
+"""How the worker's services run: each has a step, a delay, and the same backoff while the database is away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DatabaseGone(Exception):
 
 
 class Patience:
-    """Counts failures in a row and says how long to wait; shared rule, one instance per service."""
+    """Counts failures in a row and returns how long to wait; one instance per service."""
 
     def __init__(self, name: str, config: WorkerResilienceConfig) -> None:
         self._name = name
@@ -35,7 +35,7 @@ class Patience:
         self._failures = 0
 
     def failed(self, problem: BaseException) -> float:
-        """Note one more failure; the seconds to wait before the next try."""
+        """Record one more failure; return the seconds to wait before the next try."""
         self._failures += 1
         if self._max_attempts and self._failures >= self._max_attempts:
             raise DatabaseGone(f"{self._name}: {self._failures} tries in a row failed, the last: {describe(problem)}")
@@ -45,7 +45,7 @@ class Patience:
 
 
 class Service:
-    """Runs `step` until stopped. A step that fails is logged and tried again after the pause of its `Patience`."""
+    """Runs `step` until stopped. A step that fails is logged and repeated after the delay of its `Patience`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Service:
 def every(
     interval_s: float, step: Callable[[], Awaitable[None]], *, at_once: bool = False
 ) -> Callable[[], Awaitable[None]]:
-    """A step that waits, then acts; with `at_once` the first time without waiting."""
+    """A step that waits and then acts; with `at_once`, it acts the first time without waiting."""
     first = at_once
 
     async def paced() -> None:

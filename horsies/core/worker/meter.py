@@ -1,4 +1,4 @@
-"""Counts what a worker does, from the events of its pipeline: one look at each batch, while somebody wants to know."""
+"""Counts what a worker does, from the events of its pipeline, once for each batch, while metrics are on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HANDED_BACK, LOST = "handed_back", "lost"
 
 
 class Meter:
-    """A listener for `events.subscribe`; `counts` is what it has seen."""
+    """A listener for `events.subscribe`; `counts` has the totals."""
 
     def __init__(self) -> None:
         self.counts = WorkerCounts()
@@ -47,7 +47,8 @@ class Meter:
                 counts.child_ends["expected" if facts["expected"] else "unexpected"] += 1
 
     def _started(self, batch: Sequence[Held]) -> None:
-        """How long they have waited. Only the first start of each: a retry would count the runs before it as well."""
+        """How long they have waited. Only the first start of each counts, because a retry would include the earlier
+        runs."""
         now = datetime.now(UTC).timestamp() + self.ahead_s
         notes: dict[str, Callable[[float], None]] = {}
         for held in batch:

@@ -1,4 +1,4 @@
-"""What an attempt's end means for its task: the child's report, a death, a timeout become moves. Pure."""
+"""What the end of an attempt means for its task: reports, deaths and timeouts become moves. Pure."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ def of_refused_row(held: Held, problem: str) -> Move:
 
 
 def of_crash(held: Held, worker_id: str, hostname: str, pid: int, end: str) -> Move:
-    """The child died in the function: retried if the policy lists WORKER_CRASHED, else failed (R-20, W-35)."""
+    """The child died while it ran the function: retried if the policy lists WORKER_CRASHED, otherwise failed (R-20,
+    W-35)."""
     return _retry_or_fail(held, _crash(held, worker_id, hostname, pid, end))
 
 
 def of_failed_start(held: Held, worker_id: str, hostname: str, pid: int, end: str) -> Move:
-    """The child died when this task was next, before it said that it starts: back to the queue, and counted. A payload
-    that kills every child that reads it must not loop (R-102)."""
+    """The child died when this task was next, before it reported the start: the task returns to the queue, and this is
+    counted. A payload that kills every child that reads it must not loop for ever (R-102)."""
     count = held.row.start_failures + 1
     history = f"{count}. child process {pid} of worker {worker_id}: {end}"
     if held.row.exits:
@@ -60,7 +61,7 @@ def of_failed_start(held: Held, worker_id: str, hostname: str, pid: int, end: st
 
 
 def of_forced_shutdown(held: Held, worker_id: str, hostname: str, pid: int, recovery: WorkerRecoveryConfig) -> Move:
-    """The worker was told to stop at once (W-52): as a crash, or not charged if the worker takes part in recovery."""
+    """The worker was told to stop at once (W-52): as a crash, or not counted if the worker has worker recovery."""
     crash = _crash(held, worker_id, hostname, pid, "SHUTDOWN: the worker was stopped before the task had ended")
     if not recovery.enabled:
         return _retry_or_fail(held, crash)
@@ -73,7 +74,8 @@ def of_deadline(held: Held, worker_id: str) -> Move:
 
 
 def may_be_the_end(move: Move, moved: bool) -> bool:
-    """Has the task ended by this? Also if nothing has moved: an earlier try may have landed unseen (L-34)."""
+    """Whether this may be the end of the task. Also if nothing has moved, because an earlier try may have succeeded
+    unnoticed (L-34)."""
     return not isinstance(move, Requeue) and not (moved and isinstance(move, Retry))
 
 

@@ -1,8 +1,8 @@
-"""What only the kernel can do about parents and children. Linux has it; elsewhere we do without.
+"""Kernel features for parents and children. Linux has them; other systems do without.
 
-A process can be killed when its parent ends, however little it could notice that itself, and a process can stand in for
-the parent of its orphaned descendants, so that what tasks leave behind is reaped also where nothing else does it (a
-worker that is process 1 of a container).
+A process can be killed when its parent ends, even if it could not notice that itself. And a process can become the
+parent of its orphaned descendants, so that processes which tasks leave behind are reaped even if nothing else does it
+(a worker that is process 1 of a container).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None) if sys.platfo
 
 
 def die_with_parent(parent: int) -> None:
-    """SIGKILL for this process when the process `parent` ends, also if that has just happened."""
+    """Kill this process with SIGKILL when the process `parent` ends, also if that has just happened."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
@@ -33,6 +33,6 @@ def adopt_orphans() -> None:
 
 
 def name_process(name: str) -> None:
-    """The name that `ps` and `top` show (15 bytes of it)."""
+    """Set the name that `ps` and `top` show (15 bytes of it)."""
     if _prctl is not None:
         _prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What a worker is going to do, worked out once from the app's and the worker's settings. No I/O, no state."""
+"""What a worker is going to do, computed once from the settings of the app and the worker. No I/O, no state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A_MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings in force."""
+    """The settings in effect."""
 
     app: Horsies
     config: WorkerConfig
@@ -77,7 +77,7 @@ class Plan:
         return [name for name, _ in self.limits.queues]
 
     def headline(self) -> str:
-        """The one line a worker says when it starts (W-07)."""
+        """The line that a worker logs when it starts (W-07)."""
         return (
             f"worker ready: queues={','.join(self.queues)} processes={self.config.processes} "
             f"concurrency={self.config.concurrency} cluster_wide_cap={self.limits.cluster_cap} "
@@ -87,30 +87,31 @@ class Plan:
 
     @property
     def max_claim_per_worker(self) -> int:
-        """The limit in force: automatic is what the slots and the prefetch buffer hold (W-25)."""
+        """The limit in effect: automatic means as many as the slots and the prefetch buffer hold (W-25)."""
         return (
             self.config.max_claim_per_worker or self.config.processes * self.config.concurrency + self.limits.prefetch
         )
 
     @property
     def journal_slots(self) -> int:
-        """Of the start journal (R-103): for twice as many tasks as the worker may have in its hands."""
+        """The slots of the start journal (R-103): for twice as many tasks as the worker may hold."""
         ahead = MAX_AHEAD if self.limits.may_run_ahead else 0
         return 2 * (self.config.processes * (self.config.concurrency + ahead) + self.limits.prefetch) + 64
 
     def refuse_too_small_memory_limit(self, warmed_mb: float) -> str | None:
-        """A limit that a warmed child already reaches would recycle it after every task (W-41). Returns a warning."""
+        """Refuse a limit that a new child already exceeds, because it would be replaced after every task (W-41). Return
+        a warning if it is close."""
         limit = self.config.max_memory_per_child_mb
         if limit is None:
             return None
         if limit <= warmed_mb:
             raise ConfigurationError(
-                f"max_memory_per_child_mb={limit} is not more than the {warmed_mb:.0f} MB a child uses when it is warm",
+                f"max_memory_per_child_mb={limit} is not more than the {warmed_mb:.0f} MB that a new child uses",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text=f"set it to at least {int(warmed_mb * 1.5) + 1}",
             )
         if limit * 0.8 <= warmed_mb:
-            return f"max_memory_per_child_mb={limit} is close to the {warmed_mb:.0f} MB a child uses when it is warm"
+            return f"max_memory_per_child_mb={limit} is close to the {warmed_mb:.0f} MB that a new child uses"
         return None
 
     def registration(self, me: Identity) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class Plan:
         }
 
     def recovery_settings(self) -> dict[str, Any]:
-        """Both recovery configurations in force, durations in milliseconds (R-63, W-71)."""
+        """Both recovery configurations in effect, durations in milliseconds (R-63, W-71)."""
         worker = {
             name: -(-value // A_MILLISECOND) if isinstance(value, timedelta) else value  # never less than it is
             for name, value in self.recovery.model_dump().items()
@@ -152,14 +153,14 @@ class Plan:
 
 
 def locator_of(app: Horsies) -> str:
-    """Where children find this app: the file and the name of the variable that holds it."""
+    """Where children find this app: the file, and the variable that contains it."""
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         names = [name for name, value in list(vars(module).items()) if value is app] if path else []
         if path and names and Path(path).suffix == ".py":
             return f"{Path(path).resolve()}:{names[0]}"
     raise ConfigurationError(
-        "the worker's child processes cannot find the app: no loaded module holds it in a variable",
+        "the worker's child processes cannot find the app: no loaded module has it in a variable",
         code=ErrorCode.WORKER_INVALID_LOCATOR,
         help_text='keep the app in a module-level variable, or pass WorkerConfig(app_locator="package.module:app")',
     )
@@ -170,7 +171,7 @@ def _limits(app: Horsies, config: WorkerConfig) -> Limits:
     for name in config.queues or ():
         if name not in served:
             raise ConfigurationError(
-                f"the worker is told to serve the queue {name!r}, which the app does not have",
+                f"the worker is told to serve the queue {name!r}, but the app has no such queue",
                 code=ErrorCode.CLI_INVALID_ARGS,
                 help_text=f"the app's queues are: {', '.join(served)}",
             )

@@ -1,7 +1,7 @@
-"""The worker's children as processes: started warm, replaced one by one, killed one at a time.
+"""The worker's children as processes: started in advance, replaced one by one, killed one at a time.
 
-What the children run is the dispatcher's business; this module sees to it that there are `processes` of them. The death
-of one disturbs no other (W-36).
+The dispatcher decides what the children run; this module makes sure that there are `processes` of them. The death of
+one does not affect the others (W-36).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class ChildBroken(Exception):
 
 
 class AppBroken(ChildBroken):
-    """The child says that it cannot serve the app: a module fails on import, a start hook failed (W-45)."""
+    """The child reports that it cannot serve the app: a module fails on import, or a start hook failed (W-45)."""
 
 
 @dataclass(eq=False)
 class Child:
-    """One child process and what lies before it."""
+    """One child process and its tasks."""
 
     process: ChildProcess
     born: float = field(default_factory=monotonic)
@@ -79,12 +79,12 @@ class Child:
 
     @property
     def has_sync(self) -> bool:
-        """Is there a task before it that takes the whole child (W-30a)?"""
+        """Whether it has a task that needs the whole child (W-30a)."""
         return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
 
     @property
     def remark(self) -> str | None:
-        """What we know about its end beyond its exit code."""
+        """What we know about its end in addition to its exit code."""
         return self.why_killed or self.broken_link
 
     def started_tasks(self) -> list[Held]:
@@ -100,7 +100,8 @@ class Child:
 
 
 class Pool:
-    """`on_frames(child, frames)` for what a child says, `on_death(child, how)` when it has ended and was read out."""
+    """`on_frames(child, frames)` gets what a child reports; `on_death(child, how)` is called when it has ended and its
+    reports have been read."""
 
     def __init__(
         self,
@@ -135,15 +136,16 @@ class Pool:
         return [child for child in self.children if child.is_ready and not child.is_retiring and not child.is_dead]
 
     async def start(self) -> None:
-        """Start and warm all children (W-03). Raises ChildBroken if one cannot serve the app."""
+        """Start all children and wait until they are ready (W-03). Raises ChildBroken if one cannot serve the app."""
         try:
             await self.launcher.start()
             await asyncio.gather(*(self._add() for _ in range(self._processes)))
         except (LauncherDied, TimeoutError, OSError) as problem:
-            raise ChildBroken(str(problem) or "the fork server does not get ready") from problem
+            raise ChildBroken(str(problem) or "the fork server did not become ready") from problem
 
     async def keep_up(self) -> None:
-        """Replace dead and retiring children, one by one, for ever. The new one is warm before the old one leaves."""
+        """Replace dead and retiring children, one by one, for ever. The new child is ready before the old one
+        leaves."""
         while True:
             await self._vacancies.wait()
             self._vacancies.clear()
@@ -169,7 +171,7 @@ class Pool:
             self._vacancies.set()
 
     def dismiss_idle(self) -> None:
-        """Retiring children that have nothing left to do go, once there are enough others."""
+        """Let idle retiring children leave, once there are enough others."""
         for child in list(self.children):
             if child.is_retiring and not child.is_dead and child.load == 0 and len(self.usable) >= self._processes:
                 child.write(pack(Kind.BYE, 0))
@@ -244,9 +246,8 @@ class Pool:
             ready.set_exception(problem)
 
     def _link_broken(self, child: Child, why: str) -> None:
-        """Nobody can hear this child any more, so it must not go on: it is killed, then handled as dead (W-35).
-
-        A child that died closes its socket too; word of its own end follows within a moment."""
+        """Nobody can hear this child any more, so it must not continue: it is killed, then handled as dead (W-35). A
+        child that died closes its socket too, and its end is reported within a moment."""
         asyncio.get_running_loop().call_later(FAREWELL_S, self._kill_unheard, child, why)
 
     def _kill_unheard(self, child: Child, why: str) -> None:
@@ -262,7 +263,10 @@ class Pool:
         child.is_dead = True
         self.children.remove(child)
         if returncode == EXIT_ALONE:
-            child.is_killed, child.why_killed = True, child.why_killed or "it had no word from its worker for too long"
+            child.is_killed, child.why_killed = (
+                True,
+                child.why_killed or "it heard nothing from its worker for too long",
+            )
         how = describe_exit(returncode)
         self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
         expected = returncode == 0 and (self._closing or child.is_retiring)

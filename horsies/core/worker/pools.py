@@ -1,8 +1,7 @@
-"""The worker's connections, shared out among those who need them: nobody may hold up the claims.
+"""The worker's connections, divided so that nothing can block the claims.
 
-Batches are moved by sessions that plan for many rows. What is done for others' tasks has a connection of its own, and
-so has a sweep, which keeps its while hooks are asked, and so have workflows. Where there may be fewer connections, they
-share.
+Batches use sessions that plan for many rows. Recovery has its own connection; so do workflows, and so does a sweep,
+which keeps its connection while hooks are called. If fewer connections are allowed, they share.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LINGER_S = 5.0
 
 
 class Shares(NamedTuple):
-    """How many connections each may have; 0: it shares with another."""
+    """How many connections each may have; 0 means that it shares with another."""
 
     database: int
     bulk: int
@@ -29,7 +28,7 @@ class Shares(NamedTuple):
 
 
 def share_out(keep: int, most: int) -> Shares:
-    """Of `most` connections in all, `keep` of which stay open."""
+    """Divide `most` connections in all, of which `keep` stay open."""
     bulk = BULK_STAGES if keep > BULK_STAGES else min(1, most - 1)
     care = int(most - bulk > 1)
     patient = int(most - bulk > 2)
@@ -38,8 +37,8 @@ def share_out(keep: int, most: int) -> Shares:
 
 
 class Pools:
-    """`database` for claims and single rows, `bulk` for batches, `care` for others' tasks, `patient` for sweeps,
-    `flows` for advancing workflows."""
+    """`database` for claims and single rows, `bulk` for batches, `care` for recovery, `patient` for sweeps, `flows` for
+    advancing workflows."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

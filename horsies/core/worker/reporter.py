@@ -1,4 +1,6 @@
-"""How a child says that a task has ended: the DONE frame, its measurements, and results that are not the task's."""
+"""How a child reports that a task has ended: the DONE frame, its measurements, and results that do not come from the
+task.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _NO_REPORT = Report(ok=False, result="", error_code=None, error_message=None)
 
 
 class Reporter:
-    """Packs DONE frames and lets go of the tasks they are about."""
+    """Packs DONE frames and releases their tasks."""
 
     def __init__(self, inbox: Inbox) -> None:
         self.wanted_stopped: set[int] = set()  # tokens the supervisor wants stopped
@@ -29,7 +31,7 @@ class Reporter:
         self._memory = Memory()
 
     def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
-        """The DONE frame of a task that began at `began`. Without a report it was stopped before it had one."""
+        """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""
         now = perf_counter_ns()
         report = report or _NO_REPORT
         rss_kb = self._memory.rss_kb(now)
@@ -43,7 +45,7 @@ class Reporter:
 
 
 class Memory:
-    """This process's resident memory, looked up rarely: the lookup costs as much as a small task."""
+    """This process's resident memory, read rarely, because reading it costs as much as a small task."""
 
     def __init__(self) -> None:
         self._page_kb = resource.getpagesize() // 1024
@@ -73,13 +75,13 @@ def unknown(item: Item) -> Report:
 
 
 def unexpected(task: AnyTask, error: BaseException) -> Report:
-    """What left `execution.run` was no stop of ours, as when code cancels itself."""
+    """Something other than our stop left `execution.run`, as when code cancels itself."""
     return execution.report_of(execution.error_of_exception(task, error))
 
 
 def too_large(error: BaseException) -> Report:
-    """There is a result, but it cannot travel."""
-    message = f"the result cannot be handed to the worker: {str(error) or type(error).__name__}"
+    """There is a result, but it is too large to be sent."""
+    message = f"the result cannot be sent to the worker: {str(error) or type(error).__name__}"
     return execution.report_of(TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message))
 
 

@@ -1,8 +1,8 @@
-"""Runs the tasks of a child, in its main thread: sync ones here, one at a time, async ones in `async_runner.py`.
+"""Runs the tasks of a child in its main thread: sync tasks here, one at a time, async tasks in `async_runner.py`.
 
-Each task is reported as started before its arguments are looked at, and as done as soon as it has a result. The two
-reports between one task and the next share a write, so a child that is fed in batches makes one system call per task.
-A stop from the supervisor is a signal to this thread, which raises `StopTask` in the function it names, nowhere else.
+Each task is reported as started before its arguments are read, and as done as soon as it has a result. The two reports
+between one task and the next share a write, so a child that is fed in batches makes one system call per task. A stop
+from the supervisor is a signal to this thread, which raises `StopTask` in the function it names, and nowhere else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_S = 0.001
 
 
 class Runner:
-    """The main thread's work. `tokens` and `stop` are called by the io thread."""
+    """The work of the main thread. The io thread calls `tokens` and `stop`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Runner:
         signal.signal(STOP_SIGNAL, self._interrupt)
 
     def serve(self) -> None:
-        """Run what comes in, until the supervisor has said goodbye and everything is done."""
+        """Run tasks until the supervisor has said goodbye and everything is done."""
         unsent = b""
         while True:
             item = self._inbox.poll()
@@ -74,8 +74,8 @@ class Runner:
                 unsent = self._run(item, task)
 
     def _hold(self, unsent: bytes) -> bytes:
-        """Before a task begins. After a pause others may have it, so the io thread decides first whether this process
-        goes on (R-101); what is known already is said before that. Returns what is left to say."""
+        """Called before a task begins. After a pause others may have the task, so the io thread first decides whether
+        this process continues (R-101); known reports are sent before that. Return what is left to report."""
         if not self._is_late():
             return unsent
         self._uplink.send(unsent)
@@ -122,7 +122,8 @@ class Runner:
         return [current] if current is not None else self._async.tokens()
 
     def stop(self, token: int) -> None:
-        """Raise StopTask in this task's code, or cancel it. It may catch that: the supervisor has stronger means."""
+        """Raise StopTask in this task's code, or cancel it. The code may catch that; the supervisor then uses stronger
+        means."""
         if token not in self._inbox.held:
             return
         self._wanted.add(token)  # before the question below: the main thread does the two the other way round

@@ -1,5 +1,4 @@
-"""The payloads of schedules that a worker asks its helper child for, and the answer, as they travel between the two. No
-I/O."""
+"""Requests for the payloads of schedules from a worker to its helper child, and the answers, as messages. No I/O."""
 
 from __future__ import annotations
 
@@ -24,17 +23,17 @@ class PrepareRequest:
 
 
 def pack_request(request: PrepareRequest) -> tuple[bytes, bytes]:
-    """What it is, and its content."""
+    """The kind of the request and its content."""
     return PREPARE, json.dumps(request.wanted).encode()
 
 
 def request_of(content: bytes) -> PrepareRequest:
-    """What `pack_request` has packed."""
+    """The inverse of `pack_request`."""
     return PrepareRequest(tuple(Wanted(*one) for one in json.loads(content)))
 
 
 def handler_of(wanted: Wanted) -> str:
-    """What the helper says it is about to do."""
+    """What the helper reports that it is about to do."""
     return f"the arguments of {wanted.name}"
 
 
@@ -43,7 +42,7 @@ def pack_payloads(answers: Sequence[Result[TaskSendPayload, str]]) -> bytes:
 
 
 def payloads_of(answer: bytes, count: int) -> list[Result[TaskSendPayload, str]]:
-    """So many payloads. ValueError, KeyError or TypeError if the answer is not one of ours."""
+    """This many payloads. ValueError, KeyError or TypeError if the answer is invalid."""
     found = [_unpacked(one) for one in json.loads(answer)]
     if len(found) != count:
         raise ValueError(f"{len(found)} payloads instead of {count}")

@@ -1,4 +1,4 @@
-"""A worker that also schedules: the scheduler as one more of its services, on the connection for others' business."""
+"""A worker with a scheduler: the scheduler as one more of its services, on the connection for recovery."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ log = logging.getLogger("horsies.worker")
 def schedule_steps(
     plan: Plan, pool: Connections, helper: HelperChild, is_stopping: Callable[[], bool]
 ) -> list[tuple[str, Step]]:
-    """The service by name; none if this worker was not asked to schedule."""
+    """The service by name; none if this worker does not schedule."""
     if not plan.config.with_scheduler:
         return []
     config = require_schedule(plan.app.config)
     scheduler = Scheduler(config, pool, HelperPreparer(helper))
     count = logs.counted(len(config.schedules), "schedule")
-    log.info("this worker schedules as well: %s in the code, a check every %g s", count, scheduler.interval_s)
+    log.info("this worker also runs the scheduler: %s in the code, a check every %g s", count, scheduler.interval_s)
 
     async def step() -> None:
         try:

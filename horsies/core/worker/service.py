@@ -4,7 +4,8 @@
                           ▲                      │
                           └── room ── finalizer ◀┘ ─▶ advancer        heart, diary, alarm, tally beside them
 
-It runs no user code. `run()` serves until it is told to stop; `run_once()` handles what is claimable now and returns.
+The worker runs no user code. `run()` serves until it is told to stop; `run_once()` runs the tasks that can be claimed
+now, and returns.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ log = logging.getLogger("horsies.worker")
 
 
 class Worker:
-    """One worker process. `run` returns its exit code: 0 after a clean end, 1 if it cut tasks off or gave up."""
+    """One worker process. `run` returns its exit code: 0 after a clean end, 1 if it interrupted tasks or gave up."""
 
     def __init__(self, app: Horsies, config: WorkerConfig | None = None) -> None:
         self.plan = Plan.of(app, config or WorkerConfig())
@@ -82,7 +83,7 @@ class Worker:
         return self.me.worker_id
 
     def request_stop(self) -> None:
-        """Finish what runs, then end; a second call ends at once (W-50, W-52)."""
+        """Finish running tasks, then end; a second call ends at once (W-50, W-52)."""
         if self._stop.is_set():
             self._force.set()
         self._stop.set()
@@ -92,7 +93,7 @@ class Worker:
         return await self._run(until=self._stop.wait, install_signals=install_signals)
 
     async def run_once(self) -> int:
-        """Process what is claimable now, then return."""
+        """Run the tasks that can be claimed now, then return."""
         return await self._run(until=self._until_dry, install_signals=False)
 
     async def _until_dry(self) -> None:
@@ -206,7 +207,7 @@ class Worker:
     # Starting (W-03)
 
     async def _has_started(self) -> bool:
-        """False if it was told to stop before: what is half started is not waited for."""
+        """False if it was told to stop before it had started; a partial start is not waited for."""
         starting, stopping = asyncio.create_task(self._startup()), asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -264,7 +265,7 @@ class Worker:
             await self._wind_down()
 
     async def _wind_down(self) -> None:
-        """Stop claiming, then end orderly. A worker that gave up on its database cannot write anything more."""
+        """Stop claiming, then end in order. A worker that gave up on its database cannot write anything more."""
         self._is_winding_down = True
         if isinstance(self._failure, DatabaseGone) or self._finalizing.done():
             self._force.set()
@@ -280,7 +281,7 @@ class Worker:
         self._is_cut_off = True
 
     async def _close(self) -> None:
-        """Leave: children, services, the worker's row as the last word (W-53), connections."""
+        """End children and services, delete the worker's row as the last step (W-53), and close the connections."""
         await self._hooks.close()
         await self._children.close()
         await cancel_all((*self._services, *self._jobs))
@@ -302,7 +303,7 @@ class Worker:
         return task
 
     def _service_ended(self, service: asyncio.Task[None]) -> None:
-        """One that fails while the worker stops leaves something unfinished that nobody must wait for."""
+        """A service that fails while the worker stops leaves unfinished work that nobody must wait for."""
         if self._is_winding_down and not service.cancelled() and (problem := service.exception()) is not None:
             self._failure = self._failure or problem
             log.error("the worker stops at once: %s", problem)
@@ -369,7 +370,7 @@ class Worker:
             await workers.pong(conn, answer)
 
     def _background(self, job: Coroutine[Any, Any, None]) -> None:
-        """A small job whose failure only costs time: the heartbeat or the next ping covers it."""
+        """A small job whose failure only costs time, because the heartbeat or the next ping covers it."""
         task = asyncio.create_task(_quietly(job))
         self._jobs.add(task)
         task.add_done_callback(self._jobs.discard)

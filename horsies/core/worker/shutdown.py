@@ -1,6 +1,8 @@
-"""How a worker ends: nothing new, hand back what has not begun, let what runs finish, write it, leave (W-50).
+"""How a worker ends: it takes nothing new, returns what has not begun, lets running tasks finish, writes their ends,
+and leaves (W-50).
 
-Workflows are advanced to the last end that was written, as far as the grace allows; others see to the rest (R-30).
+Workflows are advanced to the last end that was written, as far as the grace period allows; other workers do the rest
+(R-30).
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks
 
 
 async def say_last_words(claimer: Claimer, heart: Heart, *, may_retry: bool) -> None:
-    """What is left in the database of a worker that goes: nothing (W-53). More than once if need be: connections that
-    were lost unnoticed are found to be so by using them."""
+    """Delete what a leaving worker has in the database (W-53). This is repeated if necessary, because lost connections
+    are noticed only when they are used."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LAST_WORD_S):
             while True:
@@ -49,7 +51,7 @@ async def say_last_words(claimer: Claimer, heart: Heart, *, may_retry: bool) -> 
 
 
 class Shutdown:
-    """One orderly end. `cut_off()` is called before children are killed with tasks in them."""
+    """One orderly end. `cut_off()` is called before children with running tasks are killed."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class Shutdown:
         self._cut_off = cut_off
 
     async def run(self) -> None:
-        """Return when nothing is in hand any more, or when it was told to hurry and did what it could."""
+        """Return when the worker holds nothing any more, or when it was told to hurry and has done what it could."""
         self._claimer.is_stopped = True
         self._dispatcher.is_stopping = True
         self._children.is_replacing = False
@@ -91,7 +93,8 @@ class Shutdown:
             await self._cut_running_tasks()
 
     async def _finished(self, grace_s: float | None) -> bool:
-        """All in hand has ended and is written. False when told to hurry, or when code still runs after the grace."""
+        """Everything has ended and is written. False when told to hurry, or when code still runs after the grace
+        period."""
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
         last_look = loop.time() + LAST_LOOK_S
@@ -115,7 +118,7 @@ class Shutdown:
 
     async def _cut_running_tasks(self) -> None:
         running = self._hand.count(Phase.FED, Phase.STARTED)
-        log.warning("stopping at once: %s cut off", logs.counted(running, "running task"))
+        log.warning("stopping at once: %s interrupted", logs.counted(running, "running task"))
         await self._cut_off()
         for child in list(self._children.children):
             self._children.kill(child)
@@ -126,6 +129,6 @@ class Shutdown:
             await asyncio.sleep(LOOK_S)
         if self._hand:
             left = logs.counted(len(self._hand), "task")
-            log.error("%s could not be written before the end; other workers will see to that", left)
+            log.error("%s could not be written before the end; other workers will recover them", left)
         elif self._is_open:
-            log.warning("workflows could not be advanced before the end; other workers will see to that")
+            log.warning("workflows could not be advanced before the end; other workers will advance them")

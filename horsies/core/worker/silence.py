@@ -1,7 +1,8 @@
-"""How long code may go on, and others may be judged, when the database says nothing (R-12, R-23, R-44, R-101). Pure.
+"""How long code may continue, and whether others may be judged, when the database does not answer (R-12, R-23, R-44,
+R-101). Pure.
 
-Instants are of one clock that runs while the machine sleeps, and are passed in. A sign of life counts from the sending
-of the write that carried it: the database stored it later than that, so whoever goes by this count is never too late.
+Times are from one clock that also runs while the machine sleeps, and are passed in. A heartbeat counts from the moment
+it was sent: the database stored it later than that, so this count is never too late.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ QUIET_INTERVALS = 2
 
 
 class Terms(NamedTuple):
-    """By which silence others may declare a running task of this worker dead: its own settings (R-63)."""
+    """The silence after which others may declare a running task of this worker dead: its own settings (R-63)."""
 
     running_s: float  # of the task (R-12)
     sweep_s: float | None = None  # of the worker, if its tasks are enrolled in worker recovery (R-44)
@@ -33,23 +34,25 @@ class Terms(NamedTuple):
 
     @property
     def patience_s(self) -> float:
-        """A sign of life that is not answered so long counts as failed. At most a quarter of the way: sent half-way, as
-        the longest interval allows, it is known to have failed when the time to act has come."""
+        """A heartbeat that is not confirmed within this time has failed. It is at most a quarter of the threshold: a
+        heartbeat that is sent half-way, as the longest interval allows, is known to have failed when it is time to act.
+        """
         return min(LONGEST_WAIT_S, (1 - EARLY) * self.shortest_s)
 
 
 def end_of_time(sign: float, refreshed: float, terms: Terms, *, is_failing: bool) -> float:
-    """When the code of a started task has to end here. `sign`: its last sign of life; `refreshed`: that of the worker.
+    """When the code of a started task must end here. `sign`: its last heartbeat; `refreshed`: that of the worker.
 
-    While signs of life fail, three quarters of the way to the first instant at which others could declare it dead.
-    While the database answers only a child that nobody vouches for comes so far; it has until that instant itself."""
+    While heartbeats fail, this is three quarters of the way to the first moment at which others could declare the task
+    dead. While the database answers, only a silent and idle child comes this far; it has until that moment itself.
+    """
     share = EARLY if is_failing else 1.0
     until = sign + share * terms.running_s
     return until if terms.sweep_s is None else min(until, refreshed + share * terms.sweep_s)
 
 
 def word(now: float, sign: float, refreshed: float, terms: Terms, *, is_failing: bool) -> float:
-    """Until when a child may go on without another word from its parent, which may be stopped at any moment."""
+    """Until when a child may continue without another message from its parent, which may be stopped at any moment."""
     until = end_of_time(sign, refreshed, terms, is_failing=True)
     if is_failing or now < until:
         return until
@@ -57,7 +60,7 @@ def word(now: float, sign: float, refreshed: float, terms: Terms, *, is_failing:
 
 
 def may_judge(now: float, answering_since: float | None, quiet_s: float) -> bool:
-    """Silence of the database is not silence of a worker: it must have answered for a while (R-23)."""
+    """Silence of the database is not silence of a worker: the database must have answered for a while (R-23)."""
     return answering_since is not None and now - answering_since >= quiet_s
 
 

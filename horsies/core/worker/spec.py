@@ -1,4 +1,4 @@
-"""What a child needs to know to serve an app. It travels as JSON to the fork server, never on a command line."""
+"""What a child must know to serve an app. It is sent as JSON to the fork server, never on a command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Makes claimed tasks RUNNING, whatever has piled up in one statement, and only then lets them reach a child (L-09).
+"""Makes claimed tasks RUNNING, as many as possible in one statement, and only then lets them reach a child (L-09).
 
-Tasks of workflows take a transaction of their own: their nodes are locked before them and become RUNNING with them, and
-their workflow is asked whether they may (L-25). A batch without such tasks knows nothing of that.
+Tasks of workflows use a separate transaction: their nodes are locked before them and become RUNNING with them, and the
+state of their workflow is checked (L-25). A batch without such tasks is not affected.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NODE_PATIENCE_S = 2.0  # after its claim such a task goes back to the queue
 
 
 class Starter:
-    """`wake()` when there are claimed tasks or free children; `step` is one batch."""
+    """Call `wake()` when there are claimed tasks or free children; `step` is one batch."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Starter:
             batch = self._place()
 
     def hand_back(self) -> None:
-        """Nothing more is started: what is only claimed goes back (W-51)."""
+        """Nothing more is started: tasks that are only claimed return to the queue (W-51)."""
         while self._hand.waiting:
             held = self._hand.waiting.popleft()
             self._finalizer.put(held, Requeue(held.claim))
@@ -123,8 +123,8 @@ class Starter:
         self._accept(batch, started, sent)
 
     async def _start_nodes(self, batch: list[Held]) -> None:
-        """The nodes first, then the tasks (D-63). Of a start that is not confirmed all go back; of a check that failed
-        nothing can have been written."""
+        """The nodes first, then the tasks (D-63). If the start is not confirmed, all return to the queue; if the check
+        failed, nothing can have been written."""
         checks: dict[str, NodeCheck] | None = None
         try:
             async with self._lanes.connection() as conn:
@@ -163,8 +163,8 @@ class Starter:
                 self._not_started(held)
 
     async def _stop(self, batch: list[Held], checks: Mapping[str, NodeCheck]) -> None:
-        """Their workflows do not want them: not now, then they go back (L-13), or never again (L-18). That is a
-        transaction of its own, as tasks are locked by id, all at once."""
+        """Their workflows do not allow them to run: they return to the queue (L-13), or never run again (L-18). This is
+        a separate transaction, because tasks are locked by id, all at once."""
         over = [held.id for held in batch if checks[held.id].workflow.is_terminal]
         cancelled: set[str] = set()
         try:
@@ -187,7 +187,7 @@ class Starter:
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)
 
     def _try_again(self, batch: list[Held]) -> None:
-        """Somebody has their nodes, mostly for a moment. They stay claimed meanwhile, but not for long."""
+        """Their nodes are locked elsewhere, usually for a moment. They stay claimed for a short while."""
         now = monotonic()
         if late := [held for held in batch if now - held.since > NODE_PATIENCE_S]:
             self._check_failed(late)
@@ -208,17 +208,18 @@ class Starter:
     def _check_failed(self, batch: list[Held]) -> None:
         self._aborts["WORKFLOW_CHECK_FAILED"] += len(batch)
         count = logs.counted(len(batch), "task")
-        log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be asked; handed back", count)
+        log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be read; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim))
         self.wake()  # for those behind them
 
     def _unconfirmed(self, batch: list[Held]) -> None:
-        """Nobody knows whether they are RUNNING, so they do not run; they go back when the database answers (L-27)."""
+        """It is unknown whether they are RUNNING, so they do not run; they return to the queue when the database
+        answers (L-27)."""
         self._aborts["OWNERSHIP_UNCONFIRMED"] += len(batch)
         count = logs.counted(len(batch), "task")
-        log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; handed back", count)
+        log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)
@@ -236,7 +237,7 @@ class Starter:
 
 
 def _may_start(check: NodeCheck | None) -> bool:
-    """Past its deadline as well: the start itself refuses that, whatever the state of the workflow (L-25)."""
+    """Also if its deadline has passed: the start itself refuses that, whatever the state of the workflow (L-25)."""
     return check is not None and (check.is_overdue or check.workflow in _UNDER_WAY)
 
 

@@ -1,4 +1,4 @@
-"""What a worker does once, before it serves, however long the database makes it wait (W-03, W-61)."""
+"""What a worker does once before it serves, however long it must wait for the database (W-03, W-61)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("horsies.worker")
 
 
 async def install_schema(postgres: PostgresConfig) -> str:
-    """Create the tables, or bring them up; the notify mode that is recorded in the end (D-60)."""
+    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True)
@@ -31,8 +31,8 @@ async def install_schema(postgres: PostgresConfig) -> str:
 
 
 class Persistence:
-    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database has lost it in
-    the sense of R-23: the others have to come back as well."""
+    """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database counts as
+    having lost it (R-23), because the other workers must come back as well."""
 
     def __init__(self, config: WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
         self._config = config
@@ -50,6 +50,6 @@ class Persistence:
                 self._pulse.failed()
                 pause = patience.failed(problem)
                 if hint is None and (hint := hint_for(describe(problem))) is not None:
-                    log.warning("the worker waits for its database: %s", hint)
+                    log.warning("the worker is waiting for its database: %s", hint)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), pause)

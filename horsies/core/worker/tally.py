@@ -1,7 +1,7 @@
-"""What the log says about finished tasks: a line for each that an operator may care about, a summary of the rest.
+"""What the log says about ended tasks: a line for each that an operator may care about, and a summary of the rest.
 
-When thousands run per second nobody reads a line per task: at most `LINES` failures per period get a line of their own,
-the others are in the summary's numbers.
+With thousands of tasks per second nobody reads a line per task: at most `LINES` failures per period get their own line,
+and the others are in the numbers of the summary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINES = 10
 
 
 class Tally:
-    """Counts ends; `summarize` is called every `PERIOD_S`."""
+    """Counts ended tasks; `summarize` is called every `PERIOD_S`."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
@@ -39,7 +39,7 @@ class Tally:
         if isinstance(move, Fail):
             self._line("task failed", held, move)
         elif isinstance(move, Retry):
-            self._line(f"task failed and will be tried again in {move.delay_s:.0f} s", held, move.otherwise)
+            self._line(f"task failed and will be retried in {move.delay_s:.0f} s", held, move.otherwise)
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("task %s", verb, extra={"horsies": self._fields(held)})
 
@@ -51,7 +51,7 @@ class Tally:
         self._lines = 0
 
     def in_all(self) -> str:
-        """What became of all the tasks it has had, in words."""
+        """The totals of all its tasks, in words."""
         return ", ".join(f"{count} {verb}" for verb, count in self.total.most_common()) or "no task"
 
     def _line(self, event: str, held: Held, fail: Fail) -> None:
@@ -70,7 +70,7 @@ class Tally:
 
 
 def traceback_in(result: str) -> str | None:
-    """The traceback that the stored error holds, if it does."""
+    """The traceback in the stored error, if there is one."""
     try:
         found = json.loads(result)["err"]["exception"]["traceback"]
     except (ValueError, KeyError, TypeError, RecursionError):

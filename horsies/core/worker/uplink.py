@@ -1,6 +1,6 @@
-"""The child's end of the socket: frames to the supervisor, complete and in order, or the end of the child.
+"""The child's end of the socket: it sends frames to the supervisor, complete and in order, or ends the child.
 
-A child that cannot report must not go on running tasks that nobody can see (W-54), so every failure here ends the
+A child that cannot report must not continue to run tasks that nobody can see (W-54), so every failure here ends the
 process. That includes copies which user code made by `fork`: they lose the socket in the fork and end at the first
 attempt to report (W-31).
 """
@@ -26,7 +26,7 @@ HIGH_FD = 1000
 
 
 class Uplink:
-    """Used by the main thread and the io thread; a send is whole before the next one begins."""
+    """Used by the main thread and the io thread; each send is complete before the next one begins."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = _move_up(sock)
@@ -47,8 +47,8 @@ class Uplink:
             os._exit(EXIT_LOST)
 
     def send_if_room(self, data: bytes) -> None:
-        """A few bytes that need not arrive. A supervisor that does not read must not keep the io thread, which has to
-        notice that the child's time is over (R-101)."""
+        """Send a few bytes that need not arrive. A supervisor that does not read must not block the io thread, which
+        has to notice that the child's time is over (R-101)."""
         poll = select.poll()
         poll.register(self.sock, select.POLLOUT)
         if not self._lock.acquire(blocking=False):
@@ -62,7 +62,7 @@ class Uplink:
             self._lock.release()
 
     def receive(self) -> bytes:
-        """What has come in, waiting for it. The end of the stream is the end of the child."""
+        """Wait for data and return it. The end of the stream is the end of the child."""
         try:
             data = self.sock.recv(1 << 18)
         except OSError:
@@ -80,14 +80,14 @@ class Uplink:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process now. Threads that never end cannot hold it, and no code of the user's runs any more."""
+    """End this process now. Threads that never end cannot hold it, and no user code runs any more."""
     flush_stdio()
     os._exit(code)
 
 
 def end_alone() -> NoReturn:
-    """End this process now, and all that its tasks have started. It leaves its group first: else the signal would hit
-    it as well, and hide why it ended."""
+    """End this process and all processes that its tasks started. It leaves its group first; otherwise the signal would
+    hit it as well, and hide why it ended."""
     if (group := os.getpgrp()) == os.getpid():
         with contextlib.suppress(OSError):
             os.setpgid(0, os.getpgid(os.getppid()))
@@ -103,8 +103,8 @@ def flush_stdio() -> None:
 
 
 def _move_up(sock: socket.socket) -> socket.socket:
-    """Give the socket a high number. User code that closes descriptors and opens others gets the low numbers: it may
-    close ours, which we notice, but does not come to own our number: we never write into a file of the user's."""
+    """Give the socket a high number. User code that closes and opens descriptors gets low numbers: it may close ours,
+    which we notice, but it never gets our number, so we never write into a file of the user."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = HIGH_FD if soft == resource.RLIM_INFINITY else min(HIGH_FD, soft - 8)
     try:

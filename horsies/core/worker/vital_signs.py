@@ -1,7 +1,7 @@
-"""Whether a child shows signs of life: it was heard of lately, or it uses the processor (W-01).
+"""Whether a child is alive: it has reported recently, or it uses the processor (W-01).
 
-C code may hold the interpreter for minutes, so that no thread of the child can say anything. A child that is alive,
-silent and idle (stopped, or stuck in C code that waits) is not vouched for.
+C code may hold the interpreter for minutes, so that no thread of the child can report. A child that exists but is
+silent and idle (stopped, or stuck in C code that waits) does not count as alive.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from horsies.core.worker.pool import Child
 
 
 class VitalSigns:
-    """Remembers for each child how much of the processor it had used at the last look."""
+    """Remembers for each child how much processor time it had used at the last check."""
 
     def __init__(self, silent_s: float) -> None:
         self._silent_s = silent_s
         self._used: dict[int, float] = {}
 
     def look(self, children: Iterable[Child]) -> set[int]:
-        """Of the children that have tasks the pids of those that show signs of life."""
+        """The pids of the children with tasks that are alive."""
         alive: set[int] = set()
         used: dict[int, float] = {}
         for child in children:

@@ -1,8 +1,8 @@
-"""Frames between a supervisor and its children: how they are packed, and how a byte stream is cut back into frames.
+"""Frames between a supervisor and its children: how they are packed, and how a byte stream is split into frames.
 
 One frame is `<IBQH` (size of the rest, kind, number, number of parts), then the lengths of the parts, then the parts.
-The number is a token: the supervisor's name for one task handed to one child. This module does no I/O and knows nothing
-of tasks; what a kind means is said in its comment, who sends it in `child.py`, `forkserver.py` and `pool.py`.
+The number is a token: the supervisor's name for one task sent to one child. This module does no I/O and knows nothing
+about tasks; comments explain each kind, and `child.py`, `forkserver.py` and `pool.py` send them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Kind(IntEnum):
-    """What a frame says."""
+    """What a frame means."""
 
     # supervisor → child
     # To a helper an event and its JSON instead of name and arguments (empty: NULL); last what to note of the start.
@@ -47,13 +47,12 @@ MAX_FRAME = 1 << 30
 
 
 class WireError(Exception):
-    """The bytes are not frames: the other side is broken, or is not what we think it is."""
+    """The bytes are not frames: the other side is broken, or is not what we expect."""
 
 
 class Done(NamedTuple):
-    """The parts of a DONE frame, as the supervisor reads them.
-
-    `stopped`: a stop was raised into the code. Then `result` is empty, unless the code caught it and returned."""
+    """The parts of a DONE frame, as the supervisor reads them. `stopped`: a stop was raised into the code. In that case
+    `result` is empty, unless the code caught it and returned."""
 
     ok: bool
     result: str
@@ -90,12 +89,12 @@ def pack(kind: Kind, number: int, *parts: bytes) -> bytes:
 
 
 def pack_tokens(kind: Kind, tokens: Iterable[int]) -> bytes:
-    """TAKE_BACK, GAVE_UP and BEAT carry their tokens as parts."""
+    """TAKE_BACK, GAVE_UP and BEAT have their tokens as parts."""
     return pack(kind, 0, *map(_WORD.pack, tokens))
 
 
 def pack_done(token: int, done: Done) -> bytes:
-    """DONE is the hot frame of a child; texts that UTF-8 cannot hold are replaced rather than lost."""
+    """DONE is the most frequent frame of a child; texts that UTF-8 cannot encode are replaced rather than lost."""
     result = done.result.encode("utf-8", "replace")
     code = done.error_code.encode("utf-8", "replace") if done.error_code else b""
     message = done.error_message.encode("utf-8", "replace") if done.error_message else b""
@@ -140,14 +139,15 @@ def pack_signed(number: int) -> bytes:
 
 
 class Decoder:
-    """Cuts a stream of bytes into frames, however the stream was chopped up."""
+    """Splits a stream of bytes into frames, however the stream was divided."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._needed = 0  # do not look at the rest before it is this long: a large frame arrives in many pieces
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames completed by these bytes. Raises WireError on garbage; the stream is of no use after that."""
+        """The frames completed by these bytes. Raises WireError on invalid data; the stream cannot be used after
+        that."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:

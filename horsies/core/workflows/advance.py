@@ -1,8 +1,10 @@
-"""Moves workflows on, the only way anything in them moves (F-70): after tasks have ended, after child workflows have,
-and whenever something may be READY. Finalizer, resume and recovery all come here; doing it twice has no effect.
+"""Advances workflows; nothing in them moves in any other way (F-70): after tasks have ended, after child workflows have
+ended, and whenever something may be READY. Finalizer, resume and recovery all use it; doing it twice has no further
+effect.
 
-A step is a transaction (`step.py`); what it leaves to do, further steps do: children are built and written, parents
-are told. Dying in between loses nothing that reconciliation does not find."""
+A step is a transaction (`step.py`); further steps do the follow-up work: children are built and written, parents are
+informed. If a process dies in between, reconciliation finds everything that is missing.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ BuildLater: TypeAlias = Callable[[Key], None]
 
 
 async def advance(pool: Connections, finished: Collection[str], builder: Builder | None) -> Advanced:
-    """These tasks have ended: take that in, and whatever follows. Tasks of no workflow, and those that have not
-    ended, are passed over."""
+    """These tasks have ended: process that and everything that follows. Tasks without a workflow, and tasks that have
+    not ended, are ignored."""
     return await Worklist(tasks=list(finished)).work_off(pool, builder)
 
 
@@ -59,8 +61,8 @@ class Advanced:
 
 
 class Batch(NamedTuple):
-    """What one transaction takes in. `most` and `refused` are those of `Step`, after the database has refused what an
-    earlier one wanted to write."""
+    """The input of one transaction. `most` and `refused` are those of `Step`, after the database has refused what an
+    earlier step wanted to write."""
 
     take: Take
     items: Sequence[Any]
@@ -160,8 +162,8 @@ def _halves(batch: Batch) -> list[Batch]:
 
 
 def _smaller(batch: Batch, enqueued: Sequence[Key], problem: psycopg.Error) -> list[Batch]:
-    """The database refuses what a step wanted to write: fewer at a time, until it is known which node cannot be
-    enqueued; that one fails (F-72). Nothing, if it was not about enqueuing."""
+    """The database refuses what a step wanted to write: try fewer at a time, until the node that cannot be enqueued is
+    found; that node fails (F-72). Return nothing if the refusal was not about enqueuing."""
     if len(batch.items) > 1:
         return _halves(batch)
     if len(enqueued) > 1:
@@ -227,7 +229,7 @@ async def _locked(conn: Connection, ids: Collection[str], batch: Batch) -> Step:
 
 
 class NoChild(Exception):
-    """The child of a node that has been READY since `ready_at` cannot be built, or written: the node fails."""
+    """The child of a node that has been READY since `ready_at` cannot be built or written: the node fails."""
 
     def __init__(self, message: str, code: OperationalErrorCode, ready_at: datetime | None) -> None:
         super().__init__(message)
@@ -259,7 +261,7 @@ async def create_child(pool: Connections, key: Key, builder: Builder | None) -> 
 
 
 async def _node_to_build(pool: Connections, key: Key) -> tuple[Payload, dict[int, Source], int] | None:
-    """The node, its inputs and the depth of its child; None if it is not to be built any more."""
+    """The node, its inputs and the depth of its child; None if it must not be built any more."""
     async with pool.connection() as conn:
         flows = await workflows.lock(conn, [key[0]])
         found = await workflows.payloads(conn, [key])
@@ -279,7 +281,7 @@ def _build_request(payload: Payload, sources: Mapping[int, Source], depth: int) 
 async def _plan_of_child(request: BuildRequest, builder: Builder | None) -> WorkflowPlan:
     if builder is None:
         code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
-        raise BuildFailed("there is no application to build the child workflow with", code)
+        raise BuildFailed("there is no app to build the child workflow", code)
     plan = await builder.build(request)
     if request.depth + height(plan) > MAX_DEPTH:
         raise BuildFailed(f"child workflows are nested deeper than {MAX_DEPTH} levels")

@@ -26,7 +26,7 @@ _SHOWN = 8  # nodes of a cycle
 
 
 def check(draft: Draft) -> None:
-    """Raise what is wrong with the draft."""
+    """Raise the mistakes in the draft."""
     report = ValidationReport(phase=f"workflow {draft.name!r}")
     for problems in _KINDS:
         for error in problems(draft):
@@ -37,7 +37,7 @@ def check(draft: Draft) -> None:
 
 
 def find_cycle(dependencies: tuple[tuple[int, ...], ...]) -> list[int]:
-    """One cycle, as indexes of which each waits for the next; none if there is none."""
+    """One cycle, as indexes of which each waits for the next; empty if there is none."""
     waiting = [len(each) for each in dependencies]
     dependents: list[list[int]] = [[] for _ in dependencies]
     for index, each in enumerate(dependencies):
@@ -57,10 +57,10 @@ def _shape_problems(draft: Draft) -> Iterator[HorsiesError]:
     """Name, key, nodes and their ids (HRS-001 to HRS-004, HRS-016)."""
     yield from _texts(draft)
     if not draft.nodes:
-        help_text = "tasks=[a.node()(...), ...]; a definition that builds them in build_with is built by build_with"
+        help_text = "tasks=[a.node()(...), ...]; a definition with build_with must be built by build_with"
         yield draft.error(ErrorCode.WORKFLOW_NO_NODES, "it has no nodes", help_text)
     if draft.on_error not in list(OnError):
-        yield draft.error(ErrorCode.CONFIG_INVALID, f"on_error is 'fail' or 'pause', not {draft.on_error!r}")
+        yield draft.error(ErrorCode.CONFIG_INVALID, f"on_error must be 'fail' or 'pause', not {draft.on_error!r}")
     yield from _ids(draft)
 
 
@@ -69,12 +69,14 @@ def _texts(draft: Draft) -> Iterator[HorsiesError]:
     if not isinstance(name, str) or not name.strip():
         yield draft.error(ErrorCode.WORKFLOW_NO_NAME, "it has no name")
     elif len(name) > MAX_NAME_LENGTH or "\0" in name:
-        yield draft.error(ErrorCode.WORKFLOW_NO_NAME, f"a name has 1 to {MAX_NAME_LENGTH} characters, and no NUL")
+        yield draft.error(
+            ErrorCode.WORKFLOW_NO_NAME, f"a name must have 1 to {MAX_NAME_LENGTH} characters, without NUL"
+        )
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_NAME_LENGTH or "\0" in key:
         yield draft.error(
             ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
             f"it has no definition_key of 1 to {MAX_NAME_LENGTH} characters",
-            "definition_key is the name under which workers find the definition again; keep it when code moves",
+            "workers find the definition by its definition_key; keep the key when code moves",
         )
 
 
@@ -89,11 +91,13 @@ def _ids(draft: Draft) -> Iterator[HorsiesError]:
             yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_NODE_ID, text)
             continue
         if (first := placed.setdefault(id(node.origin), index)) != index:
-            text = f"the same node is there twice, at {first} and at {index}; make a second node"
+            text = f"the same node is listed twice, at {first} and at {index}; make a second node"
             yield draft.node_error(index, ErrorCode.WORKFLOW_DUPLICATE_NODE_ID, text)
         elif (first := seen.setdefault(node_id, index)) != index:
             error = draft.node_error(
-                index, ErrorCode.WORKFLOW_DUPLICATE_NODE_ID, f"node {first} has the same id; give one another node_id"
+                index,
+                ErrorCode.WORKFLOW_DUPLICATE_NODE_ID,
+                f"node {first} has the same id; give one of them another node_id",
             )
             yield error.with_note(f"the first one is at {draft.nodes[first].location}")
 
@@ -102,7 +106,7 @@ def _graph_problems(draft: Draft) -> Iterator[HorsiesError]:
     """Edges, roots, cycles, joins, the output and the success policy (HRS-005 to HRS-007, HRS-011 to HRS-013)."""
     yield from _edges(draft)
     if draft.nodes and all(node.waits_for for node in draft.nodes):
-        yield draft.error(ErrorCode.WORKFLOW_NO_ROOT_TASKS, "every node waits for another, so none can begin")
+        yield draft.error(ErrorCode.WORKFLOW_NO_ROOT_TASKS, "every node waits for another, so none can start")
     if cycle := find_cycle(draft.dependencies):
         names = " → ".join(draft.ids[index] for index in cycle[:_SHOWN])
         more = " → …" if len(cycle) > _SHOWN else ""
@@ -122,7 +126,7 @@ def _graph_problems(draft: Draft) -> Iterator[HorsiesError]:
 
 
 def _walk(dependencies: tuple[tuple[int, ...], ...], stuck: set[int]) -> list[int]:
-    """Whoever is stuck waits for someone who is stuck: following that comes back to where it has been."""
+    """Every stuck node waits for a stuck node, so following these edges returns to a visited one."""
     path: dict[int, int] = {}
     index = min(stuck)
     while index not in path:
@@ -135,7 +139,7 @@ def _edges(draft: Draft) -> Iterator[HorsiesError]:
     for index, node in enumerate(draft.nodes):
         for other in node.waits_for:
             if draft.index_of(other) is None or not isinstance(other, Node):
-                text = f"it waits for {_shown(other)}, which is not among the nodes of the workflow"
+                text = f"it waits for {_shown(other)}, which is not a node of the workflow"
                 yield draft.node_error(
                     index, ErrorCode.WORKFLOW_INVALID_DEPENDENCY, text, "put every node into tasks=[...]"
                 )
@@ -144,14 +148,14 @@ def _edges(draft: Draft) -> Iterator[HorsiesError]:
 def _policy(draft: Draft, policy: Any) -> Iterator[HorsiesError]:
     code = ErrorCode.WORKFLOW_INVALID_SUCCESS_POLICY
     if not isinstance(policy, SuccessPolicy):
-        yield draft.error(code, f"success_policy is a SuccessPolicy, not {type(policy).__name__}")
+        yield draft.error(code, f"success_policy must be a SuccessPolicy, not {type(policy).__name__}")
         return
     cases = tuple(policy.cases)
     if not cases:
         yield draft.error(code, "its success policy has no cases, so it could never succeed")
     for number, case in enumerate(cases):
         if not isinstance(case, SuccessCase):
-            yield draft.error(code, f"cases[{number}] is a SuccessCase, not {type(case).__name__}")
+            yield draft.error(code, f"cases[{number}] must be a SuccessCase, not {type(case).__name__}")
         elif not case.required:
             yield draft.error(code, f"cases[{number}] requires no node, so it would always hold")
         else:
@@ -171,28 +175,28 @@ def _join_problem(node: Node[Any]) -> str | None:
     if isinstance(node, MapNode):
         return _map_join_problem(node)
     if node.join not in JOINS:
-        return f"join is one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
+        return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
     if node.join != "quorum":
-        return None if node.min_success is None else f"min_success is for join='quorum', not for {node.join!r}"
+        return None if node.min_success is None else f"min_success is only for join='quorum', not for {node.join!r}"
     least = node.min_success
     if least is None:
         return "join='quorum' needs min_success"
     most = len(node.waits_for)
     if not _is_count(least) or least > most:
-        return f"min_success is 1 to {most}, the number of nodes it waits for, not {least!r}"
+        return f"min_success must be 1 to {most}, the number of nodes it waits for, not {least!r}"
     return None
 
 
 def _map_join_problem(node: MapNode[Any]) -> str | None:
-    """Its join is about its elements, whose number nobody knows yet; a minimum by itself says enough."""
+    """The join of a map is about its elements, whose number is not known yet; a minimum alone is enough."""
     if node.join not in JOINS:
-        return f"join is one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
+        return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
     least = node.min_success
     if least is None:
         return "join='quorum' needs min_success" if node.join == "quorum" else None
     if node.join == "any":
-        return "join='any' is a minimum of 1; min_success says another"
-    return None if _is_count(least) else f"min_success is a number of elements, 1 or more, not {least!r}"
+        return "join='any' means a minimum of 1; min_success contradicts it"
+    return None if _is_count(least) else f"min_success must be a number of elements, 1 or more, not {least!r}"
 
 
 def _is_count(value: Any) -> bool:
@@ -221,7 +225,7 @@ def _option_problems(draft: Draft) -> Iterator[HorsiesError]:
         if problem := _queue_problem(draft, node):
             yield draft.node_error(index, ErrorCode.WORKFLOW_UNRESOLVED_QUEUE, problem)
         if not _is_priority(node.priority):
-            text = f"priority is 1 to 100, and 1 is served first, not {node.priority!r}"
+            text = f"priority must be 1 to 100 (1 is served first), not {node.priority!r}"
             yield draft.node_error(index, ErrorCode.WORKFLOW_UNRESOLVED_PRIORITY, text)
         for problem in _other_problems(node):
             yield draft.node_error(index, ErrorCode.CONFIG_INVALID, problem)
@@ -229,7 +233,7 @@ def _option_problems(draft: Draft) -> Iterator[HorsiesError]:
 
 def _task_problem(draft: Draft, node: TaskNode[Any]) -> str | None:
     if not isinstance(node.fn, TaskDefinition):
-        return f"fn is a task, not {type(node.fn).__name__}; @app.task('name') makes one of a function"
+        return f"fn must be a task, not {type(node.fn).__name__}; @app.task('name') turns a function into a task"
     if draft.app is not None and node.fn.task_name not in draft.app.tasks:
         return f"task {node.fn.task_name!r} belongs to another app, and the workers of this one do not know it"
     return None
@@ -258,7 +262,7 @@ def _other_problems(node: TaskNode[Any]) -> Iterator[str]:
     if isinstance(node, MapNode) and node.max_parallel is not None:
         most = node.max_parallel
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-            yield f"max_parallel is a number of elements, 1 or more, not {most!r}"
+            yield f"max_parallel must be a number of elements, 1 or more, not {most!r}"
 
 
 _KINDS = (_shape_problems, _graph_problems, _option_problems, child_problems, input_problems)

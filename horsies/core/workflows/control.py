@@ -38,7 +38,8 @@ LATER = 0  # nodes are enqueued at once: the steps that follow do it, and know w
 
 
 async def pause(pool: Connections, workflow_id: str) -> bool | None:
-    """RUNNING → PAUSED, with all that runs below it. None: there is no such workflow; False: it was not running."""
+    """RUNNING → PAUSED, with all running workflows below it. None: there is no such workflow; False: it was not
+    running."""
     async with transaction(pool) as conn:
         tree = await _tree(conn, workflow_id, UNFINISHED)
         if tree is None or tree[0].status is not WorkflowStatus.RUNNING:
@@ -53,7 +54,7 @@ async def pause(pool: Connections, workflow_id: str) -> bool | None:
 
 
 async def resume(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
-    """PAUSED → RUNNING, with all that is paused below it; then whatever had to wait goes on, or the workflow ends."""
+    """PAUSED → RUNNING, with all paused workflows below it; then waiting work continues, or the workflow ends."""
     async with transaction(pool) as conn:
         tree = await _tree(conn, workflow_id, UNFINISHED)
         if tree is None or tree[0].status is not WorkflowStatus.PAUSED:
@@ -64,7 +65,7 @@ async def resume(pool: Connections, workflow_id: str, builder: Builder | None) -
 
 
 async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
-    """→ CANCELLED, with all that is unfinished below it: nothing more starts, what runs may finish (F-53)."""
+    """→ CANCELLED, with all unfinished workflows below it: nothing more starts, and running tasks may finish (F-53)."""
     async with transaction(pool) as conn:
         tree = await _tree(conn, workflow_id, UNFINISHED)
         if tree is None or tree[0].status.is_terminal:
@@ -85,7 +86,8 @@ async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -
 
 
 async def expire(pool: Connections, ids: Collection[str], builder: Builder | None) -> int:
-    """Of these workflows end what has not started in those that are past their deadline (F-96); how many were."""
+    """End everything that has not started in those of these workflows that are past their deadline (F-96); return how
+    many."""
     async with transaction(pool) as conn:
         flows = [flow for flow in await workflows.lock(conn, ids) if flow.is_overdue and not flow.status.is_terminal]
         step = Step(conn, flows)
@@ -97,7 +99,7 @@ async def expire(pool: Connections, ids: Collection[str], builder: Builder | Non
 async def retry_nodes(
     pool: Connections, workflow_id: str, node_ids: Collection[str] | None, builder: Builder | None
 ) -> bool | None:
-    """FAILED nodes run again, all of them or those named (F-94). False, and nothing changed, where that is not
+    """Run FAILED nodes again, all of them or the named ones (F-94). False, without any change, if that is not
     possible."""
     async with transaction(pool) as conn:
         # The parent first: it must not take the end of a child that goes on (D-63).
@@ -126,12 +128,12 @@ async def retry_nodes(
 
 
 async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Start nothing more, here and in the child workflows; True if it was running."""
+    """Start no more nodes, here and in the child workflows; True if it was running."""
     return await read.run_async(broker, workflow_id, ask_pause)
 
 
 async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Go on; True if it was paused."""
+    """Continue; True if it was paused."""
     return await read.run_async(broker, workflow_id, ask_resume)
 
 
@@ -157,7 +159,7 @@ async def ask_retry(broker: PostgresBroker, workflow_id: str, *, node_ids: Seque
 
 
 def builder_for(broker: PostgresBroker) -> Builder | None:
-    """Who calls `build_with` here; without an app nobody can (F-64)."""
+    """The builder that calls `build_with` here; without an app nobody can (F-64)."""
     return None if broker.app is None else _KnownHere(broker.app)
 
 
@@ -188,7 +190,8 @@ async def _may_retry(conn: Connection, flow: Flow) -> bool:
 
 
 async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) -> bool:
-    """The failed nodes and what was skipped because of them (F-94); False if one that is named is not a failed node."""
+    """Reopen the failed nodes and the nodes that were skipped because of them (F-94); False if a named node has not
+    failed."""
     found = await workflows.failed_nodes(step.conn, flow.id, node_ids)
     failed = [node for node in found if await _can_run_again(step.conn, node)]
     if not failed or (node_ids is not None and len(failed) < len(set(node_ids))):
@@ -206,13 +209,13 @@ async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) 
 
 
 async def _can_run_again(conn: Connection, node: Node) -> bool:
-    """Not a map whose elements have all succeeded and were too few: running them again would not make them more."""
+    """Not a map whose elements have all succeeded but were too few: running them again would not add more."""
     return not node.has_elements or bool(await workflows.unsuccessful_elements(conn, node.key))
 
 
 async def _run_again(step: Step, key: Key, *, waits: bool) -> None:
-    """A failed node: READY, but PENDING if it waits for another that runs again. A map that has elements is RUNNING,
-    and those that did not succeed are READY."""
+    """A failed node becomes READY, or PENDING if it waits for another node that runs again. A map with elements becomes
+    RUNNING, and its unsuccessful elements become READY."""
     node = step.settling.nodes[key]
     elements = await workflows.unsuccessful_elements(step.conn, key) if node.row.node_type == "MAP" else []
     if not elements:
@@ -242,7 +245,7 @@ async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) 
 
 
 async def _tree(conn: Connection, workflow_id: str, states: Collection[str]) -> list[Flow] | None:
-    """The workflow and, level by level, those below it that are in one of the states."""
+    """The workflow and, level by level, those below it in one of the states."""
     top = await workflows.lock(conn, [workflow_id])
     return await _below(conn, top, states) if top else None
 
@@ -256,10 +259,10 @@ async def _below(conn: Connection, top: list[Flow], states: Collection[str]) -> 
 
 
 async def _follow(pool: Connections, after: StepResult, builder: Builder | None) -> None:
-    """What was asked for is done; if the database goes away now, reconciliation sees to what follows from it."""
+    """The request itself is done; if the database goes away now, reconciliation does the follow-up work."""
     worklist = Worklist()
     worklist.add(after)
     try:
         await worklist.work_off(pool, builder)
     except AWAY as problem:
-        log.warning("what follows is left to the workers: %s", describe(problem))
+        log.warning("the next steps are left to the workers: %s", describe(problem))

@@ -1,9 +1,9 @@
 """The workflow definitions of this process: how they are found by their key (F-06), the parameters of their
 `build_with`, and how that is called when a sub-workflow node is ready (F-60).
 
-A class registers itself when it is defined, before there is any app to ask: hence one registry for the process. It
-holds classes weakly, and the same lines run again (a module reloaded, or imported under a second name) replace what
-they made.
+A class registers itself when it is defined, before there is an app; so there is one registry for the process. It holds
+classes weakly. If the same lines run again (a module that is reloaded, or imported under a second name), they replace
+what they made.
 
 `build_with` is user code. A worker lets its helper child call it (`worker/helper_builder.py`); a program that starts or
 resumes a workflow calls it itself (`LocalBuilder`).
@@ -50,12 +50,12 @@ def find(key: str) -> Definition | None:
 
 
 def register(definition: Definition) -> None:
-    """Take a definition by its key; HRS-017 if another has it."""
+    """Register a definition by its key; HRS-017 if another one has it."""
     key = definition.definition_key
     known = _definitions.get(key)
     if known is not None and known is not definition and not _is_same_source(known, definition):
         error = WorkflowValidationError(
-            f"workflow {definition.__qualname__}: there is a definition with the key {key!r} already",
+            f"workflow {definition.__qualname__}: a definition with the key {key!r} exists already",
             code=ErrorCode.WORKFLOW_DUPLICATE_DEFINITION_KEY,
             location=definition.location,
             help_text="give one of them another definition_key",
@@ -66,7 +66,7 @@ def register(definition: Definition) -> None:
 
 @contextmanager
 def building(key: str | None) -> Iterator[None]:
-    """While `build_with` of a definition runs: specs built meanwhile have its key (F-05)."""
+    """Active while `build_with` of a definition runs: specs built during that time have its key (F-05)."""
     token = _building.set(key)
     try:
         yield
@@ -84,7 +84,7 @@ class NoPlaceForApp(ValueError):
 
 
 def parameters_of(definition: type[WorkflowDefinition[Any]]) -> ArgumentsCodec:
-    """The codec of its parameters. Raises what reading annotations of the user's can raise; `NoPlaceForApp`."""
+    """The codec of its parameters. It raises what the user's annotations raise, or `NoPlaceForApp`."""
     codec = _codecs.get(definition)
     if codec is None:
         codec = _codecs[definition] = ArgumentsCodec(signature_of(definition))
@@ -92,7 +92,7 @@ def parameters_of(definition: type[WorkflowDefinition[Any]]) -> ArgumentsCodec:
 
 
 def prepare(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any]) -> None:
-    """Read the parameters now, while these names exist. If that does not work, it is told when they are needed."""
+    """Read the parameters now, while these names exist. A failure is reported when they are needed."""
     with suppress(Exception):
         _codecs[definition] = ArgumentsCodec(signature_of(definition, local_names))
 
@@ -120,7 +120,7 @@ def signature_of(definition: type[WorkflowDefinition[Any]], local_names: Mapping
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """`injected`: for each parameter of `args_from` the JSON of the whole `TaskResult`."""
+    """`injected`: for each parameter of `args_from`, the JSON of the whole `TaskResult`."""
 
     definition_key: str
     kwargs_json: str | None
@@ -129,8 +129,8 @@ class BuildRequest:
 
 
 class BuildFailed(Exception):
-    """There is no plan, and there will be none: the node fails with `code`. (Anything else that is raised, as when the
-    helper child died, leaves the node READY, to be tried again.)"""
+    """There is no plan, and there will be none: the node fails with `code`. (Any other exception, as when the helper
+    child died, leaves the node READY, and it is tried again.)"""
 
     def __init__(self, message: str, code: OperationalErrorCode = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED) -> None:
         super().__init__(message)
@@ -138,17 +138,17 @@ class BuildFailed(Exception):
 
 
 class NotBuiltHere(Exception):
-    """This program does not know the definition. That says nothing about the workers: the node stays READY for them."""
+    """This program does not know the definition. Workers may know it, so the node stays READY for them."""
 
 
 class Builder(Protocol):
-    """Calls `build_with` of a definition, somewhere."""
+    """Calls `build_with` of a definition, in some process."""
 
     async def build(self, request: BuildRequest) -> WorkflowPlan: ...
 
 
 class LocalBuilder:
-    """A `Builder` that lets a thread call `build_with`, so that the event loop goes on."""
+    """A `Builder` that calls `build_with` in a thread, so that the event loop continues."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -158,8 +158,8 @@ class LocalBuilder:
 
 
 def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
-    """The plan of a child workflow, with those of its own children that wait for nothing. `BuildFailed`: there is none,
-    whoever asks."""
+    """The plan of a child workflow, with those of its own children without dependencies. `BuildFailed`: there is none,
+    in any process."""
     key = request.definition_key
     if request.depth > MAX_DEPTH:
         raise BuildFailed(f"workflow {key!r} is nested more than {MAX_DEPTH} levels deep")
@@ -181,7 +181,7 @@ def build_plan(app: Any, request: BuildRequest) -> WorkflowPlan:
 
 
 class _Anything:
-    """Stands for a generic class in an annotation that nobody looks at."""
+    """Replaces a generic class in an annotation that is not used."""
 
     def __class_getitem__(cls, item: Any) -> Any:
         return inspect.Parameter.empty

@@ -1,4 +1,4 @@
-"""The graph of a workflow with the present states of its nodes, as Mermaid text. Pure."""
+"""The graph of a workflow with the current states of its nodes, as Mermaid text. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPECIAL = re.compile(r"[^\w .,:/()\-]", re.ASCII)
 
 
 def mermaid(rows: Sequence[NodeRow]) -> str:
-    """A flowchart from top to bottom. The elements of a map are counted in it, not drawn."""
+    """A flowchart from top to bottom. The elements of a map are counted, not drawn."""
     nodes = [row for row in rows if row.node_type != "ELEMENT"]
     elements: dict[int, Counter[WorkflowTaskStatus]] = {}
     for row in rows:
@@ -50,5 +50,5 @@ def _drawn(node: NodeRow, elements: Counter[WorkflowTaskStatus] | None) -> str:
 
 
 def _text(text: str) -> str:
-    """As it may stand in a label: what means something to Mermaid goes by its number."""
+    """The text of a label: characters with a meaning in Mermaid are written as numbers."""
     return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

@@ -31,7 +31,7 @@ SHOWN = 20  # places of failed elements in the error of a map
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The final state of a node. `result` is the JSON of a `TaskResult`, None for a skipped one."""
+    """The final state of a node. `result` is the JSON of a `TaskResult`, and None for a skipped node."""
 
     status: WorkflowTaskStatus
     result: str | None = None
@@ -43,23 +43,23 @@ SKIPPED = End(WorkflowTaskStatus.SKIPPED)
 
 
 def failure(code: BuiltInTaskCode, message: str) -> End:
-    """A node that failed without a result of its own."""
+    """The end of a node that failed without its own result."""
     error = TaskError(error_code=code, message=message)
     return End(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code.value)
 
 
 _MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
-    TaskStatus.FAILED: (OperationalErrorCode.WORKER_CRASHED, "The task failed and left no result."),
+    TaskStatus.FAILED: (OperationalErrorCode.WORKER_CRASHED, "The task failed without a result."),
     TaskStatus.CANCELLED: (OutcomeCode.TASK_CANCELLED, "The task was cancelled."),
-    TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is not there."),
+    TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is missing."),
     TaskStatus.EXPIRED: (OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
 }
-LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task does not exist any more.")
+LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task no longer exists.")
 CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
 
 
 def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) -> End:
-    """The end of a node whose task has ended like this. COMPLETED means a result that is ok (F-22)."""
+    """The end of a node whose task has ended in this way. COMPLETED requires an ok result (F-22)."""
     if result is None:
         return failure(*_MISSING[status])
     if status is TaskStatus.COMPLETED:
@@ -70,7 +70,7 @@ def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) 
 def end_of_child(
     child_id: str, status: WorkflowStatus, result: str | None, error: str | None, counts: tuple[int, int, int, int]
 ) -> End:
-    """The end of a node whose child workflow has ended like this (F-62)."""
+    """The end of a node whose child workflow has ended in this way (F-62)."""
     total, completed, failed, skipped = counts
     summary = SubWorkflowSummary(
         status=status,
@@ -99,8 +99,8 @@ def end_of_child(
 
 
 def end_of_map(results: Sequence[tuple[WorkflowTaskStatus, str | None, str | None]], min_success: int | None) -> End:
-    """The end of a map whose elements have all ended, in the order of the list: status, result and error code of
-    each."""
+    """The end of a map whose elements have all ended; `results` has status, result and error code of each, in the order
+    of the list."""
     completed = sum(status is WorkflowTaskStatus.COMPLETED for status, _, _ in results)
     if completed >= (len(results) if min_success is None else min_success):
         return End(WorkflowTaskStatus.COMPLETED, mapped_result([_seen(*one) for one in results]))
@@ -124,7 +124,7 @@ def error_of(result: str | None) -> str | None:
 
 
 class Closing(NamedTuple):
-    """A node that has a say in how its workflow ends."""
+    """A node that affects how its workflow ends."""
 
     workflow_id: str
     task_index: int
@@ -136,7 +136,7 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """`result` is the JSON of a `TaskResult`; `error` that of its error, if it is one."""
+    """`result` is the JSON of a `TaskResult`; `error` is the JSON of its error, if it is one."""
 
     status: WorkflowStatus
     result: str
@@ -145,7 +145,7 @@ class Conclusion:
 
 
 def deciding(flow: Flow) -> set[int]:
-    """The indexes of the nodes that `conclude` has to know, beside the first that failed."""
+    """The indexes of the nodes that `conclude` needs, in addition to the first failed one."""
     found = set() if flow.output_index is None else {flow.output_index}
     for case in (flow.success_policy or {}).get("cases", []):
         found.update(case)
@@ -153,8 +153,8 @@ def deciding(flow: Flow) -> set[int]:
 
 
 def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, code: str | None = None) -> Conclusion:
-    """What the workflow has come to. `closings`: the deciding nodes and the first that failed, in any order; `error`:
-    the first failure of all, if it has happened just now and is not written yet."""
+    """The end of the workflow. `closings`: the deciding nodes and the first failed one, in any order; `error`: the
+    first failure of all, if it has just happened and is not written yet."""
     nodes = {closing.task_index: closing for closing in closings}
     if flow.is_overdue:
         return ended_by(OutcomeCode.WORKFLOW_EXPIRED, "The deadline of the workflow passed before all its nodes ended.")
@@ -167,7 +167,7 @@ def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, 
 
 
 def ended_by(code: BuiltInTaskCode, message: str) -> Conclusion:
-    """A workflow that did not come to its own end."""
+    """A workflow that was ended before its nodes."""
     result = serialize_error_payload(TaskResult(err=TaskError(error_code=code, message=message)))
     status = WorkflowStatus.CANCELLED if code is OutcomeCode.WORKFLOW_CANCELLED else WorkflowStatus.FAILED
     return Conclusion(status, result, error_of(result), code.value)
@@ -191,7 +191,7 @@ def _output(result: str | None) -> object:
 
 
 def _message(error: str | None) -> str | None:
-    """One line about what went wrong in the child: the code and the message of its error."""
+    """One line about the failure of the child: the code and the message of its error."""
     if error is None:
         return None
     try:
@@ -228,7 +228,7 @@ def _first_failed(nodes: Iterable[Closing]) -> Closing | None:
 
 
 def _completed(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
-    """The output is that of a node that has one: of a node that a policy lets fail there is none (F-62)."""
+    """The output is the result of the output node; a node that a policy allows to fail has none (F-62)."""
     output = None if flow.output_index is None else nodes.get(flow.output_index)
     has_output = output is not None and output.status is WorkflowTaskStatus.COMPLETED
     return Conclusion(WorkflowStatus.COMPLETED, (output.result if output and has_output else None) or NO_RESULT)
@@ -237,5 +237,5 @@ def _completed(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
 def _failed_with(node: Closing) -> Conclusion:
     error = error_of(node.result)
     if node.result is None or error is None:
-        return ended_by(OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed and left no result.")
+        return ended_by(OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed without a result.")
     return Conclusion(WorkflowStatus.FAILED, node.result, error, node.error_code)

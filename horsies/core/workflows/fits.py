@@ -1,5 +1,6 @@
-"""Whether a value of one annotation can be taken where another is declared. A best effort that errs on the side of
-yes: what it cannot judge, it lets pass, and the task that reads the value judges it then.
+"""Whether a value of one annotation fits where another is declared.
+
+It is a best effort that says yes in doubt: what it cannot judge passes, and the task that decodes the value decides.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ABSTRACT_ARRAYS = (
 
 
 def fits(source: Any, target: Any) -> bool:
-    """Whether a `source` is a `target`."""
+    """Whether a `source` fits a `target`."""
     source, target = _bare(source), _bare(target)
     if _is_open(source) or _is_open(target) or source == target:
         return True
@@ -40,7 +41,7 @@ def fits(source: Any, target: Any) -> bool:
 
 
 def results_in(annotation: Any) -> list[Any]:
-    """The types `T` of every `TaskResult[T, ...]` that the annotation takes; none if it takes no result."""
+    """The types `T` of every `TaskResult[T, ...]` that the annotation accepts; none if it accepts no result."""
     annotation = _bare(annotation)
     if _is_union(annotation):
         return [found for part in get_args(annotation) for found in results_in(part)]
@@ -50,7 +51,7 @@ def results_in(annotation: Any) -> list[Any]:
 
 
 def element_of(annotation: Any) -> tuple[Any] | None:
-    """The type of the elements, if its values are lists in JSON; None if they are not."""
+    """The type of the elements if its values are lists in JSON; None if they are not."""
     annotation = _bare(annotation)
     if _is_open(annotation):
         return (Any,)

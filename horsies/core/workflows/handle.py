@@ -1,5 +1,7 @@
-"""What a start gives back: the id of the workflow, and the ways to wait for it, look at it and steer it (F-83). Each
-method has an `_async` twin. The database is asked on the broker's loop; results are decoded in the caller's thread.
+"""What a start returns: the id of the workflow, and methods to wait for it, inspect it and control it (F-83).
+
+Each method has an `_async` twin. The database is queried on the broker's loop; results are decoded in the caller's
+thread.
 """
 
 from __future__ import annotations
@@ -39,14 +41,15 @@ class WorkflowHandle(Generic[OutT]):
         self._codecs = NodeCodecs(broker.app, spec)
 
     async def status_async(self) -> HandleResult[WorkflowStatus]:
-        """How the workflow stands."""
+        """The state of the workflow."""
         return await read.run_async(self._broker, self.workflow_id, read.ask_status)
 
     status = run_sync(status_async)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[OutT, TaskError]:
-        """Wait for the end, at most `timeout_ms` milliseconds: the result of the output node, or the results of all by
-        their ids if there is none. A pause ends the waiting too. Never raises: what goes wrong is an error result."""
+        """Wait for the end, at most `timeout_ms` milliseconds. The result is that of the output node or, without one,
+        the results of all nodes by their ids. A pause also ends the wait. It never raises: a failure is an error
+        result."""
         ending = partial(read.ask_end, timeout_ms=timeout_ms)
         with tracing.getting("workflow", self.workflow_id):
             return self._read_end(await read.run_async(self._broker, self.workflow_id, ending))
@@ -54,7 +57,7 @@ class WorkflowHandle(Generic[OutT]):
     get = run_sync(get_async)
 
     async def result_for_async(self, node: Node[NodeT] | NodeKey[NodeT]) -> TaskResult[NodeT, TaskError]:
-        """The result of one node as it is now; RESULT_NOT_READY as long as there is none."""
+        """The current result of one node; RESULT_NOT_READY as long as there is none."""
         if (node_id := self._id_of(node)) is None:
             return read.no_such_node(self.workflow_id, None)
         look = partial(read.ask_node, node_id=node_id)
@@ -63,52 +66,53 @@ class WorkflowHandle(Generic[OutT]):
     result_for = run_sync(result_for_async)
 
     async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
-        """The results of the nodes that have ended, by their ids; a skipped one has UPSTREAM_SKIPPED."""
+        """The results of the nodes that have ended, by their ids; a skipped node has UPSTREAM_SKIPPED."""
         return (await read.run_async(self._broker, self.workflow_id, read.ask_results)).map(self._read_results)
 
     results = run_sync(results_async)
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
-        """How each node stands, in the order of their indexes; the elements of maps come last."""
+        """The state of each node, in the order of their indexes; the elements of maps come last."""
         look = partial(read.ask_nodes, with_results=True)
         return (await read.run_async(self._broker, self.workflow_id, look)).map(self._read_infos)
 
     tasks = run_sync(tasks_async)
 
     async def diagram_async(self) -> HandleResult[str]:
-        """The graph with the present state of each node, as Mermaid text."""
+        """The graph with the current state of each node, as Mermaid text."""
         look = partial(read.ask_nodes, with_results=False)
         return (await read.run_async(self._broker, self.workflow_id, look)).map(mermaid)
 
     diagram = run_sync(diagram_async)
 
     async def cancel_async(self) -> HandleResult[None]:
-        """End the workflow and its child workflows: what has not started never will. A terminal one stays as it is."""
+        """Cancel the workflow and its child workflows: nodes that have not started never will. An ended workflow does
+        not change."""
         return await read.run_async(self._broker, self.workflow_id, control.ask_cancel)
 
     cancel = run_sync(cancel_async)
 
     async def pause_async(self) -> HandleResult[bool]:
-        """Start nothing more, here and in the child workflows; True if it was running."""
+        """Start no more nodes, here and in the child workflows; True if it was running."""
         return await read.run_async(self._broker, self.workflow_id, control.ask_pause)
 
     pause = run_sync(pause_async)
 
     async def resume_async(self) -> HandleResult[bool]:
-        """Go on; True if it was paused."""
+        """Continue; True if it was paused."""
         return await read.run_async(self._broker, self.workflow_id, control.ask_resume)
 
     resume = run_sync(resume_async)
 
     async def retry_node_async(self, node: Node[Any] | NodeKey[Any]) -> HandleResult[bool]:
-        """Run a FAILED node again, as a new task, and after it what was skipped because of it (F-94). False if nothing
-        can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
+        """Run a FAILED node again, as a new task, and then the nodes that were skipped because of it (F-94). False if
+        nothing can be done: the node has not failed, or the workflow is COMPLETED, CANCELLED or past its deadline."""
         return await read.run_async(self._broker, self.workflow_id, self._retrying(node))
 
     retry_node = run_sync(retry_node_async)
 
     async def retry_failed_async(self) -> HandleResult[bool]:
-        """As `retry_node`, for every FAILED node."""
+        """The same as `retry_node`, for every FAILED node."""
         return await read.run_async(self._broker, self.workflow_id, partial(control.ask_retry, node_ids=None))
 
     retry_failed = run_sync(retry_failed_async)
@@ -118,7 +122,8 @@ class WorkflowHandle(Generic[OutT]):
         return partial(control.ask_retry, node_ids=[] if node_id is None else [node_id])
 
     def _id_of(self, node: Node[Any] | NodeKey[Any]) -> str | None:
-        """The id of a node in this workflow; one that is in several, under different ids, does not know it itself."""
+        """The id of a node in this workflow; a node that is in several workflows with different ids does not know it
+        itself."""
         if isinstance(node, NodeKey) or self._spec is None:
             return node.node_id
         return next((own.node_id for own in self._spec.tasks if own.origin is node.origin), node.node_id)

@@ -1,5 +1,10 @@
+<<<<<<< HEAD:horsies/core/workflows/input_checks.py
 """What the nodes of a workflow are called with: the names and types of their arguments, where those come from, and what
 child workflows take and give (HRS-008 to HRS-010, HRS-013 for F-35, HRS-016 of a child, HRS-019 to HRS-026, HRS-031).
+=======
+"""Checks the arguments of a node: their names and types, and where they come from (HRS-008 to HRS-010, HRS-013 for
+F-35, HRS-019 to HRS-024, HRS-026, HRS-031).
+>>>>>>> docs:horsies/core/workflows/checks/inputs.py
 """
 
 from __future__ import annotations
@@ -18,16 +23,17 @@ from horsies.core.workflows.fits import element_of, fits, results_in, shown
 from horsies.core.workflows.plan import Draft, map_param, type_of
 
 
+<<<<<<< HEAD:horsies/core/workflows/input_checks.py
 def child_problems(draft: Draft) -> Iterator[HorsiesError]:
-    """Workflows in workflows, and what a definition promises to give (HRS-016 of a child, HRS-025)."""
+    """Checks child workflows, and the declared output of a definition (HRS-016 of a child, HRS-025)."""
     for index, node in enumerate(draft.nodes):
         if not isinstance(node, SubWorkflowNode):
             continue
         if not _is_sound(node):
-            text = f"workflow_def is a subclass of WorkflowDefinition, not {node.workflow_def!r:.100}"
+            text = f"workflow_def must be a subclass of WorkflowDefinition, not {node.workflow_def!r:.100}"
             yield draft.node_error(index, ErrorCode.CONFIG_INVALID, text)
         elif not isinstance(node.workflow_def.definition_key, str) or not node.workflow_def.definition_key:
-            text = f"{node.workflow_def.__qualname__} has no definition_key, by which workers could find it"
+            text = f"{node.workflow_def.__qualname__} has no definition_key, so workers could not find it"
             yield draft.node_error(index, ErrorCode.WORKFLOW_NO_DEFINITION_KEY, text)
     place = draft.output_index
     is_unknown = draft.output is not None and place is None  # a finding of its own (HRS-011)
@@ -39,6 +45,10 @@ def child_problems(draft: Draft) -> Iterator[HorsiesError]:
 
 def input_problems(draft: Draft) -> Iterator[HorsiesError]:
     """What is wrong with the arguments of the nodes. What can be written of the arguments is written, for the plan."""
+=======
+def problems(draft: Draft) -> Iterator[HorsiesError]:
+    """The mistakes. Arguments that can be encoded are encoded, for the plan."""
+>>>>>>> docs:horsies/core/workflows/checks/inputs.py
     for index, node in enumerate(draft.nodes):
         draft.kwargs_json[index] = None
         if node.args_from or node.workflow_ctx_from:
@@ -72,7 +82,7 @@ def output_problem(output: Node[Any] | None, declared: Any) -> str | None:
 
 
 def _is_sound(node: Node[Any]) -> bool:
-    """Whether what it runs is what it should be, so that more can be asked about it."""
+    """Whether the node runs something valid, so that more can be checked."""
     if isinstance(node, SubWorkflowNode):
         return isinstance(node.workflow_def, type) and hasattr(node.workflow_def, "takes_parameters")
     return isinstance(node, TaskNode) and isinstance(node.fn, TaskDefinition)
@@ -95,7 +105,7 @@ def _without_parameters(draft: Draft, index: int, node: SubWorkflowNode[Any]) ->
             index,
             ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
             f"{', '.join(map(repr, given))}: {node.workflow_def.__qualname__} takes no parameters",
-            "override its class method build_with(cls, app, ...) to take some",
+            "override its class method build_with(cls, app, ...) to accept parameters",
         )
     if node.workflow_ctx_from is not None:
         text = f"build_with of {node.workflow_def.__qualname__} has no parameter workflow_ctx: WorkflowContext | None"
@@ -118,11 +128,11 @@ def _sources(draft: Draft, index: int, node: Node[Any]) -> Iterator[HorsiesError
             yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_CTX_FROM, text, _WAIT)
 
 
-_WAIT = "waits_for=[...] lists every node whose result is used; from_node(...) adds it by itself"
+_WAIT = "waits_for=[...] lists every node whose result is used; from_node(...) adds its node automatically"
 
 
 def _named(source: Any) -> str:
-    return repr(source) if isinstance(source, Node) else f"no node but {type(source).__name__}"
+    return repr(source) if isinstance(source, Node) else f"not a node but {type(source).__name__}"
 
 
 class _Inputs:
@@ -169,7 +179,7 @@ class _Inputs:
             yield self._error(ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS, text)
 
     def _args_from(self, unknown: Collection[str]) -> Iterator[HorsiesError]:
-        """Each parameter takes what its source gives, and has a default if the source may have nothing yet."""
+        """Each parameter accepts what its source gives, and has a default if the source may have no result yet."""
         may_lack = self.node.join != "all" and not isinstance(self.node, MapNode)
         for name, source in self.node.args_from.items():
             if name in unknown or not isinstance(source, Node):
@@ -177,7 +187,7 @@ class _Inputs:
             if problem := self._type_problem(name, source):
                 yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, problem)
             if may_lack and name in self.signature.required:
-                text = f"with join={self.node.join!r} {name!r} may get nothing: give the parameter a default"
+                text = f"with join={self.node.join!r} {name!r} may get no value: give the parameter a default"
                 yield self._error(ErrorCode.WORKFLOW_INVALID_JOIN, text)
 
     def _type_problem(self, name: str, source: Node[Any]) -> str | None:
@@ -192,7 +202,7 @@ class _Inputs:
         return f"{name!r} is {shown(annotation)}, but {source!r} gives {shown(gives)}"
 
     def _map(self, node: MapNode[Any], given: set[str]) -> Iterator[HorsiesError]:
-        """The parameter of the elements; it joins what is given."""
+        """The parameter of the elements; it is added to the given ones."""
         param = map_param(node)
         if param is None:
             text = f"{self.what} has no parameter left for the elements; name it with param=..."
@@ -205,7 +215,7 @@ class _Inputs:
         gives = type_of(node.over)
         element = element_of(gives)
         if element is None:
-            text = f"it maps over {node.over!r}, which gives {shown(gives)} and no list"
+            text = f"it maps over {node.over!r}, which gives {shown(gives)}, not a list"
             yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, text)
         elif self._is_parameter(param) and not fits(element[0], self._annotation(param)):
             text = f"{param!r} is {shown(self._annotation(param))}, but the elements are {shown(element[0])}"

@@ -1,7 +1,7 @@
 """What a node is called with: its own arguments, the results of others, the context (F-33 to F-37); and how a map
 becomes its elements (F-95).
 
-Everything is JSON text that is put together and never read here: the child that runs the task reads it by its types.
+Everything is JSON text that is combined and never decoded here: the child that runs the task decodes it by its types.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Payload(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A node whose result others take."""
+    """A node whose result others use."""
 
     workflow_id: str
     task_index: int
@@ -60,7 +60,7 @@ class InputError(ValueError):
 
 
 def sources_of(payload: Payload) -> set[int]:
-    """The indexes of the nodes whose results this one takes."""
+    """The indexes of the nodes whose results this node uses."""
     taken = {*payload.args_from.values(), *(payload.ctx_from or ())}
     if payload.node_type == "MAP" and payload.map_options is not None:
         taken.add(payload.map_options["over"])
@@ -68,7 +68,7 @@ def sources_of(payload: Payload) -> set[int]:
 
 
 def result_of(source: Source) -> str | None:
-    """The result as others see it: a skipped node has one that says so, one that runs still has none (F-34, F-35)."""
+    """The result as others see it: that of a skipped node says so, and a running node has none yet (F-34, F-35)."""
     if source.status is WorkflowTaskStatus.SKIPPED:
         error = TaskError(
             error_code=OutcomeCode.UPSTREAM_SKIPPED,
@@ -80,7 +80,7 @@ def result_of(source: Source) -> str | None:
 
 
 def injected(payload: Payload, sources: Mapping[int, Source]) -> dict[str, str]:
-    """For each parameter of `args_from` the JSON of the result; a source that has none yet is left out."""
+    """For each parameter of `args_from`, the JSON of the result; a source without a result is left out."""
     found: dict[str, str] = {}
     for name, index in payload.args_from.items():
         if index not in sources:
@@ -100,14 +100,14 @@ def arguments(payload: Payload, sources: Mapping[int, Source]) -> str | None:
 
 
 def context_of(payload: Payload, sources: Mapping[int, Source], task_index: int | None = None) -> str:
-    """The context of a node (F-36); of an element of a map: with the index that it has itself."""
+    """The context of a node (F-36); an element of a map has its own index in it."""
     place = payload.task_index if task_index is None else task_index
     listed = [sources[index] for index in payload.ctx_from or () if index in sources]
     return context(payload.workflow_id, place, payload.task_name, listed)
 
 
 def context(workflow_id: str, index: int, task_name: str, sources: Iterable[Source] = ()) -> str:
-    """What a task that declares `workflow_ctx` is told. A source that has not ended is left out (F-35)."""
+    """The context for a task that declares `workflow_ctx`. A source that has not ended is left out (F-35)."""
     results, summaries = [], []
     for source in sources:
         if (result := result_of(source)) is not None:
@@ -119,7 +119,7 @@ def context(workflow_id: str, index: int, task_name: str, sources: Iterable[Sour
 
 
 def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
-    """A JSON object and further members, whose values are JSON texts."""
+    """A JSON object with further members, whose values are JSON texts."""
     if not members:
         return kwargs
     more = ",".join(f"{json.dumps(name)}:{value}" for name, value in members.items())
@@ -131,13 +131,13 @@ def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
 
 
 def meta(workflow_id: str, index: int, task_name: str) -> str:
-    """What a task that declares `workflow_meta` is told (F-37)."""
+    """The value for a task that declares `workflow_meta` (F-37)."""
     return json.dumps({"workflow_id": workflow_id, "task_index": index, "task_name": task_name})
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The rows of the elements, READY, and what the row of the map keeps about them."""
+    """The rows of the elements, READY, and what the row of the map stores about them."""
 
     rows: list[dict[str, Any]]
     options: str
@@ -148,7 +148,7 @@ def expand(payload: Payload, sources: Mapping[int, Source], first: int) -> Expan
     """One row for each member of the list, with indexes from `first` on. `InputError` if there is no list."""
     options = dict(payload.map_options or {})
     if "over" not in options:
-        raise InputError("its row does not say what it maps over")
+        raise InputError("its row does not name the node that it maps over")
     members = elements(sources.get(options["over"]))
     arguments = _arguments_for(payload, sources, options["param"])
     rows: list[dict[str, Any]] = [
@@ -180,7 +180,7 @@ def expand(payload: Payload, sources: Mapping[int, Source], first: int) -> Expan
 
 
 def elements(source: Source | None) -> list[str]:
-    """The members of the list that a map goes over, each as the JSON text it had in the list."""
+    """The members of the list that a map goes over, each as its original JSON text."""
     result = None if source is None else result_of(source)
     members = _members(result or "")
     if members is None:
@@ -190,7 +190,7 @@ def elements(source: Source | None) -> list[str]:
 
 
 def mapped_result(results: Iterable[str | None]) -> str:
-    """The result of a map: the list of what its elements gave, in the order of the list."""
+    """The result of a map: the list of the results of its elements, in the order of the list."""
     return f'{{"ok":[{",".join(result or NO_RESULT for result in results)}]}}'
 
 
@@ -211,7 +211,8 @@ def _arguments_for(payload: Payload, sources: Mapping[int, Source], param: str) 
 
 
 def _without_meta(kwargs: str | None) -> tuple[str | None, bool]:
-    """The arguments of a map without its own place, which is not that of its elements; was it there?"""
+    """The arguments of a map without its own place, which differs from that of its elements; and whether it was
+    there."""
     if kwargs is None or f'"{META}"' not in kwargs:
         return kwargs, False
     given = json.loads(kwargs)
@@ -220,7 +221,7 @@ def _without_meta(kwargs: str | None) -> tuple[str | None, bool]:
 
 
 def _members(result: str) -> list[str] | None:
-    """The texts of the list in `{"ok": [...]}`, cut out as they stand there; None if it is something else."""
+    """The texts of the list in `{"ok": [...]}`, cut out unchanged; None if it is something else."""
     decoder = json.JSONDecoder()
     text = result.strip()
     try:

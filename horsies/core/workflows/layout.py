@@ -22,14 +22,14 @@ from horsies.core.workflows.settle import Key
 
 @dataclass(slots=True)
 class Layout:
-    """What is inserted in one transaction, in this order (each refers to what was before it)."""
+    """What is inserted in one transaction, in this order (each refers to the rows before it)."""
 
     workflows: list[dict[str, Any]] = field(default_factory=list)
     tasks: list[NewTask] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
 
     def carry(self, trace: str | None) -> None:
-        """Let every node have this trace context with its options, and so every task and child workflow of it."""
+        """Add this trace context to the options of every node, and so to every task and child workflow."""
         if trace is not None:
             self.tasks = [task._replace(task_options=with_trace(task.task_options, trace)) for task in self.tasks]
             for node in self.nodes:
@@ -38,7 +38,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a workflow stands in its tree."""
+    """The position of a workflow in its tree."""
 
     id: str
     root: str
@@ -57,14 +57,14 @@ def height(plan: WorkflowPlan) -> int:
 def lay_out(
     plan: WorkflowPlan, place: Place, *, good_until: datetime | None = None, sent_at: datetime | None = None
 ) -> Layout:
-    """Everything that starting this plan writes."""
+    """Everything that the start of this plan writes."""
     layout = Layout()
     _add(layout, plan, place, good_until, sent_at, new_task_ids())
     return layout
 
 
 async def write_layout(conn: Connection, layout: Layout) -> bool:
-    """Insert all of it, in the caller's transaction or one of its own. False, and nothing written, if a workflow of
+    """Insert all of it, in the caller's transaction or a separate one. False, without any change, if a workflow with
     that id exists (F-82)."""
     async with conn.transaction():
         if not await workflows.insert(conn, layout.workflows[:1]):
@@ -77,7 +77,7 @@ async def write_layout(conn: Connection, layout: Layout) -> bool:
 
 
 def earlier(one: datetime | None, other: datetime | None) -> datetime | None:
-    """The deadline that comes first (F-96)."""
+    """The earlier of two deadlines (F-96)."""
     return min(one, other) if one is not None and other is not None else one or other
 
 

@@ -28,7 +28,7 @@ NodeType: TypeAlias = Literal["TASK", "SUBWORKFLOW", "MAP"]
 
 @dataclass(frozen=True, slots=True)
 class MapOptions:
-    """How a map node becomes elements (F-95): which source, into which parameter, how many at once."""
+    """How a map node becomes elements (F-95): which source, which parameter, how many at once."""
 
     over: int
     param: str
@@ -61,7 +61,8 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPlan:
-    """A whole workflow. `children` are what `build_with` gave for the sub-workflow nodes that wait for nothing."""
+    """A whole workflow. `children` are the plans of the sub-workflow nodes without dependencies, made by
+    `build_with`."""
 
     name: str
     definition_key: str
@@ -72,7 +73,7 @@ class WorkflowPlan:
     children: Mapping[int, WorkflowPlan] = field(default_factory=dict)
 
     def dependents(self) -> list[list[int]]:
-        """The same edges from the other end: for each node the indexes of those that wait for it."""
+        """The same edges in the other direction: for each node, the indexes of the nodes that wait for it."""
         found: list[list[int]] = [[] for _ in self.nodes]
         for index, node in enumerate(self.nodes):
             for source in node.dependencies:
@@ -82,7 +83,7 @@ class WorkflowPlan:
 
 @dataclass(frozen=True)
 class Draft:
-    """What was given; `declared` holds the type that a definition says its output has."""
+    """What was given; `declared` is the declared type of a definition's output."""
 
     name: Any
     nodes: tuple[Node[Any], ...]
@@ -109,7 +110,8 @@ class Draft:
         location: SourceLocation | None,
         declared: tuple[Any, ...],
     ) -> Draft:
-        """A draft of what was given. What is no node at all is refused at once: nothing else can be said about it."""
+        """A draft of what was given. Something that is not a node is refused at once, because nothing else can be
+        checked about it."""
         nodes = tuple(tasks)
         for index, node in enumerate(nodes):
             if not isinstance(node, Node):
@@ -123,7 +125,7 @@ class Draft:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """The index of each node, by the `id()` of its origin."""
+        """The index of each node, by the `id()` of its original."""
         return {id(node.origin): index for index, node in enumerate(self.nodes)}
 
     @cached_property
@@ -132,7 +134,7 @@ class Draft:
 
     @cached_property
     def dependencies(self) -> tuple[tuple[int, ...], ...]:
-        """For each node the indexes of those it waits for; what is not in the workflow is left out."""
+        """For each node, the indexes of its dependencies; nodes that are not in the workflow are left out."""
         return tuple(
             tuple(found for other in node.waits_for if (found := self.index_of(other)) is not None)
             for node in self.nodes
@@ -148,7 +150,7 @@ class Draft:
         return None if self.output is None else self.index_of(self.output)
 
     def index_of(self, node: Any) -> int | None:
-        """The place of a node that is given as such, by its key or by its id; None if it is not in the workflow."""
+        """The place of a node, given as an object, by its key or by its id; None if it is not in the workflow."""
         if isinstance(node, Node):
             return self.places.get(id(node.origin))
         if isinstance(node, NodeKey):
@@ -159,14 +161,14 @@ class Draft:
         return f"workflow {self.name!r}, node {self.ids[index]!r}"
 
     def error(self, code: ErrorCode, text: str, help_text: str | None = None) -> WorkflowValidationError:
-        """A finding about the workflow as a whole."""
+        """A mistake in the workflow as a whole."""
         message = f"workflow {self.name!r}: {text}"
         return WorkflowValidationError(message, code=code, location=self.location, help_text=help_text)
 
     def node_error(
         self, index: int, code: ErrorCode, text: str, help_text: str | None = None
     ) -> WorkflowValidationError:
-        """A finding about one node, at the place where the node was made."""
+        """A mistake in one node, at the place where the node was made."""
         location = self.nodes[index].location or self.location
         return WorkflowValidationError(
             f"{self.label(index)}: {text}", code=code, location=location, help_text=help_text
@@ -174,7 +176,7 @@ class Draft:
 
 
 def map_param(node: MapNode[Any]) -> str | None:
-    """The parameter that takes the elements: the one that was named, else the first that nothing else fills."""
+    """The parameter that gets the elements: the named one, or else the first parameter without an argument."""
     if node.param is not None:
         return node.param
     signature = node.fn.codec.signature
@@ -183,7 +185,7 @@ def map_param(node: MapNode[Any]) -> str | None:
 
 
 def type_of(node: Any) -> Any:
-    """The type that a node gives; `Any` if that cannot be known, which is a finding of its own."""
+    """The type that a node gives; `Any` if it cannot be known, which is reported separately."""
     try:
         return node.ok_type()
     except (HorsiesError, AttributeError):
@@ -191,7 +193,7 @@ def type_of(node: Any) -> Any:
 
 
 def plan_of(draft: Draft) -> WorkflowPlan:
-    """The plan of a sound draft, without children."""
+    """The plan of a valid draft, without children."""
     return WorkflowPlan(
         name=draft.name,
         definition_key=draft.definition_key,
@@ -207,7 +209,7 @@ def plan_to_json(plan: WorkflowPlan) -> str:
 
 
 def plan_from_json(text: str | bytes) -> WorkflowPlan:
-    """What `plan_to_json` has written."""
+    """The inverse of `plan_to_json`."""
     return _read_plan(json.loads(text))
 
 
@@ -221,7 +223,7 @@ def _not_a_node(name: Any, index: int, given: Any, location: SourceLocation | No
         f"workflow {name!r}: tasks[{index}] is {'a task' if is_task else type(given).__name__}, not a node",
         code=ErrorCode.WORKFLOW_INVALID_DEPENDENCY,
         location=location,
-        help_text="make a node of a task with task.node(...)(...)",
+        help_text="make a node from a task with task.node(...)(...)",
     )
 
 
@@ -263,7 +265,7 @@ def _node(draft: Draft, index: int, node: Node[Any]) -> NodePlan:
                 sub_workflow_key=node.workflow_def.definition_key,
                 **common,
             )
-    raise AssertionError(f"{type(node).__name__} is no kind of node that is known")
+    raise AssertionError(f"{type(node).__name__} is not a known kind of node")
 
 
 def _task(draft: Draft, node: TaskNode[Any], kwargs_json: str | None) -> dict[str, Any]:

@@ -48,7 +48,7 @@ CodecOf: TypeAlias = Callable[[StoredNode], ResultCodec | None]
 
 
 class Waited(NamedTuple):
-    """How waiting for a workflow ended; the nodes only of one that COMPLETED and has no output node."""
+    """How waiting for a workflow ended; it has nodes only if the workflow COMPLETED without an output node."""
 
     ending: WorkflowEnding
     nodes: list[StoredNode]
@@ -75,7 +75,7 @@ run = run_sync(run_async)
 
 
 def operation_error(workflow_id: str, problem: Exception) -> HandleOperationError:
-    """The error value for what was raised."""
+    """The error value for an exception."""
     match problem:
         case NoSuchWorkflow():
             code, message = HandleErrorCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}"
@@ -138,17 +138,17 @@ async def _checked(
 
 
 def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf) -> AnyResult:
-    """What waiting for a workflow gives. That of a COMPLETED one without an output node is made by `all_results`."""
+    """The result of waiting for a workflow. `all_results` makes that of a COMPLETED workflow without an output node."""
     match ending:
         case TimedOut():
-            why = f"workflow {workflow_id} did not end in time; it may still run"
+            why = f"workflow {workflow_id} did not end in time; it may still be running"
             return failed(RetrievalCode.WAIT_TIMEOUT, why)
         case Unreachable(problem):
-            return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {describe(problem)}")
+            return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
         case WorkflowEnded(status=None):
             return not_found(workflow_id)
         case WorkflowEnded(status=WorkflowStatus.PAUSED):
-            return failed(OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it go on")
+            return failed(OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it continue")
         case WorkflowEnded(status=WorkflowStatus.CANCELLED):
             return failed(OutcomeCode.WORKFLOW_CANCELLED, f"workflow {workflow_id} was cancelled")
         case WorkflowEnded(status=WorkflowStatus.COMPLETED, output=StoredNode() as output):
@@ -160,7 +160,7 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
 
 
 def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
-    """What is known of one node now."""
+    """What is known about one node now."""
     if not node.status.is_terminal:
         return failed(RetrievalCode.RESULT_NOT_READY, f"node {node.node_id!r} is {node.status}")
     if node.result is not None:
@@ -180,7 +180,7 @@ def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
 
 
 def all_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult | None]:
-    """Of each node its result; None for one that was skipped: the value of a workflow without an output node."""
+    """The result of each node, None for a skipped one: the value of a workflow without an output node."""
     return {
         node.node_id: None if node.status is WorkflowTaskStatus.SKIPPED else node_result(node, codec_of(node))
         for node in nodes
@@ -188,12 +188,12 @@ def all_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, Any
 
 
 def ended_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult]:
-    """The results of the nodes that have ended; a skipped one says so."""
+    """The results of the nodes that have ended; that of a skipped node says so."""
     return {node.node_id: node_result(node, codec_of(node)) for node in nodes if node.status.is_terminal}
 
 
 def info(row: NodeRow, codec_of: CodecOf) -> WorkflowTaskInfo:
-    """A node for people and programs that look at a workflow."""
+    """A node for people and programs that inspect a workflow."""
     has_result = row.status.is_terminal and row.status is not WorkflowTaskStatus.SKIPPED
     node = row.stored()
     return WorkflowTaskInfo(
@@ -217,10 +217,10 @@ def no_such_node(workflow_id: str, node_id: str | None) -> AnyResult:
 
 
 def operation_failed(error: HandleOperationError) -> AnyResult:
-    """A question that got no answer, as a result."""
+    """The result for a query that failed."""
     if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
         return not_found(error.workflow_id)
-    return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be asked: {error.message}")
+    return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {error.message}")
 
 
 def failed(code: BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
@@ -228,7 +228,7 @@ def failed(code: BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
 
 
 def _error_of(workflow_id: str, stored: str | None) -> AnyResult:
-    """The error a workflow FAILED with, as it was stored."""
+    """The stored error of a FAILED workflow."""
     if stored is None:
         return failed(OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
     read = read_text(f'{{"err":{stored}}}', None)
@@ -239,7 +239,7 @@ def _error_of(workflow_id: str, stored: str | None) -> AnyResult:
 
 
 class NodeCodecs:
-    """The codecs of the nodes of one workflow, by the tasks of the app and those of its spec."""
+    """The codecs of the nodes of one workflow, from the tasks of the app and those of its spec."""
 
     def __init__(self, app: KnowsTasks | None, spec: WorkflowSpec[Any] | None) -> None:
         self._app = app

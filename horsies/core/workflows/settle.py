@@ -1,8 +1,9 @@
-"""What the ends of some nodes mean for the others: counters, who may run now, who is skipped, what becomes of the
-workflow.
+"""What the ends of some nodes mean for the others: counters, which nodes may run now, which are skipped, and what
+becomes of the workflow.
 
-Plain values and no I/O: whoever uses it loads the nodes that `wanted` names, until there are none, and then writes
-what has changed. It holds as long as nobody else changes these workflows, so their rows are locked meanwhile (F-71).
+Plain values and no I/O: the caller loads the nodes that `wanted` names, until there are none, and then writes the
+changes. The decisions hold as long as nobody else changes these workflows, so their rows are locked during that time
+(F-71).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Key: TypeAlias = tuple[str, int]  # workflow id and index
 
 
 class Readiness(Enum):
-    """What becomes of a node that waits."""
+    """What becomes of a waiting node."""
 
     WAIT = auto()
     READY = auto()
@@ -98,13 +99,13 @@ class Node(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Of a node in flight: the row of its task, or child workflow, has been deleted."""
+        """For a node in flight: the row of its task or child workflow has been deleted."""
         return self.task_id is None and self.sub_workflow_id is None
 
 
 @dataclass(slots=True)
 class FlowState:
-    """A workflow on its way to what will be written."""
+    """A workflow with the changes that will be written."""
 
     row: Flow
     status: WorkflowStatus = field(init=False)
@@ -129,7 +130,7 @@ class FlowState:
 
 @dataclass(slots=True)
 class NodeState:
-    """A node on its way to what will be written."""
+    """A node with the changes that will be written."""
 
     row: Node
     status: WorkflowTaskStatus = field(init=False)
@@ -163,14 +164,14 @@ class NodeState:
 
     @property
     def has_all_elements(self) -> bool:
-        """Of a map that runs: have all its elements ended?"""
+        """For a running map: whether all its elements have ended."""
         row = self.row
         ended = row.completed + row.failed + row.skipped + self.completed + self.failed + self.skipped
         return ended == row.total
 
 
 class _Effect(NamedTuple):
-    """What the end of a node, or its being open again, means for one that counts it."""
+    """What the end or the reopening of a node means for a node that counts it."""
 
     key: Key
     status: WorkflowTaskStatus
@@ -179,7 +180,7 @@ class _Effect(NamedTuple):
 
 
 class Settling:
-    """`end` some nodes, `add` what is `wanted`, and read what has become of all of them."""
+    """`end` some nodes, `add` what is `wanted`, and read the outcome for all of them."""
 
     def __init__(self, flows: Iterable[Flow]) -> None:
         self.flows = {flow.id: FlowState(flow) for flow in flows}
@@ -190,17 +191,17 @@ class Settling:
         self._effects: deque[_Effect] = deque()
 
     def add(self, nodes: Iterable[Node]) -> None:
-        """What was loaded. One that is known already keeps what has become of it."""
+        """Add loaded nodes. A node that is already known keeps its changes."""
         for node in nodes:
             if node.workflow_id in self.flows:
                 self.nodes.setdefault(node.key, NodeState(node))
 
     def wanted(self) -> list[Key]:
-        """The nodes whose counters have to move and that are not there yet."""
+        """The nodes whose counters must change and that are not loaded yet."""
         return list(dict.fromkeys(effect.key for effect in self._effects if effect.key not in self.nodes))
 
     def end(self, key: Key, end: End) -> bool:
-        """The node has ended like this; False if it had ended before."""
+        """The node has ended in this way; False if it had ended before."""
         node, flow = self.nodes[key], self.flows[key[0]]
         if node.status.is_terminal:
             return False
@@ -214,7 +215,7 @@ class Settling:
         return True
 
     def open_again(self, key: Key, status: WorkflowTaskStatus) -> None:
-        """A node that had ended is open again (F-94): nobody counts its end any more."""
+        """An ended node is open again (F-94): its end is no longer counted."""
         node, flow = self.nodes[key], self.flows[key[0]]
         was, node.status, node.opened = node.status, status, True
         if node.row.node_type != "ELEMENT":
@@ -226,7 +227,7 @@ class Settling:
         self._tell(node, was, -1)
 
     def run(self) -> None:
-        """Let every end take its effect as far as nodes are known."""
+        """Apply every end, as far as nodes are known."""
         for _ in range(len(self._effects)):
             effect = self._effects.popleft()
             if effect.key in self.nodes:
@@ -239,7 +240,7 @@ class Settling:
         return not self._effects
 
     def evaluate(self, key: Key) -> None:
-        """A node that waits in a workflow that runs: may it go on, or is it skipped?"""
+        """A waiting node in a running workflow: whether it may continue, or is skipped."""
         node = self.nodes[key]
         if node.status is not WorkflowTaskStatus.PENDING or not self.flows[key[0]].is_running:
             return
@@ -291,7 +292,7 @@ class Settling:
         self.evaluate(effect.key)
 
     def _failed(self, flow: FlowState, end: End) -> None:
-        """The first failure is kept; with `PAUSE` it stops the workflow at once (F-40, F-41)."""
+        """The first failure is kept; with `PAUSE` it pauses the workflow at once (F-40, F-41)."""
         if flow.status.is_terminal:
             return
         if (flow.opened or not flow.row.has_error) and flow.error is None:

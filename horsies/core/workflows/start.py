@@ -49,7 +49,7 @@ async def start_workflow_async(
     resend_on_transient_err: bool = False,
     good_until: datetime | None = None,
 ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-    """Write the workflow with all its nodes and the tasks of the first ones, all at once."""
+    """Write the workflow with all its nodes and the first tasks, all at once."""
     made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
     return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
 
@@ -58,7 +58,7 @@ start_workflow = run_sync(start_workflow_async)
 
 
 class WorkflowStarter:
-    """What the `start` methods of a spec go through: the broker of its app, opened at the first use."""
+    """What the `start` methods of a spec use: the broker of its app, opened at the first use."""
 
     def __init__(self, broker: Callable[[], PostgresBroker], *, resend: bool = False) -> None:
         self._broker = broker
@@ -67,7 +67,7 @@ class WorkflowStarter:
     async def start_async(
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
     ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Start it under a new id, or one that is given."""
+        """Start it under a new id, or under a given one."""
         return await start_workflow_async(
             spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
         )
@@ -75,7 +75,7 @@ class WorkflowStarter:
     async def retry_async(
         self, spec: WorkflowSpec[OutT], error: WorkflowStartError
     ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED: same id, same deadline."""
+        """Repeat a start that failed with ENQUEUE_FAILED: same id, same deadline."""
         made = _again(spec, self._broker(), error)
         return await made.value.start_async(self._resend) if isinstance(made, Ok) else made
 
@@ -105,12 +105,12 @@ class _Call:
 
 
 class _Refused(Exception):
-    """The workflow cannot be started like this."""
+    """The workflow cannot be started in this way."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Start(Generic[OutT]):
-    """A start whose rows are made; what is left is to write them."""
+    """A start whose rows are made but not written."""
 
     spec: WorkflowSpec[OutT]
     broker: PostgresBroker
@@ -136,7 +136,7 @@ class _Start(Generic[OutT]):
                 return
             key = await workflow_reads.definition_key(conn, self.call.workflow_id)
         if key != self.spec.definition_key:
-            raise _Refused(f"there is a workflow {self.call.workflow_id} already, of the definition {key!r}")
+            raise _Refused(f"a workflow {self.call.workflow_id} exists already, with the definition {key!r}")
 
     def _handle(self, written: None) -> WorkflowHandle[OutT]:
         return WorkflowHandle(self.call.workflow_id, self.broker, self.spec)
@@ -174,7 +174,7 @@ def _prepare(spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call) -> R
 def _again(
     spec: WorkflowSpec[OutT], broker: PostgresBroker, error: WorkflowStartError
 ) -> Result[_Start[OutT], WorkflowStartError]:
-    """A start that may be tried again, or why it may not."""
+    """A start that can be retried, or why it cannot."""
     if not isinstance(error, WorkflowStartError):
         call = _Call.of(None, None, None)
         return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, "retry_start takes a WorkflowStartError"))
@@ -193,7 +193,7 @@ def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None
         raise _Refused(NOTHING_IS_STARTED)
     if not isinstance(call.workflow_id, str) or not _UUID.fullmatch(call.workflow_id):
         raise WorkflowValidationError(
-            f"the id of a workflow is a UUID, not {call.workflow_id!r}",
+            f"the id of a workflow must be a UUID, not {call.workflow_id!r}",
             code=ErrorCode.WORKFLOW_INVALID_ID,
             help_text="leave it out, or give str(uuid.uuid4())",
         )
@@ -216,5 +216,5 @@ def _time_problem(value: Any) -> str | None:
     try:
         value.astimezone(UTC)
     except OverflowError:
-        return "lies beyond the years 1 to 9999 in UTC"
+        return "is outside the years 1 to 9999 in UTC"
     return None

@@ -1,5 +1,5 @@
-"""One step of the engine: one transaction in which some workflows are locked, what has happened to their nodes is
-taken in, everything that follows is decided in memory, and the decisions are written (F-70, F-71).
+"""One step of the engine: one transaction that locks some workflows, reads what has happened to their nodes, decides in
+memory, and writes the decisions (F-70, F-71).
 
 Many workflows and nodes share a step. What must not happen under its locks, building child workflows and telling
 parents of their children's ends, is left to the caller (`advance.py`) in the `StepResult`."""
@@ -47,8 +47,8 @@ class StepBroken(RuntimeError):
 
 
 class MustBeAlone(Exception):
-    """One of the workflows has to be paused with its children, which are locked after their parents: no other workflow
-    may be locked meanwhile (D-63). Nothing is written; smaller steps will do."""
+    """One of the workflows must be paused with its children, which are locked after their parents: no other workflow
+    may be locked at the same time (D-63). Nothing is written; smaller steps are used instead."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,8 @@ class StepResult:
 
 @asynccontextmanager
 async def transaction(pool: Connections) -> AsyncIterator[Connection]:
-    """For one step. Statements that do not need the answer of the one before travel together with it."""
+    """The transaction of one step. Statements that do not need the reply to the previous one are sent together with
+    it."""
     async with pool.connection() as conn, conn.pipeline(), conn.transaction():
         yield conn
 
@@ -74,9 +75,10 @@ async def transaction(pool: Connections) -> AsyncIterator[Connection]:
 class Step:
     """Used inside a transaction: `Step(conn, flows)` with locked workflows, then what happened, then `finish()`.
 
-    `most`: so many nodes are enqueued at most (`MOST`). `refused`: nodes that the database does not let be enqueued,
-    with its reason: they fail. `is_tree`: the workflows are one with all its children, and what is to become of them is
-    known already."""
+    `most`: at most this many nodes are enqueued (`MOST`). `refused`: nodes that the database refuses to enqueue, with
+    its reason: they fail. `is_tree`: the workflows are one workflow with all its children, whose changes are already
+    known.
+    """
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Step:
     # What happened
 
     async def take_tasks(self, ended: Collection[Ended]) -> None:
-        """The tasks of these nodes have ended: so have the nodes."""
+        """The tasks of these nodes have ended, and so have the nodes."""
         for row in ended:
             self.settling.add([row.node])
             flow = self.settling.flows.get(row.node.workflow_id)
@@ -119,7 +121,7 @@ class Step:
         await self._settle()
 
     async def take_children(self, children: Collection[str]) -> None:
-        """These child workflows have ended: so have their nodes."""
+        """These child workflows have ended, and so have their nodes."""
         for row in await workflows.ended_children(self.conn, children):
             self.settling.add([row.node])
             if not row.fits:
@@ -130,7 +132,7 @@ class Step:
         await self._settle()
 
     async def take_ends(self, given: Mapping[Key, End], states: Collection[str]) -> None:
-        """These nodes have ended like this, if they are still in one of the states."""
+        """These nodes have ended in this way, if they are still in one of the states."""
         await self.load(list(given))
         for key, end in given.items():
             node = self.settling.nodes.get(key)
@@ -139,7 +141,7 @@ class Step:
         await self._settle()
 
     async def take_ready(self) -> None:
-        """Whatever is READY in these workflows and has a place can be enqueued now."""
+        """Everything that is READY in these workflows and has room can be enqueued now."""
         keys = await workflows.ready(self.conn, list(self.settling.flows), self._most)
         await self.load(keys)
         self.settling.ready.update(dict.fromkeys(keys))
@@ -149,8 +151,8 @@ class Step:
         self._leave(flow for flow, count in tasks.items() if count >= self._most and flow in running)
 
     async def stop_waiting(self, ids: Collection[str]) -> None:
-        """What has not started in these workflows never will: nodes are SKIPPED, waiting tasks CANCELLED (F-53,
-        F-96)."""
+        """Nodes of these workflows that have not started never will: they are SKIPPED, and waiting tasks CANCELLED
+        (F-53, F-96)."""
         open_nodes = await workflows.open_nodes(self.conn, ids, OPEN)
         self.settling.add(open_nodes)
         tasks = [node.task_id for node in open_nodes if node.task_id is not None]
@@ -173,11 +175,11 @@ class Step:
     # What follows
 
     async def settle(self) -> None:
-        """Let what was changed by hand take its effect."""
+        """Apply changes that were made by hand."""
         await self._settle()
 
     async def _settle(self) -> None:
-        """Load and decide until nothing follows any more. A cascade of skips is looked ahead of, ever farther."""
+        """Load and decide until nothing more follows. For a cascade of skips, it loads further and further ahead."""
         depth = 0
         while not self.settling.is_settled or self.settling.maps:
             self.settling.run()
@@ -211,7 +213,7 @@ class Step:
     # What is written
 
     async def finish(self) -> StepResult:
-        """Enqueue what can be, write everything, end the workflows that have come to their end."""
+        """Enqueue what is possible, write everything, and end the workflows that are complete."""
         overdue = [
             flow.row.id
             for flow in self.settling.flows.values()
@@ -244,7 +246,7 @@ class Step:
         self._leave({key[0] for key in self._refused})
 
     async def _enqueue(self) -> None:
-        """Nodes that cannot be enqueued fail, which may make others ready: until nothing is left to do."""
+        """Nodes that cannot be enqueued fail, which may make others ready; repeat until nothing is left to do."""
         at_once = AT_FIRST
         while keys := [key for key in self.settling.ready if self.settling.flows[key[0]].is_running]:
             chosen = keys[: min(at_once, self._room)]
@@ -270,11 +272,11 @@ class Step:
 
     @property
     def _room(self) -> int:
-        """So many nodes can still be enqueued by this step."""
+        """How many nodes this step can still enqueue."""
         return self._most - len(self.enqueued) if self._bytes < ENOUGH_BYTES else 0
 
     def _as_ended(self, source: Source) -> Source:
-        """A source that has ended, or is open again, in this very step is not written yet."""
+        """A source that has ended, or was reopened, in this step is not written yet."""
         state = self.settling.nodes.get((source.workflow_id, source.task_index))
         if state is not None and state.opened and state.end is None:
             return source._replace(status=state.status, result=None, summary=None)
@@ -309,7 +311,7 @@ class Step:
         self._bytes += len(task.kwargs or "")
 
     async def _expand(self, key: Key, payload: Payload, own: Mapping[int, Source]) -> None:
-        """The map becomes its elements: as many as may run at once are enqueued with it, the others are READY."""
+        """The map becomes its elements: as many as may run at once are enqueued with it, and the others are READY."""
         first = (
             1
             + await workflows.last_index(self.conn, key[0])
@@ -367,7 +369,7 @@ class Step:
             await self._note(flow)
 
     def _pause_with_parents(self) -> None:
-        """Of a tree, which is in the order of its levels: who is below a workflow that is paused is paused with it."""
+        """For a tree in the order of its levels: workflows below a paused workflow are paused with it."""
         for flow in self.settling.flows.values() if self._is_tree else ():
             parent = self.settling.flows.get(flow.row.parent_workflow_id or "")
             if parent is not None and parent.status is WorkflowStatus.PAUSED and flow.is_running:
@@ -390,14 +392,14 @@ def _not_enqueued(problem: object) -> End:
 
 
 def _is_over(flow: FlowState) -> bool:
-    """All its nodes have ended. A paused one is concluded by the step after it is resumed, or by its deadline (F-76,
+    """All its nodes have ended. A paused workflow is concluded by the step after its resume, or by its deadline (F-76,
     F-96)."""
     was_running = flow.is_running and flow.row.status is WorkflowStatus.RUNNING
     return flow.open_nodes == 0 and (was_running or (flow.status is WorkflowStatus.PAUSED and flow.row.is_overdue))
 
 
 async def _pause_below(conn: Connection, workflow_id: str) -> int:
-    """The running children of a workflow that is paused, and theirs, level by level (F-51); how many."""
+    """Pause the running children of a paused workflow, level by level (F-51); return how many."""
     paused, level = 0, [workflow_id]
     while level:
         below = [FlowState(child) for child in await workflows.lock_children(conn, level, UNFINISHED)]

@@ -286,7 +286,7 @@ async def test_r35_a_child_that_nobody_has_built_is_built(db: Db, pool: Pool) ->
     await end_task_of(db, workflow_id, 0)
     lost = Children(RuntimeError("the helper died"))
     await reconciler(pool, lost).run()
-    assert await states(db, workflow_id) == ("RUNNING", "CR"), "to be tried again"
+    assert await states(db, workflow_id) == ("RUNNING", "CR"), "to be retried"
     await given_ready(db, workflow_id, 1)
     builder = Children()
     assert await reconciler(pool, builder).run() > 0

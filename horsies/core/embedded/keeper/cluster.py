@@ -1,7 +1,8 @@
-"""One PostgreSQL data directory: made with initdb, started, found again when it runs already, stopped. It is reached
-only through a socket in a directory that is private to the server's user. What that user cannot reach (below a
-parent such as /root) is placed elsewhere: the data in /var/lib/horsies, with a link to it, and the socket among the
-temporary files.
+"""One PostgreSQL data directory: it is created with initdb, started, found again if it is already running, and stopped.
+
+It is reached only through a socket in a directory that is private to the server's user. Directories that this user
+cannot reach (below a parent such as /root) are placed elsewhere: the data in /var/lib/horsies, with a link to it, and
+the socket in the directory for temporary files.
 """
 
 import contextlib
@@ -60,12 +61,12 @@ class Cluster:
         return reachable_install(self._original, self._place, ROOT_HOME)
 
     def prepare(self) -> None:
-        """Make the data directory if this is the first time."""
+        """Create the data directory if it does not exist."""
         if not (self.data / "PG_VERSION").exists():
             self._initialize(self._home())
 
     def adopt(self) -> Postmaster | None:
-        """The server that a former keeper left running, once it is ready; None if there is none, or none to be used."""
+        """The server that a former keeper left running, once it is ready; None if there is none that can be used."""
         pid = self._postmaster_pid()
         if pid is None or not serves(pid, self.data):
             return None
@@ -80,7 +81,7 @@ class Cluster:
         return None
 
     def launch(self) -> Postmaster | None:
-        """Start the server and wait until it takes connections. None if it ended instead; the log says why."""
+        """Start the server and wait until it accepts connections. None if it ended instead; the log says why."""
         self._socket = self._socket_directory()
         self._remove_stale_locks(self._socket)
         process = self._spawn(self._socket)
@@ -92,25 +93,25 @@ class Cluster:
         return None
 
     def is_well(self, server: Postmaster | None) -> bool:
-        """Whether it runs and can be reached: a socket among the temporary files may fall to somebody's broom."""
+        """Whether it runs and can be reached: a clean-up of temporary files may delete the socket."""
         return server is not None and server.is_alive() and self._socket is not None and is_socket(self._socket)
 
     def withdraw(self) -> None:
-        """Take back what told the users where the server is."""
+        """Delete the file that tells users where the server is."""
         (self._place.path / "server.json").unlink(missing_ok=True)
         if self._socket is not None and self._socket.parent != self._place.path:
             with contextlib.suppress(OSError):
                 self._socket.rmdir()
 
     def _home(self) -> Path:
-        """The directory that gets the data directory."""
+        """The directory for the data directory."""
         if self._place.account_may(self._place.path, os.X_OK):
             return self._place.path
         ROOT_HOME.mkdir(mode=0o711, parents=True, exist_ok=True)
         home = ROOT_HOME / f"{self._key()}-{secrets.token_hex(4)}"
         home.mkdir(mode=0o711)
         home.chmod(0o711)
-        self._place.log(f"{self._place.path} is closed to the server's user; the data is in {home}")
+        self._place.log(f"{self._place.path} cannot be used by the server's user; the data is in {home}")
         return home
 
     def _initialize(self, home: Path) -> None:
@@ -141,7 +142,7 @@ class Cluster:
             sync_directory(self._place.path)
 
     def _socket_directory(self) -> Path:
-        """Beside the data if that fits a socket address and a URL, else among the temporary files."""
+        """Beside the data if that fits a socket address and a URL; otherwise in the directory for temporary files."""
         inside = self._place.path / "socket"
         fits = len(os.fsencode(inside / SOCKET_FILE)) <= LONGEST_SOCKET_PATH and not re.search(
             r"""[,"'\\\x00-\x1f]""", str(inside)
@@ -158,7 +159,7 @@ class Cluster:
         self._place.give_directory(short)
         status = short.lstat()
         if short.is_symlink() or status.st_uid != self._place.account[0] or status.st_mode & 0o077:
-            raise Failure(f"{short}, the place for the server's socket, belongs to somebody else")
+            raise Failure(f"{short}, the directory for the server's socket, belongs to another user")
         return short
 
     def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:
@@ -181,7 +182,7 @@ class Cluster:
         self._place.write_json("server.json", {"host": str(socket), "port": PORT, "user": SUPERUSER})
 
     def _adopt_socket(self) -> bool:
-        """Keep using the running server's socket, wherever that is; False if it was deleted."""
+        """Keep using the socket of the running server, wherever it is; False if it was deleted."""
         with contextlib.suppress(IndexError):
             socket = Path(self._pid_file()[4].strip())
             if is_socket(socket):
@@ -191,8 +192,8 @@ class Cluster:
         return False
 
     def _remove_stale_locks(self, socket: Path) -> None:
-        """No server of ours runs, so what these files say is old, and PostgreSQL would take a number that some other
-        process has by now for a running server."""
+        """Remove stale lock files. No server of ours runs, so these files are old, and PostgreSQL might take the pid of
+        another process in them for a running server."""
         for file in (self.data / "postmaster.pid", socket / SOCKET_FILE, socket / f"{SOCKET_FILE}.lock"):
             file.unlink(missing_ok=True)
 
@@ -220,6 +221,6 @@ def is_socket(directory: Path) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Little: the server needs nothing of the user's environment, and the secrets in it are none of its business."""
+    """A minimal environment: the server needs nothing from the user's environment, which may contain secrets."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return kept | {"LC_ALL": "C", "TZ": "UTC"}

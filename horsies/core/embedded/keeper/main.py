@@ -1,7 +1,8 @@
-"""The keeper of one embedded server: starts it, starts it again if it dies, and stops it when nobody uses its
-directory any more. It lives in a session of its own, so that neither Ctrl-C nor the end of the process that started
-it reaches it. Who uses the directory is told by the kernel: each user holds a shared `flock` on `users.lock`,
-however it may end.
+"""The keeper of one embedded server: it starts the server, restarts it if it dies, and stops it when nobody uses its
+directory any more.
+
+It has its own session, so that neither Ctrl-C nor the end of the process that started it affects it. The kernel says
+who uses the directory: each user holds a shared `flock` on `users.lock`, which is released however the user ends.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ class Keeper:
         self.told_to_stop = False
 
     def start(self) -> None:
-        """Make the server run: adopt one that runs already, else repair what an unclean end left and start one."""
+        """Make the server run: adopt a running one, or repair what an unclean end left behind and start one."""
         self._cluster.prepare()
         self._server = self._cluster.adopt()
         for attempt in range(STARTS_BEFORE_GIVING_UP):
@@ -47,7 +48,7 @@ class Keeper:
             raise Failure(f"PostgreSQL did not start in {self._place.path}", self._place.log_since(offset))
 
     def run(self, users: int) -> None:
-        """Watch until nobody uses the directory or somebody tells us to stop; then stop the server."""
+        """Watch until nobody uses the directory or the keeper is told to stop; then stop the server."""
         idle_since: float | None = None
         while not (self.told_to_stop or self._place.stop_is_requested()):
             if not self._place.still_has(users):
@@ -72,13 +73,15 @@ class Keeper:
         self._cluster.withdraw()
 
     def _abandon(self) -> None:
-        """The directory was deleted or moved: nothing is left to save, and what has its name now is somebody else's."""
+        """The directory was deleted or moved: there is nothing left to save, and a new directory of that name belongs
+        to others."""
         if self._server is not None:
             self._server.stop(signal.SIGQUIT)
 
 
 def main() -> None:
-    """Leave the process that called, start the server, answer on stdout with one line of JSON, and keep the server."""
+    """Detach from the calling process, start the server, answer on stdout with one line of JSON, and keep the
+    server."""
     order = json.loads(sys.argv[1])
     if os.fork():  # not a child of the user: nobody has to wait for us
         os._exit(0)
@@ -117,7 +120,7 @@ def attempt_to_start(keeper: Keeper) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def sole_keeper(place: Place) -> Iterator[None]:
-    """Be the only keeper of the directory, or end at once: the other one does what we were asked for."""
+    """Become the only keeper of the directory, or end at once, because the other keeper does the work."""
     fd = place.open_lock("keeper.lock")
     if not try_lock(fd):
         os._exit(0)

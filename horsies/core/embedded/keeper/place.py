@@ -1,5 +1,5 @@
-"""The directory of an embedded server, and the system user the server runs as. As root that is the owner of the
-directory, or `nobody`, for PostgreSQL refuses to run as root. Everything here is files and permissions;
+"""The directory of an embedded server, and the system user that the server runs as. Under root this is the owner of the
+directory, or `nobody`, because PostgreSQL refuses to run as root. This module handles only files and permissions;
 `cluster.py` knows PostgreSQL.
 """
 
@@ -18,7 +18,7 @@ _TESTS = {os.R_OK: "-r", os.W_OK: "-w", os.X_OK: "-x"}
 
 
 class Failure(Exception):
-    """The server cannot be made to run; `detail` is what PostgreSQL or the system said."""
+    """The server cannot be started; `detail` is the message of PostgreSQL or the system."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Place:
             entry = pwd.getpwnam("nobody")
             return entry.pw_uid, entry.pw_gid
         raise Failure(
-            "PostgreSQL does not run as root, and this system has no user 'nobody'",
+            "PostgreSQL refuses to run as root, and this system has no user 'nobody'",
             "run as an ordinary user, or give the directory to one",
         )
 
@@ -56,7 +56,7 @@ class Place:
         return {"user": user, "group": group, "extra_groups": []}
 
     def account_may(self, target: Path, mode: int) -> bool:
-        """Whether the server's user has this access, asked of the kernel in its name."""
+        """Whether the server's user has this access, checked by the kernel."""
         if os.geteuid() != 0:
             return os.access(target, mode)
         asked = [flag for bit, flag in _TESTS.items() if mode & bit] or ["-e"]
@@ -67,7 +67,7 @@ class Place:
         )
 
     def give_directory(self, directory: Path) -> None:
-        """A private directory of the server's user, unless it is there."""
+        """Create a private directory of the server's user if it does not exist."""
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
             if os.geteuid() == 0:
@@ -77,7 +77,8 @@ class Place:
         return open_lock(self.path / name)
 
     def still_has(self, users: int) -> bool:
-        """Whether `users.lock` is still the file we hold: the directory was not deleted, moved or made anew."""
+        """Whether `users.lock` is still the file that we hold, so that the directory was not deleted, moved or made
+        anew."""
         try:
             return os.path.samestat((self.path / "users.lock").stat(), os.fstat(users))
         except OSError:
@@ -90,7 +91,7 @@ class Place:
         (self.path / "stop.request").unlink(missing_ok=True)
 
     def settings(self) -> dict[str, str]:
-        """What users asked for; kept here because any of them may be the one that starts the server next time."""
+        """The settings that users asked for. They are stored here, because any user may start the server next time."""
         return dict(self.read_json("settings.json") or {})
 
     def read_json(self, name: str) -> Any:
@@ -105,7 +106,7 @@ class Place:
         fresh.replace(self.path / name)
 
     def redirect_output(self) -> None:
-        """What this process and the server print goes to the log, of which one older part is kept."""
+        """Send the output of this process and of the server to the log; one older log file is kept."""
         target = self.path / "server.log"
         if self.log_size() > LOG_LIMIT:
             target.replace(self.path / "server.log.1")
@@ -138,7 +139,7 @@ def open_lock(file: Path) -> int:
 
 
 def hand_over(file: Path) -> None:
-    """What root makes in somebody's directory is that somebody's, who may come without root next time."""
+    """Files that root creates in a user's directory are given to that user, who may come without root next time."""
     if os.geteuid() == 0:
         owner = file.parent.stat()
         os.chown(file, owner.st_uid, owner.st_gid)

@@ -1,5 +1,5 @@
-"""Processes of PostgreSQL: whether one is alive and ours, and how it is stopped. A number in a file proves nothing
-(after a reboot it may be anybody's), so a process counts as a server of a directory only if it works in that
+"""Processes of PostgreSQL: whether one is alive and ours, and how to stop it. A pid in a file proves nothing, because
+another process may have it after a reboot. So a process counts as the server of a directory only if it works in that
 directory.
 """
 
@@ -52,17 +52,15 @@ def serves(pid: int, data: Path) -> bool:
 
 
 def _says_so(pid: int, data: Path) -> bool:
-    """Without /proc: our command line names the directory."""
+    """Without /proc: whether its command line names the directory."""
     shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return f"postgres -D {data} " in shown.stdout
 
 
 def kill_leftovers(data: Path, user: int) -> None:
-    """End what a killed server left behind. We are the only keeper, so nobody else can have started them.
-
-    Root could kill anything here, so besides working in the directory a process must run as the server's user, which is
-    never root, and must have lost its parent.
-    """
+    """End processes that a killed server left behind. We are the only keeper, so nobody else can have started them.
+    Root could kill anything here. So a process must not only work in the directory; it must also run as the server's
+    user, which is never root, and must have lost its parent."""
     if user == 0:
         return
     for entry in PROC.glob("[0-9]*"):

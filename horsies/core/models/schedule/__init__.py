@@ -1,4 +1,4 @@
-"""Everything a schedule is made of."""
+"""The parts of a schedule."""
 
 from horsies.core.models.schedule.config import ScheduleConfig, SchedulePattern, TaskSchedule
 from horsies.core.models.schedule.cron import CronSchedule

@@ -1,4 +1,4 @@
-"""What the models of a schedule share: immutable, HRS-205 for every mistake, and the numbers they are made of."""
+"""What the models of a schedule share: they are immutable, and every mistake is HRS-205."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ScheduleModel(ConfigModel):
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_SCHEDULE
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with these fields changed, checked like any other: what is derived from the fields is never stale."""
+        """A copy with these fields changed, validated like any other, so that derived values are never stale."""
         fields = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**fields, **(update or {})})
 

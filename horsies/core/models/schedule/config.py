@@ -1,4 +1,4 @@
-"""A task that is sent by the clock, and the settings of the scheduler."""
+"""A scheduled task, and the settings of the scheduler."""
 
 from __future__ import annotations
 
@@ -41,19 +41,21 @@ def _is_a_known_zone(name: str) -> str:
 class TaskSchedule(ScheduleModel):
     """A task and when it is sent."""
 
-    name: str = Field(min_length=1, max_length=255, description="unique; the schedule's state is kept by it")
+    name: str = Field(
+        min_length=1, max_length=255, description="unique; the state of the schedule is stored under this name"
+    )
     task_name: str = Field(min_length=1, description="the task that is sent")
     pattern: SchedulePattern = Field(discriminator="type", description="when")
     args: tuple[Any, ...] = Field(default=(), description="positional arguments of the task")
     kwargs: dict[str, Any] = Field(default_factory=dict, description="named arguments of the task")
-    queue_name: str | None = Field(default=None, description="where to; `None`: the task's queue")
-    enabled: bool = Field(default=True, description="`False`: does not fire and keeps its state")
+    queue_name: str | None = Field(default=None, description="the queue to send to; `None`: the task's queue")
+    enabled: bool = Field(default=True, description="`False`: the schedule does not run and keeps its state")
     timezone: Annotated[str, AfterValidator(_is_a_known_zone)] = Field(
-        default="UTC", description="IANA name of the zone whose clock the pattern speaks of"
+        default="UTC", description="IANA name of the time zone of the pattern"
     )
-    catch_up_missed: bool = Field(default=False, description="send every missed run, not only the last")
+    catch_up_missed: bool = Field(default=False, description="send every missed run, not only the latest")
     max_catch_up_runs: int = Field(
-        default=100, ge=1, le=10_000, strict=True, description="most missed runs sent per check"
+        default=100, ge=1, le=10_000, strict=True, description="most missed runs sent in one check"
     )
 
     def __init__(self, **data: Any) -> None:
@@ -63,19 +65,19 @@ class TaskSchedule(ScheduleModel):
 
     @property
     def location(self) -> SourceLocation | None:
-        """The line that made it; None for one that was not made by a line of a program."""
+        """The line of code that made it; None if no line of a program made it."""
         place: SourceLocation | None = self.__dict__.get("_written_at")
         return place
 
 
 class ScheduleConfig(ScheduleModel):
-    """What the scheduler sends, and how often it looks."""
+    """What the scheduler sends, and how often it checks."""
 
     enabled: bool = Field(default=True, description="`False`: a scheduler refuses to start")
     check_interval_seconds: int = Field(
-        default=1, ge=1, le=60, strict=True, description="time between looks for what is due"
+        default=1, ge=1, le=60, strict=True, description="time between checks for due runs"
     )
-    schedules: list[TaskSchedule] = Field(default_factory=list, description="the schedules that code declares")
+    schedules: list[TaskSchedule] = Field(default_factory=list, description="the schedules that are defined in code")
 
     def _violations(self) -> Iterator[Violation]:
         for name in duplicates(schedule.name for schedule in self.schedules):

@@ -27,7 +27,7 @@ from horsies.core.models.schedule.wall import WEEKDAYS, WallTimes, days_in_month
 
 
 class CronSchedule(ScheduleModel):
-    """At second 0 of the minutes that all four fields match; a field matches if one of its terms does."""
+    """Runs at second 0 of the minutes that match all four fields; a field matches if one of its terms does."""
 
     type: Literal["cron"] = "cron"
     minute: MinuteTerms = Field(description="numeric terms, 0 to 59")
@@ -37,7 +37,7 @@ class CronSchedule(ScheduleModel):
 
     @classmethod
     def parse(cls, text: str) -> CronSchedule:
-        """The typed form of a cron line: five fields, or `@hourly` and the like."""
+        """The typed form of a cron line: five fields, or a name such as `@hourly`."""
         return cls(**cron_fields(text))
 
     @cached_property
@@ -54,7 +54,9 @@ class CronSchedule(ScheduleModel):
 
     def _violations(self) -> Iterator[Violation]:
         if not self._some_month_has_such_a_day():
-            yield Violation(("month", "day"), "no month that is named has a day that is named, so it would never fire")
+            yield Violation(
+                ("month", "day"), "none of these months has any of these days, so the schedule would never run"
+            )
 
     def _some_month_has_such_a_day(self) -> bool:
         # A leap year has every day that a year can have, and each of them falls on every weekday in some year. Where

@@ -1,4 +1,4 @@
-"""Which days a cron schedule fires on."""
+"""The days on which a cron schedule runs."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class ByWeekday(_WeekDays):
 
 
 class EitherDay(_WeekDays, _MonthDays):
-    """Days that are named by one of the two fields or by both."""
+    """Days that at least one of the two fields names."""
 
     type: Literal["either_day"] = "either_day"
 
 
 class BothDays(_WeekDays, _MonthDays):
-    """Days that are named by both fields: the 13th, if it is a Friday."""
+    """Days that both fields name: the 13th, if it is a Friday."""
 
     type: Literal["both_days"] = "both_days"
 

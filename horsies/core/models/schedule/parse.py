@@ -1,8 +1,8 @@
-"""From a cron line to typed fields: what cron means by it, or which field is wrong.
+"""Parses a cron line into typed fields, or says which field is wrong.
 
-A line says things that the typed form says differently. Cron's week begins on Sunday, so its steps and ranges of
-weekdays become lists of days where they do not fit a week that begins on Monday. And cron asks for either day when
-both fields name days, but for both when one of them begins with an asterisk.
+A line and the typed form differ in two ways. Cron's week begins on Sunday, so steps and ranges of weekdays become lists
+of days if they do not fit a week that begins on Monday. And if both day fields name days, cron runs on days that match
+either field; but if one of them begins with an asterisk, both must match.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _listed(start: int, end: int, step: int) -> CronEnumValues[Weekday]:
 
 
 def _once(values: list[T]) -> list[T]:
-    """A line may say a thing twice, `0,7` for instance; the typed form does not."""
+    """A line may repeat a value, such as Sunday in `0,7`; the typed form may not."""
     return list(dict.fromkeys(values))
 
 
@@ -191,7 +191,7 @@ def _pieces(text: str, domain: Domain, names: dict[str, int]) -> Iterator[_Piece
             end = 7  # friday-sunday: the end of the week, not its beginning; sun-sun is one day
         step = int(found["step"]) if found["step"] else None
         if step is not None and start is not None and end is None:
-            raise ValueError(f"{item!r} has a step without a range: {start}-{domain.last}/{step} may be meant")
+            raise ValueError(f"{item!r} has a step without a range; did you mean {start}-{domain.last}/{step}?")
         if step is not None and not 1 <= step <= domain.longest_step:
             raise ValueError(f"a step of {step} is not in 1..{domain.longest_step}")
         if start is not None and end is not None and end < start:

@@ -1,4 +1,4 @@
-"""The patterns that most schedules need: every so often, and at a time of the hour, day, week or month."""
+"""The patterns that most schedules need: intervals, and times of the hour, day, week or month."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
 class IntervalSchedule(ScheduleModel):
-    """Every so often: the sum of the units, counted from run to run. The time zone plays no part."""
+    """Runs at an interval: the sum of the units, counted from run to run. The time zone does not matter."""
 
     type: Literal["interval"] = "interval"
-    seconds: Positive | None = Field(default=None, description="so many seconds")
-    minutes: Positive | None = Field(default=None, description="so many minutes")
-    hours: Positive | None = Field(default=None, description="so many hours")
-    days: Positive | None = Field(default=None, description="so many days")
+    seconds: Positive | None = Field(default=None, description="number of seconds")
+    minutes: Positive | None = Field(default=None, description="number of minutes")
+    hours: Positive | None = Field(default=None, description="number of hours")
+    days: Positive | None = Field(default=None, description="number of days")
 
     @property
     def total_seconds(self) -> int:
@@ -39,22 +39,22 @@ class IntervalSchedule(ScheduleModel):
 
     def _violations(self) -> Iterator[Violation]:
         if not self.total_seconds:
-            yield Violation(tuple(_SECONDS), "an interval needs at least one of them")
+            yield Violation(tuple(_SECONDS), "an interval needs at least one of these values")
         if self.total_seconds > HORIZON.total_seconds():
             yield Violation(tuple(_SECONDS), "an interval is at most eight years")
 
 
 def _is_not_a_number(value: object) -> object:
     if isinstance(value, int | float):  # pydantic would take it for seconds after midnight
-        raise ValueError("a datetime.time is wanted")
+        raise ValueError("the value must be a datetime.time")
     return value
 
 
 def _is_a_time_of_the_wall_clock(value: time) -> time:
     if value.tzinfo is not None:
-        raise ValueError("a time without a zone is wanted: the schedule has the zone")
+        raise ValueError("the time must not have a time zone; the schedule has one")
     if value.microsecond:
-        raise ValueError("schedules have whole seconds")
+        raise ValueError("the time must be in whole seconds")
     return value.replace(fold=0)
 
 
@@ -77,7 +77,7 @@ class DailySchedule(ScheduleModel):
     """Every day at this time."""
 
     type: Literal["daily"] = "daily"
-    time: TimeOfDay = Field(description="a `datetime.time` on the zone's wall, in whole seconds")
+    time: TimeOfDay = Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds")
 
     @cached_property
     def wall_times(self) -> WallTimes:
@@ -88,8 +88,8 @@ class WeeklySchedule(ScheduleModel):
     """On these days of the week at this time."""
 
     type: Literal["weekly"] = "weekly"
-    days: tuple[Weekday, ...] = Field(min_length=1, description='each once; names will do: `"monday"`')
-    time: TimeOfDay = Field(description="a `datetime.time` on the zone's wall, in whole seconds")
+    days: tuple[Weekday, ...] = Field(min_length=1, description='each day once; names are allowed: `"monday"`')
+    time: TimeOfDay = Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds")
 
     @cached_property
     def wall_times(self) -> WallTimes:
@@ -107,7 +107,7 @@ class MonthlySchedule(ScheduleModel):
 
     type: Literal["monthly"] = "monthly"
     day: int = Field(strict=True, ge=1, le=31, description="day of the month")
-    time: TimeOfDay = Field(description="a `datetime.time` on the zone's wall, in whole seconds")
+    time: TimeOfDay = Field(description="local time in the schedule's zone, a `datetime.time` in whole seconds")
 
     @cached_property
     def wall_times(self) -> WallTimes:

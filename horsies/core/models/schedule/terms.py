@@ -1,7 +1,7 @@
 """The terms of a cron schedule's fields: what each matches, and which are refused.
 
-A term does not know its field, so its limits belong to the lists that the fields hold (`MinuteTerms` and so on), and
-`numeric_bits` or `enum_bits` tell what such a list matches.
+A term does not know its field, so the limits belong to the lists of the fields (`MinuteTerms` and so on);
+`numeric_bits` and `enum_bits` say what such a list matches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CronValues(ScheduleModel):
     """These values."""
 
     type: Literal["values"] = "values"
-    values: tuple[WholeNumber, ...] = Field(min_length=1, description="each once, in any order")
+    values: tuple[WholeNumber, ...] = Field(min_length=1, description="each value once, in any order")
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
@@ -48,8 +48,8 @@ class CronRange(ScheduleModel):
 
     type: Literal["range"] = "range"
     start: WholeNumber = Field(description="the first")
-    end: WholeNumber = Field(description="the last, unless the step jumps over it")
-    step: Positive = Field(default=1, description="1: each of them")
+    end: WholeNumber = Field(description="the last value, unless the step skips it")
+    step: Positive = Field(default=1, description="1: every value")
 
     def _violations(self) -> Iterator[Violation]:
         if self.end < self.start:
@@ -67,7 +67,7 @@ class CronEnumValues(ScheduleModel, Generic[E]):
     """These months or weekdays."""
 
     type: Literal["values"] = "values"
-    values: tuple[E, ...] = Field(min_length=1, description='each once, in any order; names will do: `"may"`')
+    values: tuple[E, ...] = Field(min_length=1, description='each once, in any order; names are allowed: `"may"`')
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
@@ -78,12 +78,12 @@ class CronEnumRange(ScheduleModel, Generic[E]):
 
     type: Literal["range"] = "range"
     start: E = Field(description="the first")
-    end: E = Field(description="the last, unless the step jumps over it")
-    step: Positive = Field(default=1, description="1: each of them")
+    end: E = Field(description="the last value, unless the step skips it")
+    step: Positive = Field(default=1, description="1: every value")
 
     def _violations(self) -> Iterator[Violation]:
         if type(self.start) is not type(self.end):
-            yield Violation(("start", "end"), "a range is of months or of weekdays, not of both")
+            yield Violation(("start", "end"), "a range must be of months or of weekdays, not of both")
         elif _place(self.end) < _place(self.start):
             yield _backwards(self.start.value, self.end.value)
 
@@ -104,12 +104,12 @@ def _place(member: Weekday | Month) -> int:
 
 
 def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
-    """Refuse a term that was made for the other enum: as a step it would look the same."""
+    """Refuse a term that was made for the other enum; a step would look the same."""
 
     def check(term: object) -> object:
         args = getattr(type(term), "__pydantic_generic_metadata__", {}).get("args", ())
         if args and isinstance(args[0], type) and args[0] is not wanted:
-            raise ValueError(f"terms for {wanted.__name__} are wanted, not for {args[0].__name__}")
+            raise ValueError(f"the terms must be for {wanted.__name__}, not for {args[0].__name__}")
         return term
 
     return BeforeValidator(check)
@@ -117,7 +117,7 @@ def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The values a field can have, and its longest step."""
+    """The values that a field can have, and its longest step."""
 
     first: int
     last: int
@@ -174,7 +174,7 @@ WeekdayTerms: TypeAlias = Annotated[tuple[_Weekday, ...], _within(WEEKDAY)]
 
 
 def numeric_bits(terms: Sequence[NumericTerm], domain: Domain) -> int:
-    """The values that any of the terms matches."""
+    """The values that at least one of the terms matches."""
     found = 0
     for term in terms:
         match term:

@@ -1,7 +1,7 @@
-"""The normal form of every pattern that speaks of the clock on the wall.
+"""The normal form of every pattern with local times.
 
-Whether somebody wrote a daily, a monthly or a cron schedule, it names a second, some minutes, hours, months and days.
-Sets of small numbers are the bits of an `int`, so that the next member from a place on is one shift away.
+A daily, a monthly or a cron schedule names a second and some minutes, hours, months and days. Sets of small numbers are
+the bits of an `int`, so that the next member is found with one shift.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 @dataclass(frozen=True, slots=True)
 class WallTimes:
-    """The wall-clock times of a pattern: every combination of its fields. Days count by both fields, or by either."""
+    """The local times of a pattern: every combination of its fields. A day must match both day fields, or either."""
 
     second: int
     minutes: int
@@ -35,7 +35,7 @@ class WallTimes:
 
     @property
     def is_every_hour(self) -> bool:
-        """Such a pattern fires in both passes of an hour that the clocks repeat (S-23)."""
+        """Whether the pattern runs in both passes of an hour that the clocks repeat (S-23)."""
         return self.hours == HOURS
 
 

@@ -1,5 +1,5 @@
-"""Workflows as users see them. The names are fetched when they are asked for: importing one of these modules must not
-import them all, because the codec of tasks needs the context, and specs need the codec.
+"""Workflows as users see them. The names are imported on first access: importing one of these modules must not import
+them all, because the codec of tasks needs the context, and specs need the codec.
 """
 
 from importlib import import_module

@@ -1,6 +1,8 @@
-"""What a task of a workflow can know about it: where it stands (`WorkflowMeta`), and results of nodes before it
-(`WorkflowContext`). The engine puts both into the arguments of the task's row as JSON; results stay JSON until someone
-asks for one, and are then read by the type of the node.
+"""What a task of a workflow can know about it: its place (`WorkflowMeta`), and results of earlier nodes
+(`WorkflowContext`).
+
+The engine puts both into the arguments of the task's row as JSON. Results stay JSON until the task asks for one; then
+they are decoded by the type of the node.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class WorkflowMeta:
-    """Where a task stands: in which workflow, at which node."""
+    """The place of a task: its workflow and its node."""
 
     workflow_id: str
     task_index: int
@@ -50,7 +52,8 @@ class WorkflowContext:
         return cls(*place, dict(given.get("results") or {}), dict(given.get("summaries") or {}))
 
     def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
-        """The result of a node. `KeyError` if it is not in `workflow_ctx_from`, or has none yet (`has_result`)."""
+        """The result of a node. `KeyError` if the node is not in `workflow_ctx_from`, or has no result yet
+        (`has_result`)."""
         value = self._find(self.results, node, "result")
         return value if isinstance(value, TaskResult) else _read(value, node)
 
@@ -74,7 +77,7 @@ class WorkflowContext:
         node_id = _id_of(node)
         if node_id not in values:
             raise KeyError(
-                f"there is no {what} of node {node_id!r} here: it is not in workflow_ctx_from, or has not ended"
+                f"there is no {what} of node {node_id!r} here: the node is not in workflow_ctx_from, or has not ended"
             )
         return values[node_id]
 
@@ -83,7 +86,7 @@ def _id_of(node: Node[Any] | NodeKey[Any]) -> str:
     node_id = node.node_id
     if node_id is None:
         raise WorkflowContextMissingIdError(
-            f"{node!r} has no id: it is in no workflow, or in several under different ids; give it a node_id"
+            f"{node!r} has no id: it is in no workflow, or in several with different ids; give it a node_id"
         )
     return node_id
 

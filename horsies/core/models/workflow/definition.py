@@ -1,4 +1,4 @@
-"""Workflows as classes: the nodes are attributes, an inner `Meta` says the rest (F-04), and `build_with` may take
+"""Workflows as classes: the nodes are attributes, an inner `Meta` has the options (F-04), and `build_with` may take
 parameters (F-05).
 """
 
@@ -64,14 +64,14 @@ class WorkflowDefinition(Generic[T_co]):
 
     @classmethod
     def build_with(cls, app: Horsies, *args: Any, **params: Any) -> WorkflowSpec[T_co]:
-        """The workflow for some parameters. Override it to take some: it is called again for each run, and gives the
-        same nodes for the same parameters."""
+        """The workflow for some parameters. Override this method to accept parameters. It is called again for each run,
+        and must give the same nodes for the same parameters."""
         if args or params:
             raise WorkflowValidationError(
                 f"workflow {cls.__qualname__} takes no parameters",
                 code=ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
                 location=SourceLocation.of_caller(),
-                help_text="override the class method build_with(cls, app, ...) to take some",
+                help_text="override the class method build_with(cls, app, ...) to accept parameters",
             )
         return cls.build(app)
 
@@ -87,7 +87,7 @@ class WorkflowDefinition(Generic[T_co]):
 
     @classmethod
     def declared_type(cls) -> Any:
-        """The type of the output as the class says it; `Any` if it does not say, or not yet."""
+        """The type of the output as the class declares it; `Any` if it is not declared, or not known yet."""
         for kind in cls.__mro__:
             for base in kind.__dict__.get("__orig_bases__", ()):
                 origin, given = get_origin(base), get_args(base)
@@ -99,7 +99,7 @@ class WorkflowDefinition(Generic[T_co]):
 
     @classmethod
     def output_type(cls) -> Any:
-        """The type of its result as a node: that of its output node, else the declared one."""
+        """The type of its result as a node: that of its output node, or else the declared type."""
         output = getattr(getattr(cls, "Meta", None), "output", None)
         if not isinstance(output, Node):
             node_id = getattr(output, "node_id", output)
@@ -108,12 +108,12 @@ class WorkflowDefinition(Generic[T_co]):
 
     @classmethod
     def output_codec(cls) -> ResultCodec:
-        """How its result as a node is read by type."""
+        """The codec that decodes its result as a node."""
         return ResultCodec(cls.output_type())
 
 
 def _own_copies(cls: type[WorkflowDefinition[Any]]) -> dict[str, Node[Any]]:
-    """The nodes among the attributes, inherited ones first, each knowing the name it has here."""
+    """The nodes among the attributes, inherited ones first, each with the name it has here."""
     found: dict[str, Node[Any]] = {}
     for kind in reversed(cls.__mro__):
         for name, value in vars(kind).items():
@@ -127,7 +127,7 @@ def _own_copies(cls: type[WorkflowDefinition[Any]]) -> dict[str, Node[Any]]:
 
 
 def _with_key(cls: type[WorkflowDefinition[Any]], method: Any) -> Callable[..., Any]:
-    """The method, with the key of the class for the specs that it builds, and what it returns checked."""
+    """The method, which gives its specs the key of the class and checks what it returns."""
     if not isinstance(method, classmethod):
         raise WorkflowValidationError(
             f"workflow {cls.__qualname__}: build_with must be a class method",

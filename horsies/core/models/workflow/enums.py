@@ -26,7 +26,8 @@ Join: TypeAlias = Literal["all", "any", "quorum"]
 
 
 class OnError(StrEnum):
-    """After the final failure of a node: go on with what does not depend on it, or stop until someone resumes."""
+    """After the final failure of a node: continue with everything that does not depend on it, or pause until somebody
+    resumes."""
 
     FAIL = "fail"
     PAUSE = "pause"

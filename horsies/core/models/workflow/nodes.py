@@ -1,8 +1,8 @@
-"""The nodes of a workflow: a task, a whole workflow, or a task for each element of a list.
+"""The nodes of a workflow: a task, a child workflow, or a task for each element of a list.
 
-Nodes do not change. They may be used in several workflows: each works on copies of its own, which know their id and
-index there. A node that has one place only knows it too, so that `handle.result_for(node)` finds it. What is wrong with
-a node is found when a workflow is built of it (`workflows/checks`).
+Nodes are immutable. A node may be used in several workflows: each workflow makes its own copies, which know their id
+and index there. A node with a single place knows that place too, so that `handle.result_for(node)` finds it. Mistakes
+in a node are found when a workflow is built from it (`workflows/checks`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _OUTSIDE = re.compile(r"[^A-Za-z0-9_\-:.]+")
 
 
 def slugify(name: str) -> str:
-    """A name as part of a node id: spaces become `_`, other characters that an id cannot hold are dropped."""
+    """A name as part of a node id: spaces become `_`, and other characters that are not allowed in an id are
+    dropped."""
     return _OUTSIDE.sub("", name.replace(" ", "_"))
 
 
 def automatic_id(name: str, index: int) -> str:
-    """The id of a node that was given none, by the name of its task and its place."""
+    """The id of a node without a given id, made from the name of its task and its place."""
     end = f":{index}"
     return slugify(name)[: MAX_ID_LENGTH - len(end)] + end
 
@@ -50,13 +51,13 @@ class _Place:
 
 @dataclass(frozen=True)  # no slots: with both, `NodeKey[int]("a")` is a TypeError in Python 3.11
 class NodeKey(Generic[T_co]):
-    """A typed name of a node, for lookups where the node itself is not at hand."""
+    """A typed name of a node, for lookups where the node itself is not available."""
 
     node_id: str
     _node: Any = field(default=None, repr=False, compare=False)
 
     def result_codec(self) -> ResultCodec | None:
-        """How its result is read by type; None if the key was not made by a node."""
+        """The codec that decodes its result; None if the key was not made by a node."""
         return None if self._node is None else self._node.result_codec()
 
 
@@ -85,7 +86,7 @@ class Node(Generic[T_co]):
         also: Sequence[Node[Any]] = (),
         **others: Any,
     ) -> None:
-        """The fields. Keyword arguments that are `from_node(...)` become entries of `args_from` and edges."""
+        """Set the fields. Keyword arguments that are `from_node(...)` become entries of `args_from` and edges."""
         given = dict(kwargs or {})
         sources = {name: given.pop(name).node for name, value in list(given.items()) if isinstance(value, FromNode)}
         listed = dict(args_from or {})
@@ -116,14 +117,14 @@ class Node(Generic[T_co]):
 
     @property
     def node_id(self) -> str | None:
-        """The id that was given, or the one it has in the workflow it is part of; None as long as there is no one."""
+        """The given id, or the id in the workflow that the node is part of; None if it has none yet."""
         if self._explicit_id is not None:
             return self._explicit_id
         return None if self._place is None else self._place.node_id
 
     @property
     def index(self) -> int | None:
-        """Its place in the workflow it is part of."""
+        """Its place in the workflow that it is part of."""
         return None if self._place is None else self._place.index
 
     @property
@@ -135,7 +136,7 @@ class Node(Generic[T_co]):
         """The name of this node for lookups. `WorkflowContextMissingIdError` if it has no id, or several."""
         if self.node_id is None:
             raise WorkflowContextMissingIdError(
-                f"{self!r} has no id: it is in no workflow, or in several under different ids; give it a node_id, or "
+                f"{self!r} has no id: it is in no workflow, or in several with different ids; give it a node_id, or "
                 "take the node from spec.tasks"
             )
         return NodeKey(self.node_id, self)
@@ -145,17 +146,17 @@ class Node(Generic[T_co]):
         raise NotImplementedError
 
     def result_codec(self) -> ResultCodec:
-        """How its result is read by type."""
+        """The codec that decodes its result."""
         raise NotImplementedError
 
     def copied(self, node_id: str, index: int) -> Self:
-        """The same node at one place; its edges still lead where they led."""
+        """The same node at one place; its edges still lead to the original nodes."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__, _explicit_id=node_id, _place=_Place(node_id, index))
         return copy
 
     def relinked(self, others: Mapping[int, Node[Any]]) -> None:
-        """Let the edges of a copy lead to the copies, which are found by the `id()` of their origin."""
+        """Let the edges of a copy lead to the copies, which are found by the `id()` of their originals."""
 
         def link(node: Node[Any]) -> Node[Any]:
             return others.get(id(getattr(node, "origin", node)), node)
@@ -168,17 +169,17 @@ class Node(Generic[T_co]):
             self.__dict__["workflow_ctx_from"] = tuple(map(link, self.workflow_ctx_from))
 
     def seen_as(self, node_id: str, index: int) -> None:
-        """Remember a place; where two differ, none is known any more."""
+        """Remember a place; if there are two different ones, the place is unknown."""
         known = self._place or _Place(node_id, index)
         same_id = node_id if known.node_id == node_id else None
         same_index = index if known.index == index else None
         self.__dict__["_place"] = _Place(same_id, same_index)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a node does not change")
+        raise AttributeError("a node is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a node does not change")
+        raise AttributeError("a node is immutable")
 
     def __repr__(self) -> str:
         place = "" if self.node_id is None else f" as {self.node_id!r}"
@@ -295,7 +296,7 @@ class MapNode(TaskNode[list[TaskResult[T, TaskError]]]):
 
 
 class SubWorkflowNode(Node[T_co]):
-    """A node that is a workflow of its own."""
+    """A node that is a child workflow."""
 
     workflow_def: type[WorkflowDefinition[Any]]
 
@@ -339,26 +340,27 @@ AnyNode: TypeAlias = TaskNode[Any] | SubWorkflowNode[Any] | MapNode[Any]
 
 @dataclass(frozen=True, slots=True)
 class FromNode:
-    """The place of a value that the result of a node will take."""
+    """A placeholder for a value that will be the result of a node."""
 
     node: Node[Any]
 
 
 def from_node(node: Node[T]) -> TaskResult[T, TaskError]:
-    """The result of another node as an argument: `task.node()(x=from_node(a))`. To a type checker it is that result."""
+    """The result of another node as an argument: `task.node()(x=from_node(a))`. A type checker sees it as that
+    result."""
     if not isinstance(node, Node):
         raise WorkflowValidationError(
             f"from_node takes a node, not {type(node).__name__}",
             code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
             location=SourceLocation.of_caller(),
-            help_text="make a node of a task with task.node(...)(...)",
+            help_text="make a node from a task with task.node(...)(...)",
         )
     marker: Any = FromNode(node)
     return marker  # type: ignore[no-any-return]
 
 
 def placed(nodes: Sequence[Node[Any]], ids: Sequence[str]) -> tuple[Node[Any], ...]:
-    """Copies of the nodes that know their ids and places, and whose edges lead to each other."""
+    """Copies of the nodes that know their ids and places, with edges that lead to each other."""
     copies = [node.copied(node_id, index) for index, (node, node_id) in enumerate(zip(nodes, ids, strict=True))]
     by_origin: dict[int, Node[Any]] = {id(copy.origin): copy for copy in copies}
     for copy in copies:

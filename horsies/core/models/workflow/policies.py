@@ -1,7 +1,7 @@
 """When a workflow counts as a success although a node failed (F-42).
 
-Nodes are given as they are, by their key, or by their id: the body of an inner `class Meta` does not see the names of
-the class around it.
+Nodes are given as objects, by their key, or by their id, because the body of an inner `class Meta` does not see the
+names of the class around it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SuccessCase:
 
 @dataclass(frozen=True, slots=True)
 class SuccessPolicy:
-    """The workflow has completed if one of the cases holds, looked at in order; optional nodes may fail freely."""
+    """The workflow is COMPLETED if one of the cases holds, checked in order; optional nodes may fail."""
 
     cases: Iterable[SuccessCase]
     optional: Iterable[NodeRef] = ()

@@ -1,5 +1,5 @@
-"""What starting a workflow and working with its handle give back: errors as values (F-81, F-87), and a node as its row
-describes it (F-86).
+"""What starting a workflow and using its handle return: errors as values (F-81, F-87), and a node as its row describes
+it (F-86).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class WorkflowStartErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowStartError:
-    """A start that did not happen, as far as is known. With ENQUEUE_FAILED, `retry_start` tries it again under the same
-    id, with the same `sent_at` and deadline."""
+    """A start that was not made, as far as is known. With ENQUEUE_FAILED, `retry_start` tries again under the same id,
+    with the same `sent_at` and deadline."""
 
     code: WorkflowStartErrorCode
     message: str
@@ -48,14 +48,14 @@ WorkflowStartResult: TypeAlias = Ok[T] | Err[WorkflowStartError]
 
 
 def no_broker(workflow_name: str, workflow_id: str | None) -> Err[WorkflowStartError]:
-    """The start of a spec that no app has made its own."""
+    """The error for starting a spec without an app."""
     message = f"workflow {workflow_name!r}: the spec has no broker; make it with app.workflow(...) or a build(app)"
     code = WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
     return Err(WorkflowStartError(code, message, False, workflow_name, workflow_id or str(uuid.uuid4())))
 
 
 class HandleErrorCode(StrEnum):
-    """Why a handle could not do what was asked."""
+    """Why an operation of a handle failed."""
 
     WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
     DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
@@ -65,7 +65,7 @@ class HandleErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HandleOperationError:
-    """An operation on a workflow that did not happen, as far as is known."""
+    """An operation on a workflow that was not made, as far as is known."""
 
     code: HandleErrorCode
     message: str
@@ -79,7 +79,7 @@ HandleResult: TypeAlias = Ok[T] | Err[HandleOperationError]
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTaskInfo:
-    """A node of a workflow. `result` is there once the node has one; of a skipped node it is None."""
+    """A node of a workflow. `result` is set once the node has one; it is None for a skipped node."""
 
     node_id: str
     index: int

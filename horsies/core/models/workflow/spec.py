@@ -1,4 +1,4 @@
-"""A workflow that can be started: its nodes, checked and in their places. It does not change; a start writes its plan.
+"""A workflow that can be started: its nodes, checked and in their places. It is immutable; a start writes its plan.
 
 How it is started is not known here: the app gives each spec a starter (`workflows/start.py`).
 """
@@ -106,12 +106,12 @@ class WorkflowSpec(Generic[OutT]):
 
     @property
     def resend_on_transient_err(self) -> bool:
-        """Whether a start that failed in passing is tried again by itself (T-51)."""
+        """Whether a start that failed temporarily is retried automatically (T-51)."""
         return False if self.starter is None else bool(self.app.config.resend_on_transient_err)
 
     def plan(self, app: Any = None, depth: int = 0) -> WorkflowPlan:
-        """What a start writes. `build_with` of the sub-workflow nodes that wait for nothing is called here; what it
-        raises is a `BuildFailed`. `app` is the one whose broker writes it, if that is not its own."""
+        """What a start writes. This calls `build_with` of the sub-workflow nodes without dependencies; an exception
+        there is a `BuildFailed`. `app` is the app whose broker writes the plan, if it is not the spec's own."""
         app = app if app is not None else self.app
         roots = {}
         for index, node in enumerate(self.tasks):
@@ -131,7 +131,7 @@ class WorkflowSpec(Generic[OutT]):
         return replace(self._plan, children=children)
 
     def output_codec(self) -> ResultCodec | None:
-        """How its result is read by type; None if it has no output node."""
+        """The codec that decodes its result; None if it has no output node."""
         return None if self.output is None else self.output.result_codec()
 
     async def start_async(
@@ -145,7 +145,7 @@ class WorkflowSpec(Generic[OutT]):
     start = run_sync(start_async)
 
     async def retry_start_async(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[OutT]]:
-        """Try a start again that failed with ENQUEUE_FAILED, under the same id."""
+        """Retry a start that failed with ENQUEUE_FAILED, under the same id."""
         if self.starter is None:
             return no_broker(self.name, getattr(error, "workflow_id", None))
         return await self.starter.retry_async(self, error)
@@ -153,10 +153,10 @@ class WorkflowSpec(Generic[OutT]):
     retry_start = run_sync(retry_start_async)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a workflow spec does not change")
+        raise AttributeError("a workflow spec is immutable")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a workflow spec does not change")
+        raise AttributeError("a workflow spec is immutable")
 
     def __repr__(self) -> str:
         return f"<workflow {self.name!r} with {len(self.tasks)} node(s)>"
@@ -164,7 +164,7 @@ class WorkflowSpec(Generic[OutT]):
 
 def _no_app(spec: WorkflowSpec[Any], node: SubWorkflowNode[Any]) -> WorkflowValidationError:
     return WorkflowValidationError(
-        f"workflow {spec.name!r}: node {node.node_id!r} is a workflow of its own, and there is no app to build it with",
+        f"workflow {spec.name!r}: node {node.node_id!r} is a child workflow, and there is no app to build it",
         code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
         location=node.location,
         help_text="start it with the broker of an app: app.get_broker()",

@@ -1,4 +1,4 @@
-"""How a question ends: with an answer, or with why there is none; and how answers become JSON."""
+"""How a query ends: with an answer, or with the reason why there is none; and how answers become JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MonitoringErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MonitoringQueryError:
-    """A question without an answer; `retryable` if the same one may be answered in a moment."""
+    """A query without an answer; `retryable` if the same query may succeed a moment later."""
 
     code: MonitoringErrorCode
     message: str

@@ -38,10 +38,11 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a task is not running: the first thing that holds it up, a sentence for people, and the facts behind it.
+    """Why a task is not running: the first reason, a sentence for people, and the facts behind it.
 
-    `since` and `until` are there where they mean something; `tasks` are the ids of the tasks in its way (the first
-    `reasons.MOST_NAMED` of them), `nodes` those it waits for, as `name (index): STATUS`."""
+    `since` and `until` are set where they apply; `tasks` are the ids of the tasks that hold the places (the first
+    `reasons.MOST_NAMED` of them), `nodes` are the nodes it waits for, as `name (index): STATUS`.
+    """
 
     subject: str
     why: Why

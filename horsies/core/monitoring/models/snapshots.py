@@ -13,10 +13,13 @@ from horsies.core.types.status import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStateInfo:
-    """A schedule as the scheduler remembers it (D-35, D-36). `source`: `database` for one put in place at run time,
-    `code` for the others. `is_active`: it is to fire, as far as is known here: without an application nobody knows
-    whether it is still in the code. `lag_seconds`: how long the next run of an active one has been overdue, else 0.
-    `definition`: None also if it cannot be read. `next_run_at` in December 9999: not to fire until that is changed."""
+    """A schedule as the scheduler stores it (D-35, D-36).
+
+    `source` is `database` for a schedule that was added at run time, and `code` for the others. `is_active`: the
+    schedule runs, as far as is known here; without an application it is unknown whether it is still in the code.
+    `lag_seconds`: how long the next run of an active schedule has been overdue, otherwise 0. `definition` is also None
+    if it cannot be read. A `next_run_at` in December 9999 means that it does not run until that is changed.
+    """
 
     name: str
     source: Literal["code", "database"]
@@ -34,8 +37,8 @@ class ScheduleStateInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue right now. `waiting` = `due` + `scheduled`. `ended_last_minute` is exact unless so much ends that the
-    newest `snapshot.MOST_ENDED` tasks do not reach back a minute: then it is the pace of those."""
+    """A queue right now. `waiting` = `due` + `scheduled`. `ended_last_minute` is exact unless more than
+    `snapshot.MOST_ENDED` tasks ended in the last minute; in that case it is an estimate from the newest ones."""
 
     name: str
     waiting: int
@@ -52,7 +55,8 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskCount:
-    """How many tasks of a name and queue are in a state. Those that ended: within `Snapshot.ended_window_seconds`."""
+    """How many tasks of a name and queue are in a state. Ended tasks are counted within
+    `Snapshot.ended_window_seconds`."""
 
     status: TaskStatus
     queue: str
@@ -62,8 +66,8 @@ class TaskCount:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """What is known of the server. `listeners` counts sessions of this database with our listeners' names (None if the
-    user may not see them), `notification_queue_usage` is the filled part of the server's queue, 0 to 1."""
+    """What is known about the server. `listeners` counts sessions of this database with the names of our listeners
+    (None if the user may not see them); `notification_queue_usage` is the filled part of the server's queue, 0 to 1."""
 
     server_version: str
     schema_version: int | None
@@ -76,7 +80,7 @@ class DatabaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment, by the clock of the database: what the command line shows and metrics expose."""
+    """Everything at one moment, by the clock of the database: the command line shows it, and metrics expose it."""
 
     taken_at: datetime
     queues: tuple[QueueInfo, ...]

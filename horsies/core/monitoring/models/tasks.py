@@ -1,4 +1,4 @@
-"""Tasks, one by one and counted."""
+"""Single tasks, and counts of tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ErrorCategory(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """One line of a list of tasks: everything but what may be large."""
+    """One line of a list of tasks, without columns that may be large."""
 
     task_id: str
     task_name: str
@@ -54,7 +54,7 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class TaskListPage:
-    """A page of a list of tasks; `total` is how many there are on all pages, exactly."""
+    """A page of a list of tasks; `total` is the exact number of tasks on all pages."""
 
     items: tuple[TaskSummary, ...]
     total: int
@@ -64,7 +64,7 @@ class TaskListPage:
 
 @dataclass(frozen=True, slots=True)
 class TaskDetail:
-    """A task with all its columns, payloads as the JSON texts they are, and its attempts, the newest first."""
+    """A task with all its columns, payloads as JSON texts, and its attempts, newest first."""
 
     task_id: str
     task_name: str
@@ -135,7 +135,7 @@ class ErrorFacet:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """What can be filtered by: the most frequent values of each, at most `queries.MOST_FACETS`."""
+    """The values that can be used in filters: the most frequent ones of each kind, at most `queries.MOST_FACETS`."""
 
     task_names: tuple[FacetValue, ...]
     queues: tuple[FacetValue, ...]
@@ -145,7 +145,7 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One group of a breakdown; `value` is None for tasks that no worker ever had."""
+    """One group of a breakdown; `value` is None for tasks that were never claimed."""
 
     value: str | None
     total: int

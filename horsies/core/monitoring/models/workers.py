@@ -1,4 +1,4 @@
-"""Workers and who of them answers."""
+"""Workers, and which of them answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from horsies.core.models.sweeping import ActiveWorker
 
 @dataclass(frozen=True, slots=True)
 class WorkerStateInfo:
-    """A worker as the registry and its newest snapshot know it. `is_live`: it has been heard of within three of its own
-    heartbeat intervals. What a snapshot says is None, or empty, until there is one; `task_names` is None if the worker
-    did not say what it knows."""
+    """A worker according to the registry and its newest snapshot.
+
+    `is_live`: its last heartbeat is younger than three of its own intervals. Values from a snapshot are None or empty
+    until there is one; `task_names` is None if the worker did not publish them.
+    """
 
     worker_id: str
     is_live: bool
@@ -65,7 +67,7 @@ class WorkerPingInfo:
 
 @dataclass(frozen=True, slots=True)
 class LivenessReport:
-    """Who answers right now, and which registered workers did not."""
+    """Which workers answer right now, and which registered workers did not."""
 
     database_latency_ms: float
     workers: tuple[WorkerPingInfo, ...]

@@ -33,7 +33,7 @@ class WorkflowRunSummary:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowNodeInfo:
-    """A node as a line of its workflow; `map_index` names the map of an element."""
+    """A node as a line of its workflow; for an element, `map_index` is the index of its map."""
 
     task_index: int
     node_id: str
@@ -67,8 +67,8 @@ class WorkflowEdge:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRunDetail:
-    """A workflow with its nodes, edges and the indexes of those that failed. Of a very wide one the first nodes and
-    edges only: `total_nodes` and `total_edges` say how many there are."""
+    """A workflow with its nodes, its edges and the indexes of failed nodes. For a very wide workflow these are only the
+    first nodes and edges: `total_nodes` and `total_edges` are the real numbers."""
 
     run: WorkflowRunSummary
     on_error: str
@@ -85,7 +85,7 @@ class WorkflowRunDetail:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTaskDetail:
-    """One node in full, with the task that runs it, if there is one now."""
+    """One node in full, with its current task, if there is one."""
 
     workflow_id: str
     node: WorkflowNodeInfo
