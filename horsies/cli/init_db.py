@@ -20,7 +20,7 @@ def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> 
     """Create the tables, or bring them up to this version. Safe to repeat, and while workers run."""
     own = load_app(module).config.broker if module is not None else None
     chosen = database.choose(database_url, own)
-    output.say(chosen.sentence())
+    output.say(chosen.opening_sentence())
     try:
         report = asyncio.run(_install(chosen.config, is_configured=own is not None))
     except (psycopg.Error, OSError) as problem:
