@@ -123,7 +123,7 @@ def test_an_installation_that_fails_shows_the_reason_of_pip_and_leaves_no_stamp(
     (copy / ".venv/.made").touch()
     done = make("demo", cwd=copy, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(copy))
     assert done.returncode != 0
-    assert "sample[embedded] 1 depends on part>=7" in done.stdout + done.stderr
+    assert "depends on part>=7" in done.stdout + done.stderr
     assert "The user requested (constraint) part==2" in done.stdout + done.stderr
     assert not (copy / ".venv/.installed-embedded").exists()
 

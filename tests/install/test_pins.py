@@ -100,11 +100,11 @@ def test_pip_resolves_every_extra_for(python: str, tmp_path: Path) -> None:
 def resolved(python: str, directory: Path) -> dict[str, Package]:
     """What pip would install for this Python on this system, by name."""
     report = directory / "report.json"
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
     command += ["--dry-run", "--ignore-installed", "--only-binary=:all:", "--python-version", python]
     command += ["--target", str(directory / "nothing"), "--report", str(report), "--constraint", "constraints.txt"]
     done = subprocess.run([*command, *requirements_of(*ALL)], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr  # what conflicts stands at the end of the first
     assert not (directory / "nothing").exists(), "nothing is installed"
     found: list[dict[str, Any]] = [item["metadata"] for item in json.loads(report.read_text())["install"]]
     return {
