@@ -1,44 +1,59 @@
-# Everything runs in .venv in this directory; each target makes it if it is missing.
+# Everything runs in .venv in this directory. Each target makes it if it is missing, and installs what it needs into it:
+# $(call with,test) is the stamp of the extra `test` of pyproject.toml. The targets work in any order.
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
 JOBS ?= 4
+with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
-.PHONY: demo test lint fmt docs bench bench-peers soak proof chaos heavy clean
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # two pips must not write into one environment
+.PHONY: help demo test test-install lint docs-check fmt docs dev bench bench-peers soak proof chaos heavy clean
 
-demo: $(STAMP)
+help: ## show this list
+	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(call with,embedded) ## thousands of tasks: sent, run, retried, cancelled, killed and recovered
 	$(BIN)/horsies demo
 
 # Compiled first: hundreds of processes are started.
-test: $(STAMP)
+test: $(call with,test) ## all tests
 	$(BIN)/python -m compileall -q horsies tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
 
-lint: $(STAMP)
+test-install: $(call with,test) ## resolve the pinned versions for each supported Python, and build the package
+	HORSIES_TEST_INSTALL=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/install
+
+lint: $(call with,lint docs) ## ruff, mypy --strict, and the documentation site without a warning
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory docs-check
+
+docs-check: $(call with,docs) ## build the documentation site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-fmt: $(STAMP)
+fmt: $(call with,lint) ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # The pages that come from the code (settings, commands), then the site: build/site/index.html. A warning is an error.
-docs: $(STAMP)
+docs: $(call with,docs) ## write the generated pages again and build the site, build/site/index.html
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+dev: $(call with,dev) ## install everything for work on horsies into .venv
+
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
-bench: $(STAMP)
+bench: $(call with,embedded uvloop) ## measure every figure of docs/performance.md, about seven minutes
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(TASKS),--tasks $(TASKS)) \
 		$(if $(REPEAT),--repeat $(REPEAT)) $(foreach setting,$(PG),--pg $(setting)) \
 		$(if $(JSON),--json) $(if $(DOC),--doc)
 
 # Ours beside other queues, in docs/peers.md. TASKS=60000 ROUNDS=3 PINGS=100 ONLY=pgqueuer,oban DOCS=0 PEERS_PYTHON=python3.13
-bench-peers: $(PEERS)/.installed
+bench-peers: $(PEERS)/.installed ## measure other queues beside ours
 	$(PEERS)/bin/python -m benchmarks.peers
 
 $(PEERS)/.installed: benchmarks/peers/install.py benchmarks/peers/constraints.txt constraints.txt pyproject.toml
@@ -48,41 +63,48 @@ $(PEERS)/.installed: benchmarks/peers/install.py benchmarks/peers/constraints.tx
 SECONDS ?= 300
 RATE ?= 500
 PROCESSES ?= 2
-soak: $(VENV)/.drawing
+soak: $(call with,embedded uvloop bench) ## a steady load for SECONDS: does anything grow?
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE) --processes $(PROCESSES) \
 		$(if $(NOTIFY),--notify $(NOTIFY)) $(foreach setting,$(PG),--pg $(setting))
-
-$(VENV)/.drawing: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
-	touch $@
 
 # The state machine under random interleavings, with new stories each time. PROOF_EXAMPLES=200 instead of a time for the
 # first of the properties, PROOF_SEED= of a run that found something.
 PROOF_SECONDS ?= 300
-proof: $(STAMP)
+proof: $(call with,test) ## the state machine against its model, with new stories for PROOF_SECONDS
 	$(BIN)/python -m tests.proof --seconds $(PROOF_SECONDS) $(if $(PROOF_EXAMPLES),--stories $(PROOF_EXAMPLES)) \
 		$(if $(PROOF_SEED),--seed $(PROOF_SEED))
 	PROOF_SECONDS=$(PROOF_SECONDS) $(BIN)/python -m pytest -n 2 -q tests/proof_pairs tests/proof_workflows
 
 # Workers, the server and what is between them are killed, stopped and cut while tasks run; then nothing may be lost,
 # doubled or stuck. SECONDS=1200 for the long run, SEED= of a run that found something.
-chaos: $(STAMP)
+chaos: $(call with,test) ## break everything for SECONDS while tasks run, then check the history
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # What takes minutes: recovery of 100,000 stale tasks, retention of a million old ones, a cut at every statement, ten
 # schedulers that are killed again and again.
-heavy: $(STAMP)
+heavy: $(call with,test) ## the tests that take minutes
 	HORSIES_HEAVY=1 $(BIN)/python -m pytest -n 0 -q -s tests/e2e/test_many_stale.py tests/e2e/test_retention_under_load.py \
 		tests/e2e/test_database_cut.py tests/e2e/test_child_stuck.py tests/e2e/test_sweepers_at_once.py \
 		tests/unit/test_calendar_search.py tests/e2e/test_schedulers_killed.py tests/e2e/test_scheduler_process.py \
 		tests/store/test_monitoring_plans.py tests/e2e/test_getting_started.py
 
-clean:
+clean: ## remove the environments, the embedded database and the caches
 	rm -rf $(VENV) $(PEERS) .horsies .pytest_cache .mypy_cache .ruff_cache
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "horsies needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
-	@echo "installing into $(VENV): the first time this takes a minute or two"
+# pip says what it does and why it fails, which --quiet would hide.
+$(VENV)/.installed-%: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "Installing horsies with the extra '$*' into $(VENV). The first time this takes up to a minute or two."
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$*]"
+	@touch $@
+
+AGAIN = make PYTHON=python3.12 $(MAKECMDGOALS)
+$(VENV)/.made:
+	@command -v $(firstword $(PYTHON)) >/dev/null \
+		|| { echo "$(PYTHON) was not found. Install Python 3.11 or newer, or name one that you have: $(AGAIN)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is older than Python 3.11, or does not run. Name another one: $(AGAIN)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "$(PYTHON) cannot make virtual environments: its module venv or ensurepip is missing." >&2; \
+		echo "On Debian or Ubuntu: sudo apt install python3-venv. Or name another Python: $(AGAIN)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	touch $@
+	@touch $@

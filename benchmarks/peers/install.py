@@ -69,7 +69,8 @@ def from_tree(python: str) -> list[str]:
 
 
 def pip(python: str) -> list[str]:
-    return [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    """Not quiet: that would hide why something cannot be installed."""
+    return [python, "-m", "pip", "install", "--disable-pip-version-check"]
 
 
 def name_of(requirement: str) -> str:

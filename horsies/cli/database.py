@@ -39,6 +39,17 @@ class Database:
             return f"database: embedded PostgreSQL in {path.expanduser().resolve()} ({self.said_by})"
         return f"database: {self.config.display_url()} ({self.said_by})"
 
+    def opening_sentence(self) -> str:
+        """The same line for a command that creates a missing embedded database: the first time takes seconds."""
+        if self.is_missing():
+            return f"{self.sentence()}; creating it there, which takes a few seconds the first time"
+        return self.sentence()
+
+    def is_missing(self) -> bool:
+        """Whether it is an embedded database that nobody has created yet."""
+        path = self.config.embedded_path
+        return path is not None and not (path.expanduser() / "data").exists()
+
 
 def choose(
     option: str | None, own: PostgresConfig | None = None, environment: Mapping[str, str] | None = None
@@ -59,7 +70,7 @@ def choose(
 def refuse_missing(chosen: Database) -> None:
     """Refuse to create a new, empty database for a command that inspects or repairs an existing one."""
     path = chosen.config.embedded_path
-    if path is None or (path.expanduser() / "data").exists():
+    if path is None or not chosen.is_missing():
         return
     raise ConfigurationError(
         f"there is no embedded database in {path.expanduser().resolve()}",

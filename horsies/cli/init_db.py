@@ -18,7 +18,7 @@ def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> 
     """Create the tables, or upgrade them to this version. It is safe to repeat this, also while workers run."""
     own = load_app(module).config.broker if module is not None else None
     chosen = database.choose(database_url, own)
-    output.say(chosen.sentence())
+    output.say(chosen.opening_sentence())
     try:
         report = asyncio.run(_install(chosen.config, is_configured=own is not None))
     except AWAY as problem:

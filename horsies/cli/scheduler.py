@@ -55,7 +55,7 @@ def scheduler(
         database.use(app, chosen)
         require_schedule(app.config)
         require_sound(app)
-        log.info(chosen.sentence())
+        log.info(chosen.opening_sentence())
         with asyncio.Runner(loop_factory=fastest_loop()) as runner:
             return runner.run(_run(SchedulerProcess(app), app, metrics_host, metrics_port))
     except HorsiesError as problem:

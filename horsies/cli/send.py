@@ -40,7 +40,7 @@ def send(
     found = _find(app, task)
     values, names = _decode(found, args_json, kwargs_json)
     chosen = database.choose(database_url, app.config.broker)
-    output.say(chosen.sentence())
+    output.say(chosen.opening_sentence())
     database.use(app, chosen)
     try:
         sent = found.send(*values, **names)

@@ -140,7 +140,7 @@ def worker(
 
 def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
     """Run the worker to its end and return the exit code."""
-    log.info(chosen.sentence())
+    log.info(chosen.opening_sentence())
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:

@@ -46,7 +46,7 @@ def test_nothing_is_loaded_from_elsewhere_and_nothing_slips_through() -> None:
     assert not {"extra_css", "extra_javascript"} & set(SITE)
     assert {level for part in SITE["validation"].values() for level in part.values()} == {"warn"}
     commands = (ROOT / "Makefile").read_text().count("mkdocs build --strict")
-    assert commands == 2, "in make docs and in make lint"
+    assert commands == 2, "in make docs and in make docs-check, which make lint calls"
 
 
 def test_the_site_is_built_where_git_does_not_look() -> None:

@@ -112,6 +112,17 @@ def test_the_embedded_server_is_the_default(tmp_path: Path, monkeypatch: pytest.
     )
 
 
+def test_a_command_that_creates_the_embedded_database_says_that_this_takes_a_while(tmp_path: Path) -> None:
+    chosen = database.choose(f"embedded:{tmp_path}/db", None, {})
+    assert chosen.opening_sentence() == (
+        f"{chosen.sentence()}; creating it there, which takes a few seconds the first time"
+    )
+    (tmp_path / "db" / "data").mkdir(parents=True)
+    assert chosen.opening_sentence() == chosen.sentence()
+    server = database.choose("postgresql://h/x", None, {})
+    assert server.opening_sentence() == server.sentence()
+
+
 def test_another_database_does_not_keep_the_pooler_of_the_first() -> None:
     own = PostgresConfig(
         database_url="postgresql://pooler/x",

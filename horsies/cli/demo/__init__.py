@@ -22,7 +22,7 @@ def demo(database_url: DatabaseUrl = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the worker is stopped whatever ends us
     chosen = database.choose(database_url)
     console = output.out()
-    console.print(chosen.sentence(), markup=False)
+    console.print(chosen.opening_sentence(), markup=False)
     queue = f"demo-{uuid.uuid4().hex[:8]}"
     try:
         notify = asyncio.run(_prepare(chosen.config))

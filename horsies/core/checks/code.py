@@ -1,10 +1,5 @@
-<<<<<<< HEAD:horsies/core/checks/code.py
 """What the code of an app says, without asking anybody: its modules can be imported, its workflows can be built, its
 schedules and error codes fit (phases 2 to 5 of the check, M-20).
-=======
-"""Phase 3: builds definitions and builders with sends suppressed, and names functions that look like builders but are
-not marked as such (F-91, F-92).
->>>>>>> docs:horsies/core/checks/workflows.py
 """
 
 from __future__ import annotations
@@ -97,22 +92,14 @@ def definitions(subject: Subject) -> Iterator[HorsiesError]:
 
 
 def builders(subject: Subject) -> Iterator[HorsiesError]:
-<<<<<<< HEAD:horsies/core/checks/code.py
     """Phase 3.2: every builder gives a sound workflow, sends suppressed (F-91)."""
-=======
-    """Phase 3.2: every builder gives a valid workflow."""
->>>>>>> docs:horsies/core/checks/workflows.py
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
             yield from _check_builder(builder, subject)
 
 
 def undecorated(subject: Subject) -> Iterator[HorsiesError]:
-<<<<<<< HEAD:horsies/core/checks/code.py
     """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders (F-92)."""
-=======
-    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are not builders."""
->>>>>>> docs:horsies/core/checks/workflows.py
     for module in subject.discovered:
         for fn in _forgotten(module):
             yield WorkflowValidationError(**_forgotten_fields(fn))

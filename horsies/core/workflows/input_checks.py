@@ -1,10 +1,5 @@
-<<<<<<< HEAD:horsies/core/workflows/input_checks.py
 """What the nodes of a workflow are called with: the names and types of their arguments, where those come from, and what
 child workflows take and give (HRS-008 to HRS-010, HRS-013 for F-35, HRS-016 of a child, HRS-019 to HRS-026, HRS-031).
-=======
-"""Checks the arguments of a node: their names and types, and where they come from (HRS-008 to HRS-010, HRS-013 for
-F-35, HRS-019 to HRS-024, HRS-026, HRS-031).
->>>>>>> docs:horsies/core/workflows/checks/inputs.py
 """
 
 from __future__ import annotations
@@ -23,7 +18,6 @@ from horsies.core.workflows.fits import element_of, fits, results_in, shown
 from horsies.core.workflows.plan import Draft, map_param, type_of
 
 
-<<<<<<< HEAD:horsies/core/workflows/input_checks.py
 def child_problems(draft: Draft) -> Iterator[HorsiesError]:
     """Checks child workflows, and the declared output of a definition (HRS-016 of a child, HRS-025)."""
     for index, node in enumerate(draft.nodes):
@@ -45,10 +39,6 @@ def child_problems(draft: Draft) -> Iterator[HorsiesError]:
 
 def input_problems(draft: Draft) -> Iterator[HorsiesError]:
     """What is wrong with the arguments of the nodes. What can be written of the arguments is written, for the plan."""
-=======
-def problems(draft: Draft) -> Iterator[HorsiesError]:
-    """The mistakes. Arguments that can be encoded are encoded, for the plan."""
->>>>>>> docs:horsies/core/workflows/checks/inputs.py
     for index, node in enumerate(draft.nodes):
         draft.kwargs_json[index] = None
         if node.args_from or node.workflow_ctx_from:
