@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 4
 
-.PHONY: demo test lint fmt docs bench bench-peers soak proof chaos heavy clean
+.PHONY: demo test test-quick lint fmt docs bench bench-peers soak proof chaos heavy clean
 
 demo: $(STAMP)
 	$(BIN)/horsies demo
@@ -15,6 +15,11 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m compileall -q horsies tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -q
+
+# For the inner loop: what needs no worker process. Under a minute on two cores, once mypy has its cache.
+test-quick: $(STAMP)
+	$(BIN)/python -m pytest -n logical --maxprocesses $(JOBS) --dist loadscope -q \
+		tests/unit tests/architecture tests/store tests/deploy
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
