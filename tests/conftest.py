@@ -1,6 +1,7 @@
 """The databases of the tests: one embedded server for the whole run (all xdist workers share it), one template
 database with the schema, a fresh copy of it for each test that asks. A test that leaves a connection, an advisory
-lock or a process behind fails.
+lock or a process behind fails. The server lives in memory where there is room: to make and drop a database writes and
+deletes several hundred files, and on a disk this takes most of the time of a short test.
 """
 
 from __future__ import annotations
@@ -25,17 +26,25 @@ import pytest
 from psycopg import AsyncConnection, sql
 
 from horsies.core import logs
+from tests.heavy import VARIABLE as HEAVY_VARIABLE
 from tests.leaks import Watch
 
 SERVER_VARIABLE = "HORSIES_TEST_SERVER"
 PREFIX = "horsies-tests-"
 TEMPLATE = "horsies_template"
+MEMORY = Path("/dev/shm")
+MEMORY_NEEDED = 3 << 30  # ten times what the server of a run takes; a container often has 64 MB only
 STALE_S = 3600
+# Which files begin, so that the run does not end with one process at work and the others idle: one long step first,
+# then the folders by what a test takes there.
+FIRST = ("unit/test_typing.py", "e2e", "proof", "proof_pairs", "proof_workflows", "chaos", "cli", "services", "store")
+TESTS = Path(__file__).parent
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "max_connections": "300",
     "checkpoint_timeout": "30min",
+    "max_wal_size": "512MB",
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
@@ -46,14 +55,26 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A run in the background of a shell; the programs that the tests start must hear Ctrl-C all the same.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.option.loadscopereorder = (
+        False  # xdist would begin with the files of many tests, and those are the quick ones
+    )
     if SERVER_VARIABLE in os.environ:
         return
     _clear_away_killed_runs()
-    directory = tempfile.mkdtemp(prefix=PREFIX)
+    directory = tempfile.mkdtemp(prefix=PREFIX, dir=_servers_home())
     os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
     os.environ[SERVER_VARIABLE] = directory
     os.environ["HORSIES_RUNTIME_DIR"] = str(Path(directory) / "runtime")  # for the start journals of workers
     config.add_cleanup(lambda: _remove_server(Path(directory)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _turn(item.path))
+
+
+def _turn(file: Path) -> int:
+    """The place of a file in `FIRST`; files that are not in it come last. Within a place the order stays as it was."""
+    return next((turn for turn, name in enumerate(FIRST) if file.is_relative_to(TESTS / name)), len(FIRST))
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +90,19 @@ def _logging_as_it_was() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
+def _servers_home() -> Path:
+    """Where the directory of the server is made. The tests that fill tables with a million rows stay on the disk."""
+    with contextlib.suppress(OSError):
+        if not os.environ.get(HEAVY_VARIABLE) and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
+            tempfile.TemporaryFile(dir=MEMORY).close()
+            return MEMORY
+    return Path(tempfile.gettempdir())
+
+
 def _clear_away_killed_runs() -> None:
     """A run that was killed leaves its directory; its server has stopped when nobody holds the users' lock."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/users.lock"):
+    homes = {MEMORY, Path(tempfile.gettempdir())}
+    for lock in (lock for home in homes for lock in home.glob(f"{PREFIX}*/users.lock")):
         with contextlib.suppress(OSError), lock.open() as file:
             if time.time() - lock.stat().st_mtime < STALE_S:
                 continue  # it may belong to a run that is just starting

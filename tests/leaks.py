@@ -31,7 +31,7 @@ class Watch:
         self._database = database
 
     def __enter__(self) -> None:
-        self._before = {child.pid for child in psutil.Process().children(recursive=True)}
+        self._before = set(psutil.pids())
         self._outer = os.environ.get(VARIABLE)
         os.environ[VARIABLE] = self._database
 
@@ -61,13 +61,28 @@ class Watch:
         return [f"process {process.pid} {_command(process)}" for process in self._running()]
 
     def _running(self) -> list[psutil.Process]:
-        mine = {
-            child.pid: child for child in psutil.Process().children(recursive=True) if child.pid not in self._before
-        }
-        for process in psutil.process_iter():
-            if _environment(process).get(VARIABLE) == self._database:
-                mine[process.pid] = process
-        return [process for process in mine.values() if _is_running(process) and not _is_tracker(process)]
+        """Only processes that are new are looked at: to read the environment of each one on the machine takes longer
+        than many a test."""
+        new = map(_process, set(psutil.pids()) - self._before)
+        mine = [process for process in new if process is not None and self._belongs_to_the_test(process)]
+        return [process for process in mine if _is_running(process) and not _is_tracker(process)]
+
+    def _belongs_to_the_test(self, process: psutil.Process) -> bool:
+        return _environment(process).get(VARIABLE) == self._database or _descends_from_here(process)
+
+
+def _process(pid: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(pid)
+    except psutil.Error:
+        return None
+
+
+def _descends_from_here(process: psutil.Process) -> bool:
+    try:
+        return any(ancestor.pid == os.getpid() for ancestor in process.parents())
+    except psutil.Error:
+        return False
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
