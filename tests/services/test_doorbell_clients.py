@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
+from horsies.core.store import results as result_rows
 from horsies.core.brokers import waiter
 from horsies.core.brokers.connections import BY_INDEX
 from horsies.core.brokers.postgres import PostgresBroker
@@ -135,13 +136,13 @@ async def test_d60_a_client_that_left_while_its_word_was_written_takes_it_back(
     await change_mode(database_url, "when_waiting")
     task_id = await given_task(db)
     announced: list[str] = []
-    announce = waiter.results.announce
+    announce = result_rows.announce
 
     async def announce_and_tell(conn: AsyncConnection, ids: list[str], holder: str, seconds: float) -> None:
         await announce(conn, ids, holder, seconds)
         announced.extend(ids)
 
-    monkeypatch.setattr(waiter.results, "announce", announce_and_tell)
+    monkeypatch.setattr(result_rows, "announce", announce_and_tell)
     async with await AsyncConnection.connect(database_url) as locking:
         await locking.execute("LOCK TABLE horsies_waiting IN EXCLUSIVE MODE")
         result = await broker.get_result_async(task_id, 50)

@@ -16,14 +16,23 @@ import mmap
 import os
 import struct
 from pathlib import Path
+from typing import Protocol
 
 from horsies.core.recovery import journal as file
 from horsies.core.recovery.journal import HEADER_BYTES, NOTE_BYTES, SLOT_BYTES
-from horsies.core.worker.hand import Held
+from horsies.core.lifecycle.moves import Claim
 
 log = logging.getLogger("horsies.worker")
 
 _WHERE = struct.Struct("<Iq")  # where the note goes, claim_seq; the task id follows
+
+
+class NotedTask(Protocol):
+    """What the journal needs of a task that is handed to a child; it keeps the task's slot in `note_at`."""
+
+    id: str
+    claim: Claim
+    note_at: int | None
 
 
 class Journal:
@@ -60,7 +69,7 @@ class Journal:
         self.path, self._fd = path, fd
         self._free = [HEADER_BYTES + slot * SLOT_BYTES for slot in reversed(range(slots))]
 
-    def entry(self, held: Held) -> bytes:
+    def entry(self, held: NotedTask) -> bytes:
         """What the child must know to note this task, which is about to be sent to it."""
         if self.path is None:
             return b""
@@ -70,7 +79,7 @@ class Journal:
         held.note_at = self._free.pop()
         return _WHERE.pack(held.note_at, held.claim.claim_seq) + held.id.encode()
 
-    def release(self, held: Held) -> None:
+    def release(self, held: NotedTask) -> None:
         """The end of this task is written, or it is not ours any more."""
         if held.note_at is not None:
             self._free.append(held.note_at)
