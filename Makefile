@@ -38,7 +38,7 @@ lint: $(call with,lint docs) ## ruff, mypy --strict, and the documentation site 
 	@$(MAKE) --no-print-directory docs-check
 
 docs-check: $(call with,docs) ## build the documentation site; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 fmt: $(call with,lint) ## format the code
 	$(BIN)/ruff check --fix .
