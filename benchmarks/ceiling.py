@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from horsies.core.brokers.connections import BY_INDEX, IN_BULK, connect
-from horsies.core.lifecycle.moves import Claim, Complete
+from horsies.core.db.connect import BY_INDEX, IN_BULK, connect
+from horsies.core.db.pool import Connection
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.store import tasks
-from horsies.core.store.tasks import Claimant, ClaimOrder, Connection
+from horsies.core.store.tasks import Claimant, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete
 
 BATCH = 200
 # Completing costs most; while one lane waits for its commit the other writes. More lanes gained nothing on two cores.

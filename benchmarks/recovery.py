@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.process import WorkerProcess, worker
 from benchmarks.server import Server
-from horsies.core.recovery.evidence import LOOK_EVERY_S
+from horsies.core.recovery.dead_workers import LOOK_EVERY_S
 
 PATIENCE_S = 60.0
 RUNNING = 2

@@ -15,8 +15,9 @@ from time import perf_counter, time
 from typing import Literal, cast
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+from horsies.core.db.pool import Connection
 from horsies.core.store import tasks
-from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder, Connection
+from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 
 PINGS = 10
 Mode = Literal["always", "when_waiting", "off"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from horsies.cli.examples import EXAMPLES
 from horsies.cli.main import app as command_line
+from horsies.cli.options import EXAMPLES
 
 INTRODUCTION = """\
 # Command line

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.core.app import ChildProcessStartHook, Horsies
 from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.codec.context import WorkflowContext, WorkflowMeta
 from horsies.core.errors import (
     ErrorCode,
     HorsiesError,
@@ -34,8 +35,15 @@ from horsies.core.models.broker import (
     WorkerStateSnapshot,
 )
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
-from horsies.core.models.recovery import INFRASTRUCTURE_RESILIENT_FLAG, RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import (
+    INFRASTRUCTURE_RESILIENT_FLAG,
+    ActiveWorker,
+    RecoveryConfig,
+    SweepStaleWorkersOptions,
+    SweepStaleWorkersResult,
+    WorkerRecoveryConfig,
+    WorkerResilienceConfig,
+)
 from horsies.core.models.schedule import (
     BothDays,
     ByMonthDay,
@@ -62,14 +70,13 @@ from horsies.core.models.schedule import (
     Weekday,
     WeeklySchedule,
 )
-from horsies.core.models.scheduling import (
+from horsies.core.models.schedule.config import (
     ScheduleError,
     ScheduleErrorCode,
     ScheduleInfo,
     ScheduleResult,
     ScheduleSource,
 )
-from horsies.core.models.sweeping import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult
 from horsies.core.models.tasks import (
     BuiltInTaskCode,
     ContractCode,
@@ -88,34 +95,33 @@ from horsies.core.models.tasks import (
     TaskSendPayload,
     TaskSendResult,
 )
-from horsies.core.models.workflow.context import WorkflowContext, WorkflowMeta
 from horsies.core.models.workflow.definition import WorkflowDefinition
-from horsies.core.models.workflow.enums import OnError
 from horsies.core.models.workflow.nodes import (
     AnyNode,
     MapNode,
     NodeKey,
     SubWorkflowNode,
+    SuccessCase,
+    SuccessPolicy,
     TaskNode,
     from_node,
     slugify,
 )
-from horsies.core.models.workflow.policies import SuccessCase, SuccessPolicy
 from horsies.core.models.workflow.results import (
     HandleErrorCode,
     HandleOperationError,
     HandleResult,
+    OnError,
     WorkflowStartError,
     WorkflowStartErrorCode,
     WorkflowStartResult,
     WorkflowTaskInfo,
 )
 from horsies.core.models.workflow.spec import WorkflowSpec
-from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
-from horsies.core.producer.many import PreparedTask
-from horsies.core.recovery.stuck_workflows import recover_stuck_workflows, recover_stuck_workflows_sync
-from horsies.core.recovery.worker_utils import WorkerUtils
+from horsies.core.producer.many import PreparedTask, TaskSendOptions
+from horsies.core.recovery.reconcile import recover_stuck_workflows, recover_stuck_workflows_sync
+from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
 from horsies.core.types.status import (

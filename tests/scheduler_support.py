@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from horsies import AppConfig, Horsies, HourlySchedule, ScheduleConfig, TaskError, TaskResult, TaskSchedule
-from horsies.core.brokers.connections import BY_INDEX, make_pool
-from horsies.core.scheduler.payloads import LocalPreparer
-from horsies.core.scheduler.preparation import USUAL, Limits
+from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.scheduler.payloads import USUAL, LocalPreparer, PreparationLimits
 from horsies.core.scheduler.service import Scheduler
 from tests.support import eventually
 from tests.worker_support import ROOT, Rows
@@ -62,7 +61,7 @@ def as_json(*schedules: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def scheduler_of(
-    app: Horsies, *, slice_s: float = 30.0, limits: Limits = USUAL, lock_ms: int = 2_000
+    app: Horsies, *, slice_s: float = 30.0, limits: PreparationLimits = USUAL, lock_ms: int = 2_000
 ) -> AsyncIterator[Scheduler]:
     """A scheduler of the app's schedules that does nothing by itself: `check()` is one check, which takes its time."""
     assert app.config.schedule is not None

@@ -12,7 +12,7 @@ from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.checks.code import definitions_of
 from horsies.core.errors import CheckWarning, ErrorCode, HorsiesError
-from horsies.core.worker.locate import load_app
+from horsies.core.locate import load_app
 
 
 def check(

@@ -1,10 +1,13 @@
 """Which database a command works on, and the one line that says so. See docs/decisions/0006-cli.md.
 
 --database-url  →  the app's own, if a module is given  →  DATABASE_URL  →  the embedded server in .horsies/postgres
+
+`horsies init-db`: install or upgrade the schema and exit (M-07).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,11 +16,18 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from horsies.cli import output
+from horsies.cli.options import DatabaseUrl, OptionalModule
 from horsies.core.app import Horsies
+from horsies.core.db.connect import connect
+from horsies.core.db.failures import AWAY, describe, hint_for
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.locate import load_app
 from horsies.core.models.broker import PostgresConfig, driver_url
+from horsies.core.schema.install import InstallReport, install
 
 VARIABLE = "DATABASE_URL"
+
 EMBEDDED = Path(".horsies/postgres")
 
 
@@ -116,3 +126,36 @@ def _same(own: PostgresConfig, url: str) -> bool:
         return at(url).display_url() == at(own.database_url.get_secret_value()).display_url()
     except HorsiesError:
         return False
+
+
+def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> int:
+    """Create the tables, or upgrade them to this version. It is safe to repeat this, also while workers run."""
+    own = load_app(module).config.broker if module is not None else None
+    chosen = choose(database_url, own)
+    output.say(chosen.opening_sentence())
+    try:
+        report = asyncio.run(_install(chosen.config, is_configured=own is not None))
+    except AWAY as problem:
+        raise ConfigurationError(
+            "the schema could not be created",
+            code=ErrorCode.BROKER_INIT_FAILED,
+            notes=[chosen.config.redact(describe(problem))],
+            help_text=hint_for(describe(problem)),
+        ) from problem
+    output.out().print(_sentence(report), markup=False)
+    return 0
+
+
+async def _install(config: PostgresConfig, *, is_configured: bool) -> InstallReport:
+    conn = await connect(config, session=True, name="horsies init-db")
+    try:
+        # Without an app nobody has said which notify mode is wanted: one that is in use stays.
+        return await install(conn, notify=config.notify, change_notify=is_configured)
+    finally:
+        await conn.close()
+
+
+def _sentence(report: InstallReport) -> str:
+    state = "created" if report.created else "is in place"
+    changed = f", changed from {report.notify_changed_from}" if report.notify_changed_from else ""
+    return f"schema version {report.version} {state} (notify: {report.notify}{changed})"

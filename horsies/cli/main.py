@@ -11,26 +11,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from horsies.cli import output
-from horsies.cli.acting import cancel, rerun
 from horsies.cli.check import check
+from horsies.cli.database import init_db
 from horsies.cli.demo import demo
-from horsies.cli.examples import epilog
-from horsies.cli.explain import explain
-from horsies.cli.force_unlock import force_unlock
-from horsies.cli.init_db import init_db
-from horsies.cli.metrics import metrics
-from horsies.cli.purge import purge
-from horsies.cli.queues import queues
-from horsies.cli.recover_workflows import recover_workflows
-from horsies.cli.scheduler import scheduler
+from horsies.cli.options import epilog
+from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
-from horsies.cli.send import send
-from horsies.cli.stale_tasks import stale_tasks
-from horsies.cli.sweep import sweep_stale_workers
-from horsies.cli.task import task
-from horsies.cli.tasks import tasks
-from horsies.cli.worker import worker
-from horsies.cli.workers import workers
+from horsies.cli.task_actions import cancel, explain, force_unlock, purge, rerun, send
+from horsies.cli.tasks import stale_tasks, task, tasks
+from horsies.cli.worker import scheduler, worker
+from horsies.cli.workers import recover_workflows, sweep_stale_workers, workers
 from horsies.cli.workflow import workflow
 from horsies.core import tracing
 from horsies.core.errors import HorsiesError

@@ -1,19 +1,32 @@
-"""`horsies queues`: the length, age, throughput and limit of each queue."""
+"""`horsies queues`: the length, age, throughput and limit of each queue.
+
+`horsies metrics`: the metrics of a database for Prometheus, from one process for all workers.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+import signal
+import sys
+from typing import Annotated, Any
 
+import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from horsies.cli import manual
+from horsies.cli import output, session
 from horsies.cli.options import DatabaseUrl, OptionalModule
-from horsies.cli.watching import Every, Watch, refuse_watching, watch_until_interrupted
-from horsies.core.monitoring.models.answers import to_jsonable
-from horsies.core.monitoring.models.snapshots import QueueInfo, Snapshot
-from horsies.monitoring import take_snapshot
+from horsies.cli.session import Every, Watch, looking, refuse_watching, watch_until_interrupted
+from horsies.core import logs
+from horsies.core.app import Horsies
+from horsies.core.errors import HorsiesError
+from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
+from horsies.core.models.monitoring.tasks import to_jsonable
+from horsies.core.monitoring.http import Encode, Endpoints, encoder
+from horsies.core.monitoring.metrics import of_reading
+from horsies.core.monitoring.snapshot import NoReading, Reader, take_snapshot
+from horsies.core.types.result import Err
 
 _TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "oldest due", "ended/min", "workers")
 
@@ -22,30 +35,30 @@ def queues(
     module: OptionalModule = None,
     watch: Watch = False,
     every: Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
-    as_json: manual.AsJson = False,
+    as_json: session.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Show for each queue: the waiting tasks (due now, or later), the claimed and running tasks, the concurrency limit,
     how long the oldest task has been due, how many tasks ended in the last minute, and how many live workers serve it.
     """
     refuse_watching(watch, as_json)
-    with manual.looking(module, database_url) as app:
+    with session.looking(module, database_url) as app:
 
         def snapshot() -> Snapshot:
-            return manual.answer_of(asyncio.run(take_snapshot(app.get_broker())), app)
+            return session.answer_of(asyncio.run(take_snapshot(app.get_broker())), app)
 
         if watch:
             return watch_until_interrupted(lambda: _shown(snapshot()), every)
         found = snapshot()
     if as_json:
-        manual.print_json({"taken_at": to_jsonable(found.taken_at), "queues": to_jsonable(found.queues)})
+        session.print_json({"taken_at": to_jsonable(found.taken_at), "queues": to_jsonable(found.queues)})
     else:
-        manual.print_whole(_shown(found))
+        session.print_whole(_shown(found))
     return 0
 
 
 def _shown(found: Snapshot) -> RenderableType:
-    return manual.table_of(_TITLES, [_row(queue) for queue in found.queues])
+    return session.table_of(_TITLES, [_row(queue) for queue in found.queues])
 
 
 def _row(queue: QueueInfo) -> list[Any]:
@@ -58,7 +71,67 @@ def _row(queue: QueueInfo) -> list[Any]:
         queue.claimed,
         queue.running,
         queue.max_concurrency,
-        None if queue.oldest_due_seconds is None else manual.duration(queue.oldest_due_seconds),
+        None if queue.oldest_due_seconds is None else session.duration(queue.oldest_due_seconds),
         queue.ended_last_minute,
         Text("none", style="bold red") if is_stranded else queue.live_workers,
     ]
+
+
+def metrics(
+    module: OptionalModule = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Serve /metrics, /healthz and /readyz on this port.")
+    ] = 9463,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    once: Annotated[bool, typer.Option("--once", help="Print the metrics once and exit.")] = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Serve metrics of the queues for Prometheus: depth, age, tasks by state, workers, schedules, the database server.
+
+    The database is read when somebody scrapes, at most every five seconds. A worker serves its own counters (batches,
+    latencies, crashes) with horsies worker --metrics-port.
+    """
+    encode = encoder()
+    with looking(module, database_url, needs_tables=once) as app:
+        reader = Reader(lambda: _read(app))
+        if once:
+            return asyncio.run(_print(reader, encode))
+        logs.configure()
+        return asyncio.run(_serve(reader, host, port))
+
+
+async def _print(reader: Reader, encode: Encode) -> int:
+    reading = await reader.reading()
+    if reading.snapshot is None:
+        raise HorsiesError("the database did not answer", notes=[reader.problem or "no answer in time"])
+    text, _ = encode(of_reading(reading), "")
+    sys.stdout.write(text.decode())
+    return 0
+
+
+async def _serve(reader: Reader, host: str, port: int) -> int:
+    stop = asyncio.Event()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sig, stop.set)
+
+    async def problems() -> dict[str, str]:
+        reading = await reader.reading()
+        return {} if reading.snapshot is not None else {"database": reader.problem or "no answer in time"}
+
+    endpoints = Endpoints(host, port, reader, problems)
+    await endpoints.open()
+    output.say(f"metrics and health: {endpoints.url}/metrics, /healthz, /readyz")
+    try:
+        await stop.wait()
+    finally:
+        await endpoints.close()
+        with contextlib.suppress(Exception):
+            await reader.close()
+    return 0
+
+
+async def _read(app: Horsies) -> Snapshot:
+    found = await take_snapshot(app.get_broker())
+    if isinstance(found, Err):
+        raise NoReading(app.config.broker.redact(found.error.message))
+    return found.value

@@ -1,8 +1,15 @@
-"""`horsies tasks`: the list of tasks, filtered, sorted, page by page (M-45, M-46); `--watch` updates it."""
+"""`horsies tasks`: the list of tasks, filtered, sorted, page by page (M-45, M-46); `--watch` updates it.
+
+`horsies task`: everything about one task: its columns, its payload and result, its attempts.
+
+`horsies stale-tasks`: list running tasks without a recent heartbeat (M-10, R-91). It changes nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -10,14 +17,29 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from horsies.cli import manual, output
-from horsies.cli.completing import members
-from horsies.cli.options import DatabaseUrl, OptionalModule, Queues, TaskNames, parse_members, parse_names
-from horsies.cli.watching import Every, Watch, refuse_watching, watch_until_interrupted
-from horsies.core.monitoring.models.answers import to_jsonable
-from horsies.core.monitoring.models.tasks import ErrorCategory, SortDir, TaskListPage, TaskSummary
+from horsies.cli import output, session
+from horsies.cli.options import DatabaseUrl, OptionalModule, Queues, TaskNames, members, parse_members, parse_names
+from horsies.cli.session import (
+    Every,
+    OneId,
+    Watch,
+    no_such_task,
+    only_one,
+    opened_for,
+    refuse_watching,
+    watch_until_interrupted,
+)
+from horsies.core.models.monitoring.tasks import (
+    ErrorCategory,
+    SortDir,
+    TaskDetail,
+    TaskListPage,
+    TaskSummary,
+    to_jsonable,
+)
+from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
-from horsies.monitoring import list_tasks
+from horsies.monitoring import get_task_detail, list_tasks
 
 _TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries", "error", "worker")
 
@@ -98,7 +120,7 @@ def tasks(
     only_ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
     watch: Watch = False,
     every: Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
-    as_json: manual.AsJson = False,
+    as_json: session.AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """List tasks, the latest first.
@@ -120,10 +142,10 @@ def tasks(
         "offset": offset,
         "limit": limit,
     }
-    with manual.looking(module, database_url) as app:
+    with session.looking(module, database_url) as app:
 
         def page() -> TaskListPage:
-            return manual.answer_of(asyncio.run(list_tasks(app.get_broker(), **asked)), app)
+            return session.answer_of(asyncio.run(list_tasks(app.get_broker(), **asked)), app)
 
         if watch:
             return watch_until_interrupted(lambda: _shown(page(), is_watched=True), every)
@@ -147,12 +169,12 @@ def _direction(sort: Sort, order: Order | None) -> SortDir:
 
 def _print(page: TaskListPage, *, as_json: bool, only_ids: bool) -> int:
     if as_json:
-        manual.print_json(to_jsonable(page))
+        session.print_json(to_jsonable(page))
     elif only_ids:
         for one in page.items:
             output.write(one.task_id)
     else:
-        manual.print_whole(_shown(page))
+        session.print_whole(_shown(page))
     return 0
 
 
@@ -161,8 +183,8 @@ def _shown(page: TaskListPage, *, is_watched: bool = False) -> RenderableType:
         return Text("no task matches" if page.total == 0 else f"there are only {page.total}")
     last = page.offset + len(page.items)
     rest = f"; --offset {last} shows what follows" if last < page.total else ""
-    summary = Text(f"{page.offset + 1} to {last} of {manual.count(page.total, 'task')}{rest}")
-    table = manual.table_of(_TITLES, [_row(one) for one in page.items])
+    summary = Text(f"{page.offset + 1} to {last} of {session.count(page.total, 'task')}{rest}")
+    table = session.table_of(_TITLES, [_row(one) for one in page.items])
     return Group(summary, table) if is_watched else Group(table, summary)  # the end of a screen may be out of sight
 
 
@@ -171,13 +193,169 @@ def _row(one: TaskSummary) -> list[Any]:
     retries = f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
     return [
         one.task_id,
-        Text(one.status.value, style=manual.STYLES[one.status]),
+        Text(one.status.value, style=session.STYLES[one.status]),
         one.task_name,
         one.queue_name,
         one.sent_at,
         one.ended_at,
-        None if took is None else manual.seconds(took),
+        None if took is None else session.seconds(took),
         retries,
         one.error_code,
         one.worker_id,
     ]
+
+
+USAGE = "horsies task shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
+
+_PAYLOADS = ("args", "kwargs", "task_options", "result")
+
+_SHORT = 100  # characters
+
+MOST_SHOWN, MOST_LINES = 100_000, 1_000
+
+_WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
+
+
+def task(what: OneId, as_json: session.AsJson = False, database_url: DatabaseUrl = None) -> int:
+    """Show one task: its state, its arguments, its result, and each of its attempts. Times are UTC."""
+    with opened_for(only_one(what, database_url, USAGE), database_url, USAGE) as (app, [task_id]):
+        found = session.answer_of(asyncio.run(get_task_detail(app.get_broker(), task_id)), app)
+    if found is None:
+        raise no_such_task(what, task_id, USAGE)
+    if as_json:
+        session.print_json(as_values(found))
+    else:
+        _show(found)
+    return 0
+
+
+def as_values(found: TaskDetail) -> dict[str, Any]:
+    """Values that are stored as JSON become JSON, not text inside JSON."""
+    values: dict[str, Any] = to_jsonable(found)
+    return values | {name: _value(values[name]) for name in _PAYLOADS}
+
+
+def _value(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _show(found: TaskDetail) -> None:
+    console = output.out()
+    title = Text(f"{session.printable(found.task_name)}  ", style="bold")
+    title.append(found.status.value, style=session.STYLES[found.status])
+    console.print(title)
+    lines = [(name, session.text_of(value)) for name, value in _lines(found) if value is not None]
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="default"))
+    for name, text in _blocks(found):
+        console.print(Text(f"  {name}", style="dim"))
+        console.print(Text(_indented(text)))
+    if found.attempts:
+        titles = ["attempt", "outcome", "finished", "took", "retried", "error", "message", "worker"]
+        session.print_table(titles, [_attempt(one) for one in found.attempts])
+    if found.status in _WAITING:
+        output.say(f"horsies explain {found.task_id} says what it waits for")
+
+
+def _indented(text: str) -> str:
+    """As much of the text as a person reads; --json shows all of it."""
+    lines = text[:MOST_SHOWN].splitlines()[:MOST_LINES]
+    shown = [f"    {session.printable(line)}" for line in lines]
+    left = len(text) - sum(len(line) + 1 for line in lines)
+    return "\n".join([*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown)
+
+
+def _lines(found: TaskDetail) -> Iterator[tuple[str, Any]]:
+    yield "task", found.task_id
+    yield "queue", f"{found.queue_name} (priority {found.priority})"
+    yield "workflow", found.workflow_id
+    yield "idempotency key", found.idempotency_key
+    yield "flags", json.dumps(to_jsonable(found.flags)) if found.flags else None
+    yield "sent", found.sent_at
+    yield "due", found.enqueued_at if found.status is TaskStatus.PENDING else None
+    yield "next retry", found.next_retry_at if found.status is TaskStatus.PENDING else None
+    yield "deadline", found.good_until
+    yield "claimed", found.claimed_at
+    yield "started", found.started_at
+    yield "ended", found.ended_at
+    yield "retries", f"{found.retry_count} of {found.max_retries}" if found.max_retries or found.retry_count else None
+    yield "error", found.error_code and f"{found.error_code} ({found.error_category})"
+    yield "worker", found.claimed_by_worker_id
+    yield "child", found.worker_process_name and f"{found.worker_process_name} (pid {found.worker_pid})"
+
+
+def _blocks(found: TaskDetail) -> Iterator[tuple[str, str]]:
+    """The parts that may be long."""
+    for name in ("args", "kwargs", "task_options"):
+        if (value := _value(getattr(found, name))) not in (None, [], {}):
+            yield name.replace("_", " "), _pretty(value)
+    result = _value(found.result)
+    error = result.get("err") if isinstance(result, dict) else None
+    if isinstance(error, dict):
+        yield from _parts_of_error(error)
+    elif found.result is not None:
+        yield "result", _pretty(result.get("ok") if isinstance(result, dict) and "ok" in result else result)
+    if found.failed_reason:
+        yield "failed reason", found.failed_reason
+
+
+def _parts_of_error(error: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Show a traceback as lines, not as a JSON text."""
+    if message := error.get("message"):
+        yield "message", str(message)
+    if (data := error.get("data")) is not None:
+        yield "data", _pretty(data)
+    exception = error.get("exception")
+    if isinstance(exception, dict) and exception.get("traceback"):
+        yield "traceback", str(exception["traceback"])
+
+
+def _pretty(value: Any) -> str:
+    """On one line if it fits."""
+    short = json.dumps(value, ensure_ascii=False)
+    return short if len(short) <= _SHORT else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _attempt(one: TaskAttemptInfo) -> list[Any]:
+    took = None
+    if one.started_at is not None and one.finished_at is not None:
+        took = session.seconds((one.finished_at - one.started_at).total_seconds())
+    message = None if one.error_message is None else " ".join(one.error_message.split())
+    retried = "yes" if one.will_retry else "no"
+    return [one.attempt, one.outcome.value, one.finished_at, took, retried, one.error_code, message, one.worker_id]
+
+
+_STALE_TITLES = {
+    "id": "task",
+    "task_name": "name",
+    "worker_hostname": "host",
+    "worker_pid": "pid",
+    "worker_process_name": "process",
+    "last_heartbeat": "last heartbeat",
+    "started_at": "started",
+}
+
+
+def stale_tasks(
+    module: OptionalModule = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Only tasks without a heartbeat for more than this many minutes.")
+    ] = 2,
+    as_json: session.AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """List running tasks whose heartbeats have stopped: recovery would treat them as dead at this threshold."""
+    with session.looking(module, database_url) as app:
+        asked = app.get_broker().get_stale_tasks_sync(stale_threshold_minutes=minutes)
+        found = session.value_of(asked, app)
+    if as_json:
+        session.print_json(found)
+    elif found:
+        session.print_table(list(_STALE_TITLES.values()), [[row[name] for name in _STALE_TITLES] for row in found])
+    else:
+        output.out().print(f"no running task has been silent for more than {minutes:g} min", markup=False)
+    return 0

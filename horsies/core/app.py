@@ -28,12 +28,11 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
 from horsies.core.models.queues import QueueMode
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
-from horsies.core.producer.options import Flags
 from horsies.core.producer.send import Sender
-from horsies.core.producer.size import SizeGuard
-from horsies.core.recovery.worker_utils import WorkerUtils
+from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskDecorator, TaskFunction
+from horsies.core.tasks.definition import Flags, SizeGuard
 from horsies.core.types.twins import run_sync
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]

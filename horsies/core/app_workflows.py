@@ -12,10 +12,9 @@ from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
 from horsies.core.models.app import AppConfig
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow.enums import OnError
-from horsies.core.models.workflow.nodes import Node, NodeKey
-from horsies.core.models.workflow.policies import SuccessPolicy
-from horsies.core.models.workflow.spec import Starter, WorkflowSpec
+from horsies.core.models.workflow.nodes import Node, NodeKey, SuccessPolicy
+from horsies.core.models.workflow.results import OnError
+from horsies.core.models.workflow.spec import SpecStarter, WorkflowSpec
 from horsies.core.workflows.start import WorkflowStarter
 
 T = TypeVar("T")
@@ -54,7 +53,7 @@ class MakesWorkflows:
         raise NotImplementedError
 
     @cached_property
-    def workflow_starter(self) -> Starter:
+    def workflow_starter(self) -> SpecStarter:
         """The object that starts the workflows of this app."""
         return WorkflowStarter(self.get_broker, resend=self.config.resend_on_transient_err)
 

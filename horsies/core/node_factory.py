@@ -22,12 +22,12 @@ from typing import (
 
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow.enums import Join
 from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, TaskNode
+from horsies.core.models.workflow.results import Join
 
 if TYPE_CHECKING:
-    from horsies.core.producer.options import Flags
     from horsies.core.task_decorator import TaskFunction
+    from horsies.core.tasks.definition import Flags
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

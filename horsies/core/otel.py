@@ -22,11 +22,11 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
 
-from horsies.core.models.trace import carrier_to_json
+from horsies.core.models.sending import carrier_to_json
 
 if TYPE_CHECKING:
-    from horsies.core.worker.finalizer import Ending
-    from horsies.core.worker.hand import Held
+    from horsies.core.worker.finalize import Ending
+    from horsies.core.worker.in_hand import HeldTask
 
 
 class Active:
@@ -96,7 +96,7 @@ class Supervisor:
         elif event == "tasks.finalized":
             self._finalized(facts["endings"], facts["moved"])
 
-    def _started(self, batch: Sequence[Held]) -> None:
+    def _started(self, batch: Sequence[HeldTask]) -> None:
         now = time.time_ns()
         for held in batch:
             if held.options.trace is not None:
@@ -114,7 +114,9 @@ class Supervisor:
                 begun = now - int((clock - since) * 1e9)
                 self._tell("finalize", "settle", held, begun, now, outcome)
 
-    def _tell(self, operation: str, kind: str, held: Held, begun: int, ended: int, outcome: str | None = None) -> None:
+    def _tell(
+        self, operation: str, kind: str, held: HeldTask, begun: int, ended: int, outcome: str | None = None
+    ) -> None:
         row = held.row
         facts: dict[str, Any] = {
             "messaging.message.id": row.id,

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from horsies.core import execution
 from horsies.core.codec.serde import TaskCodec
-from horsies.core.definition import TaskDefinition, codec_if_ready
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models.queues import DEFAULT_QUEUE
@@ -33,17 +31,25 @@ from horsies.core.models.tasks import (
 )
 from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope, many
-from horsies.core.producer.builder import TaskSendOptions
 from horsies.core.producer.handle import TaskHandle
-from horsies.core.producer.many import Call, PreparedTask
-from horsies.core.producer.options import NO_OPTIONS, Flags, SendOptions, flags_of, given
+from horsies.core.producer.many import Call, PreparedTask, TaskSendOptions
 from horsies.core.store.sends import Send
+from horsies.core.tasks import execute
+from horsies.core.tasks.definition import (
+    NO_OPTIONS,
+    Flags,
+    SendOptions,
+    TaskDefinition,
+    codec_if_ready,
+    flags_of,
+    given,
+)
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
-    from horsies.core.producer.options import CallerConnection
+    from horsies.core.tasks.definition import CallerConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +69,7 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T, TaskError]:
         """Run the function in this process, as a worker would, without a row, a retry or a queue."""
-        return execution.call(self, args, kwargs)
+        return execute.call(self, args, kwargs)
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task. A `good_until=` among the arguments is its deadline, if the function has no such
@@ -175,7 +181,7 @@ class AsyncTaskFunction(TaskFunction[P, T]):
     def __call__(  # type: ignore[override]
         self, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, TaskResult[T, TaskError]]:
-        return execution.call_async(self, args, kwargs)
+        return execute.call_async(self, args, kwargs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult
-from horsies.core.models.recovery import RecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerResilienceConfig
 
 app = Horsies(
     AppConfig(

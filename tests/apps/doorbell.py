@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 from horsies import AppConfig, CustomQueueConfig, Horsies, PostgresConfig, QueueMode, RetryPolicy, TaskError, TaskResult
-from horsies.core.models.recovery import RecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerResilienceConfig
 
 app = Horsies(
     AppConfig(

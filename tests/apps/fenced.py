@@ -12,8 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult
-from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
 
 RUNNING_MS = int(os.environ.get("RUNNING_MS", "2000"))
 CLAIMER_MS = int(os.environ.get("CLAIMER_MS", "1000"))

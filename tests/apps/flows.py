@@ -21,8 +21,7 @@ from horsies import (
     WorkflowSpec,
     from_node,
 )
-from horsies.core.models.recovery import RecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerResilienceConfig
 
 app = Horsies(
     AppConfig(

@@ -3,7 +3,7 @@
 import os
 
 from horsies import AppConfig, Horsies
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import WorkerResilienceConfig
 
 app = Horsies(
     AppConfig.for_database_url(

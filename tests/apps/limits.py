@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 
 from horsies import AppConfig, CustomQueueConfig, Horsies, PostgresConfig, QueueMode, TaskError, TaskResult
-from horsies.core.models.recovery import RecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerResilienceConfig
 
 CAP = os.environ.get("CLUSTER_CAP")
 PREFETCH = int(os.environ.get("PREFETCH", "0"))

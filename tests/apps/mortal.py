@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 
 from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult
-from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
 
 THRESHOLD = os.environ.get("MORTAL_THRESHOLD_MS")
 PREFETCH = int(os.environ.get("MORTAL_PREFETCH", "0"))

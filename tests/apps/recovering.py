@@ -17,7 +17,7 @@ from horsies import (
     TaskResult,
     WorkerRecoveryConfig,
 )
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import WorkerResilienceConfig
 
 app = Horsies(
     AppConfig(

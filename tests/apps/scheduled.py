@@ -9,7 +9,7 @@ import time
 from pydantic import BaseModel, model_validator
 
 from horsies import AppConfig, Horsies, PostgresConfig, ScheduleConfig, TaskError, TaskResult, TaskSchedule
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import WorkerResilienceConfig
 
 app = Horsies(
     AppConfig(

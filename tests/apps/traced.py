@@ -22,7 +22,7 @@ from horsies import (
     WorkflowSpec,
     from_node,
 )
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import WorkerResilienceConfig
 
 
 class FileExporter(SpanExporter):

@@ -122,14 +122,14 @@ MAX_LINES = 450
 # An import inside a function, and why it is there.
 INSIDE = {
     ("cli.worker", "uvloop"): "an extra; without it the loop is asyncio's own",
-    ("cli.demo", "horsies.cli.demo.run"): "it builds the application, which reads what the command has just decided",
+    ("cli.demo", "horsies.demo.run"): "it builds the application, which reads what the command has just decided",
     ("core.codec.signature", "annotationlib"): "exists from Python 3.14 on only",
     ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",
     ("core.schema.install", "horsies.core.schema.create"): "SQLAlchemy is slow to import and needed once per database",
     ("core.monitoring.endpoints", "horsies.core.monitoring.prometheus"): "its library is an extra, for who is scraped",
     ("core.tracing", "horsies.core.otel"): "OpenTelemetry is an extra, of use only where the program has imported it",
     ("core.worker.forkserver", "horsies"): "a program: it loads what its children will need before it forks",
-    ("core.worker.forkserver", "horsies.core.worker.child"): "the same; a child that is not forked does not need it",
+    ("core.worker.forkserver", "horsies.core.child.main"): "the same; a child that is not forked does not need it",
 }
 
 

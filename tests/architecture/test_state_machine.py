@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, get_args
 
-from horsies.core.lifecycle import moves
+from horsies.core.tasks import moves
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
 from tests.architecture.source import ROOT, statements
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import typer
 
-from horsies.cli import completing
-from horsies.cli.examples import EXAMPLES
+from horsies.cli import options
 from horsies.cli.main import app as command_line
 from horsies.cli.main import run
-from horsies.cli.options import parse_age, parse_members
+from horsies.cli.options import EXAMPLES, parse_age, parse_members
 from horsies.core.types.status import TaskStatus
 
 GROUP: Any = typer.main.get_command(command_line)
@@ -105,15 +104,15 @@ def test_modules_are_found_by_the_names_of_files(tmp_path: Path, monkeypatch: py
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    assert completing.modules("") == ["setup", "shop"]
-    assert completing.modules("shop.") == ["shop.tasks"]
-    assert completing.modules("./") == ["./data/", "./setup.py", "./shop/"]
-    assert completing.modules("data/") == ["data/x.py"]
-    assert completing.modules("nowhere.") == completing.modules("nowhere/") == []
+    assert options.modules("") == ["setup", "shop"]
+    assert options.modules("shop.") == ["shop.tasks"]
+    assert options.modules("./") == ["./data/", "./setup.py", "./shop/"]
+    assert options.modules("data/") == ["data/x.py"]
+    assert options.modules("nowhere.") == options.modules("nowhere/") == []
 
 
 def test_states_are_completed_also_behind_a_comma() -> None:
-    complete = completing.members(TaskStatus)
+    complete = options.members(TaskStatus)
     assert complete("c") == ["claimed", "completed", "cancelled"]
     assert complete("FAILED,E") == ["FAILED,EXPIRED"]
     assert complete("") == [status.value for status in TaskStatus]

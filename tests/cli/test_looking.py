@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from horsies.cli.manual import looking
-from horsies.core.schema.migrate import migrations
+from horsies.cli.session import looking
+from horsies.core.schema.install import migrations
 from horsies.monitoring import take_snapshot
 from tests.cli.support import Terminal
 from tests.metrics_support import free_port

@@ -14,8 +14,7 @@ from horsies.core.app import Horsies
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.schedule import ScheduleConfig
-from horsies.core.scheduler.exposure import LATE_S, exposed, problems
-from horsies.core.scheduler.process import SchedulerProcess
+from horsies.core.worker.scheduler_process import LATE_S, SchedulerProcess, exposed, problems
 from tests.cli.support import Terminal
 from tests.metrics_support import fetch, free_port, readiness, scrape, series_of, value
 from tests.support import eventually, eventually_sync

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 
-from horsies.core.brokers.connections import BY_INDEX, make_pool
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from horsies.core.recovery.asking import NoHooks
+from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.sweep import sweep
 from horsies.core.worker.fence import Pulse

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 
 from horsies import TaskHandle
-from horsies.core.recovery import journal
+from horsies.core.recovery import start_journal
 from tests.support import eventually
 from tests.worker_support import ROOT, Rows, WorkerProcess
 
@@ -64,5 +64,5 @@ async def outcomes(rows: Rows, task_id: str) -> list[tuple[str, bool]]:
 
 
 def journal_of(worker_id: str) -> Path:
-    (directory,) = journal.directories()
-    return directory / journal.file_name(worker_id)
+    (directory,) = start_journal.directories()
+    return directory / start_journal.file_name(worker_id)

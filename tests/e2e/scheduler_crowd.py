@@ -17,7 +17,7 @@ import psycopg
 
 from horsies.core import logs
 from horsies.core.checks import require_sound
-from horsies.core.scheduler.process import SchedulerProcess
+from horsies.core.worker.scheduler_process import SchedulerProcess
 from tests.apps.scheduled import app
 
 

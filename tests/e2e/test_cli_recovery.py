@@ -12,7 +12,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from horsies.cli import main
-from horsies.core.store.sweeping import SWEEP_LOCK
+from horsies.core.store.workers import SWEEP_LOCK
 from tests.e2e.cli_support import APP, run
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from horsies.cli.demo.scenes import SCENES
+from horsies.demo.scenes import SCENES
 from tests.e2e.cli_support import environment, run
 from tests.support import eventually_sync
 

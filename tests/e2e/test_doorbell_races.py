@@ -18,7 +18,7 @@ from psycopg import AsyncConnection, IsolationLevel
 
 from horsies import TaskHandle
 from horsies.core import embedded
-from horsies.core.brokers import waiter
+from horsies.core.producer import waiter
 from horsies.core.worker.service import Worker
 from tests.doorbell_support import after_each_look, change_mode, done, listening, new, topics, words
 from tests.e2e.conftest import DOORBELL, Configured, configurable

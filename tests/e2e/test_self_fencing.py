@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from horsies.core.worker.fence import clock
+from horsies.core.child.wire import clock
 from tests.e2e.conftest import Configured
 from tests.fenced_support import LOCATOR, begun, send, stopped, traces_of
 from tests.support import eventually

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from horsies import PostgresConfig, RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.brokers.connections import BY_INDEX, make_pool
-from horsies.core.brokers.pool import Pool
-from horsies.core.recovery.asking import NoHooks
+from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.pool import Pool
+from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.sweep import sweep
 from tests.conftest import SERVER_VARIABLE

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from horsies import TaskHandle
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.hand import Held
+from horsies.core.worker.in_hand import HeldTask
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
 from tests.support import eventually
@@ -229,7 +229,7 @@ async def test_t30_the_time_limit_of_a_task_that_has_ended_is_forgotten(basic: A
         async def none_kept() -> bool:
             gc.collect()
             left = await rows.all("SELECT 1 FROM horsies_tasks WHERE status <> 'COMPLETED'")
-            return not left and not any(isinstance(thing, Held) for thing in gc.get_objects())
+            return not left and not any(isinstance(thing, HeldTask) for thing in gc.get_objects())
 
         await eventually(none_kept, 60, what="no task is in memory")
 

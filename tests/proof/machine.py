@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from horsies.core.child.wire import Done
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from horsies.core.worker.wire import Done
 from tests.proof import meddling, working
 from tests.proof.server import Server
 from tests.proof.story import Story

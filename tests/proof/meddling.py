@@ -13,19 +13,19 @@ from typing import Any
 
 from psycopg import sql
 
-from horsies.core.codec.fingerprint import enqueue_sha
-from horsies.core.lifecycle.moves import Complete, Expire, Fail, Move, Requeue, Retry
-from horsies.core.lifecycle.recovery import not_charged
+from horsies.core.brokers import actions
+from horsies.core.db.pool import Connection
 from horsies.core.models.tasks import RetryPolicy, TaskOptions, TaskSendPayload
-from horsies.core.monitoring import actions
-from horsies.core.producer.enqueue import MismatchError, Sent, enqueue, enqueue_all
-from horsies.core.producer.steps import in_transaction, run_async
+from horsies.core.producer.enqueue import SendMismatchError, Sent, enqueue, enqueue_all, in_transaction, run_async
+from horsies.core.producer.envelope import enqueue_sha
+from horsies.core.recovery.decide import not_charged
 from horsies.core.store import tasks
 from horsies.core.store.sends import Rows, Send, Statement
-from horsies.core.store.tasks import Beat, Claimant, Claimed, Connection
+from horsies.core.store.tasks import Beat, Claimant, Claimed
+from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.result import Ok
-from horsies.core.worker import outcome
-from horsies.core.worker.hand import Held
+from horsies.core.worker import finalize
+from horsies.core.worker.in_hand import HeldTask
 from tests.proof.rows import Task
 from tests.proof.story import Story
 from tests.proof.values import Died, Hold, Policy, Request, Wish
@@ -105,7 +105,7 @@ async def send_all(story: Story, requests: Sequence[Request], fault: int | None)
 async def _all_or_none(conn: Connection, sends: Sequence[Send]) -> list[str]:
     try:
         return await run_async(in_transaction(enqueue_all(sends)), partial(_execute, conn))
-    except MismatchError:
+    except SendMismatchError:
         return []
 
 
@@ -139,7 +139,7 @@ async def hand_back(story: Story, hold: Hold, fault: int | None) -> None:
     """Someone gives back what a worker presumed dead had not begun (R-19, R-103), or lets it expire."""
     task = story.world.tasks[hold.task_id]
     is_late = task.status == "CLAIMED" and task.good_until is not None and task.good_until.is_past
-    move = outcome.of_deadline(_held(story, hold), hold.owner) if is_late else Requeue(claim_of(hold))
+    move = finalize.of_deadline(_held(story, hold), hold.owner) if is_late else Requeue(claim_of(hold))
     answer = await story.ask("client", fault, lambda conn: tasks.apply(conn, hold.owner, [move]))
     if answer.is_committed:
         has_moved = story.world.expire(hold) if is_late else story.world.requeue(hold)
@@ -150,7 +150,7 @@ async def hand_back(story: Story, hold: Hold, fault: int | None) -> None:
 async def recover(story: Story, hold: Hold, fault: int | None, delay: float | None) -> None:
     """Someone takes a running task from a worker presumed dead: R-20, or with a delay R-50."""
     held, pid = _held(story, hold), story.world.tasks[hold.task_id].worker_pid or 0
-    move = outcome.of_crash(held, hold.owner, HOST, pid, "no heartbeat for 301 s")
+    move = finalize.of_crash(held, hold.owner, HOST, pid, "no heartbeat for 301 s")
     if delay is not None:
         crash = move.otherwise if isinstance(move, Retry) else move
         assert isinstance(crash, Fail)
@@ -162,10 +162,10 @@ async def recover(story: Story, hold: Hold, fault: int | None, delay: float | No
         story.committed(synchronously=True)
 
 
-def _held(story: Story, hold: Hold) -> Held:
+def _held(story: Story, hold: Hold) -> HeldTask:
     """The task as whoever finds it reads it from its row."""
     row = {"place": 0, "has_deadline": False, "exits": None, **story.row(hold.task_id)}
-    return Held(Claimed(**{name: row[name] for name in Claimed._fields}), False, 0, claim_of(hold))
+    return HeldTask(Claimed(**{name: row[name] for name in Claimed._fields}), False, 0, claim_of(hold))
 
 
 # Time

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from hypothesis import strategies as st
 
-from horsies.core.worker.wire import Done
+from horsies.core.child.wire import Done
 from tests.proof import meddling
 from tests.proof.values import Policy, Wish
 from tests.proof.worker import Shape

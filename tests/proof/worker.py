@@ -9,13 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from horsies.core.lifecycle.moves import Move, Requeue
+from horsies.core.child.wire import Done
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
-from horsies.core.worker import outcome
-from horsies.core.worker.capacity import Holding, Limits, orders
-from horsies.core.worker.hand import Hand, Held, Phase, StopReason
-from horsies.core.worker.wire import Done
+from horsies.core.tasks.moves import Move, Requeue
+from horsies.core.worker import finalize
+from horsies.core.worker.claim import Holding, orders
+from horsies.core.worker.config import Limits
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason
 from tests.proof.rows import Budgets
 from tests.proof.rows import Claimant as ModelClaimant
 from tests.proof.values import Died, ErrorResult, Failed, Hold, Names, Report, Returned
@@ -40,15 +41,15 @@ class Child:
     """A child process: what waits for it here, and what it has been given; it runs one at a time."""
 
     pid: int
-    line: list[Held] = field(default_factory=list)
-    fed: list[Held] = field(default_factory=list)
+    line: list[HeldTask] = field(default_factory=list)
+    fed: list[HeldTask] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         return f"child-{self.pid}"
 
     @property
-    def running(self) -> Held | None:
+    def running(self) -> HeldTask | None:
         return next((held for held in self.fed if held.phase is Phase.STARTED), None)
 
     @property
@@ -61,7 +62,7 @@ class Child:
 class Ending:
     """An end that waits to be written: the move that was decided on, and what has happened (None: nothing ran)."""
 
-    held: Held
+    held: HeldTask
     move: Move
     report: Report | None = None
 
@@ -99,12 +100,12 @@ class Worker:
             run_ahead_ms=20,
             concurrency=1,
         )
-        self.hand = Hand()
+        self.hand = InHand()
         self.children = [Child(first_pid + number) for number in range(shape.processes)]
         self.endings: list[Ending] = []
         self.is_unsure = False
 
-    def hold(self, held: Held) -> Hold:
+    def hold(self, held: HeldTask) -> Hold:
         return Hold(self.id, held.id, held.claim.claim_seq)
 
     def known(self) -> set[Hold]:
@@ -112,7 +113,7 @@ class Worker:
         return {self.hold(held) for held in (*self.hand, *inside, *(ending.held for ending in self.endings))}
 
     @property
-    def results(self) -> list[Held]:
+    def results(self) -> list[HeldTask]:
         """What has run and waits to be written."""
         return [ending.held for ending in self.endings if ending.report is not None]
 
@@ -159,9 +160,9 @@ class Worker:
 
     # Starting
 
-    def place(self, most: int) -> list[tuple[Held, Child]]:
+    def place(self, most: int) -> list[tuple[HeldTask, Child]]:
         """As `Starter._place`: the next that wait, each with a child that has room."""
-        batch: list[tuple[Held, Child]] = []
+        batch: list[tuple[HeldTask, Child]] = []
         loads = {child: len(child.fed) + len(child.line) for child in self.children}
         while self.hand.waiting and len(batch) < most:
             child = min(self.children, key=lambda one: loads[one])
@@ -173,25 +174,25 @@ class Worker:
             batch.append((held, child))
         return batch
 
-    def started(self, batch: Iterable[tuple[Held, Child]], ids: set[str]) -> None:
+    def started(self, batch: Iterable[tuple[HeldTask, Child]], ids: set[str]) -> None:
         """As `Starter._start`: those that are RUNNING get in line, the others are past their deadline or lost."""
         for held, child in batch:
             if held.id in ids:
                 held.phase = Phase.LINED
                 child.line.append(held)
             elif held.row.has_deadline:
-                self._put(held, outcome.of_deadline(held, self.id))
+                self._put(held, finalize.of_deadline(held, self.id))
             else:
                 self.hand.drop(held)
 
-    def unconfirmed(self, batch: Iterable[tuple[Held, Child]]) -> None:
+    def unconfirmed(self, batch: Iterable[tuple[HeldTask, Child]]) -> None:
         """As `Starter._unconfirmed` (L-27)."""
         for held, _ in batch:
             self._put(held, Requeue(held.claim))
 
     # Children
 
-    def begin(self, child: Child) -> Held | None:
+    def begin(self, child: Child) -> HeldTask | None:
         """The child calls the function of its next task; it has room for one more behind it."""
         while child.line and len(child.fed) < 2:
             held = child.line.pop(0)
@@ -211,7 +212,7 @@ class Worker:
             self.hand.drop(held)
             return
         report = Returned(done.result) if done.ok else Failed(done.error_code, done.result, done.error_message)
-        self._put(held, outcome.of_report(held, done), report)
+        self._put(held, finalize.of_report(held, done), report)
 
     def timed_out(self, child: Child) -> None:
         """As `Dispatcher._timed_out`."""
@@ -222,7 +223,7 @@ class Worker:
             self.hand.drop(held)
             return
         report = Failed("TASK_TIMEOUT", ErrorResult("TASK_TIMEOUT"), Names((held.row.task_name,)))
-        self._put(held, outcome.of_timeout(held), report)
+        self._put(held, finalize.of_timeout(held), report)
 
     def dies(self, child: Child, *, is_forced: bool) -> None:
         """As `Dispatcher.on_death`; `is_forced`: the worker was told to stop at once (W-52)."""
@@ -233,10 +234,10 @@ class Worker:
                 self._put(held, Requeue(held.claim))
             elif is_forced:
                 delay = self.terms.recovery.recovery_delay.total_seconds() if self.terms.recovery.enabled else None
-                move = outcome.of_forced_shutdown(held, self.id, HOST, child.pid, self.terms.recovery)
+                move = finalize.of_forced_shutdown(held, self.id, HOST, child.pid, self.terms.recovery)
                 self._put(held, move, Died(self.id, HOST, child.pid, delay))
             else:
-                move = outcome.of_crash(held, self.id, HOST, child.pid, "it was killed by SIGKILL")
+                move = finalize.of_crash(held, self.id, HOST, child.pid, "it was killed by SIGKILL")
                 self._put(held, move, Died(self.id, HOST, child.pid))
         child.fed.clear()
         child.line.clear()
@@ -255,7 +256,7 @@ class Worker:
             held = self.hand.waiting.popleft()
             self._put(held, Requeue(held.claim))
 
-    def lose(self, held: Held) -> None:
+    def lose(self, held: HeldTask) -> None:
         """As `Dispatcher.stop` for a task that is not this worker's any more; running code ends later."""
         if held.stop is not None or held.phase is Phase.SETTLING:
             return
@@ -270,7 +271,7 @@ class Worker:
 
     # Ends
 
-    def _put(self, held: Held, move: Move, report: Report | None = None) -> None:
+    def _put(self, held: HeldTask, move: Move, report: Report | None = None) -> None:
         held.phase = Phase.SETTLING
         self.endings.append(Ending(held, move, report))
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from horsies.core.lifecycle.moves import Claim, Expire, Requeue
+from horsies.core.child.wire import Done
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Beat, Claimed
-from horsies.core.worker.hand import Held, Phase
-from horsies.core.worker.wire import Done
+from horsies.core.tasks.moves import Claim, Expire, Requeue
+from horsies.core.worker.in_hand import HeldTask, Phase
 from tests.proof.server import BULK
 from tests.proof.story import Story
 from tests.proof.values import Hold
@@ -81,7 +81,7 @@ def _compare_claims(story: Story, worker: Worker, rows: Sequence[Claimed], expec
 
 
 async def _hand_back_strays(story: Story, worker: Worker) -> None:
-    answer = await story.ask(worker.id, None, lambda conn: tasks.strays(conn, worker.id))
+    answer = await story.ask(worker.id, None, lambda conn: tasks.unknown_claims(conn, worker.id))
     found = {Hold(worker.id, claim.task_id, claim.claim_seq) for claim in answer.get()}
     story.demand(found == story.world.strays(worker.id), f"the strays of {worker.id} are {found}")
     strays = worker.strays(found)
@@ -184,7 +184,7 @@ async def heartbeat(story: Story, worker: Worker, fault: int | None, *, is_vouch
         await renew(story, worker, [worker.hold(held) for held in waiting])
 
 
-def _sender(worker: Worker, held: Held) -> tuple[str, int]:
+def _sender(worker: Worker, held: HeldTask) -> tuple[str, int]:
     for child in worker.children:
         if held in child.fed or held in child.line:
             return f"{worker.id}/{child.pid}", child.pid

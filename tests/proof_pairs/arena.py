@@ -12,10 +12,10 @@ from typing import Any, Self
 import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.schema.locks import lock_key, schedule_purpose
+from horsies.core.schema.install import lock_key, schedule_purpose
 from horsies.core.sql import load
 from horsies.core.store.retention import RETENTION_LOCK
-from horsies.core.store.sweeping import SWEEP_LOCK
+from horsies.core.store.workers import SWEEP_LOCK
 from tests.architecture.source import statements
 from tests.proof_pairs.kinds import PRUNER, SCHEDULERS, SWEEPER, Operation
 from tests.proof_pairs.plays import PERSONAS, Ending, Example, Failure, Pause, Play, Role, Run, Way

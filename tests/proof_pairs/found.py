@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from horsies.core.lifecycle.moves import Claim, Complete, Fail, Requeue
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.store.sends import Send
+from horsies.core.tasks.moves import Claim, Complete, Fail, Requeue
 from tests.proof_pairs.kinds import Operation
 from tests.proof_pairs.operations import KINDS
 from tests.proof_pairs.plays import PERSONAS, Ending, Example, Pause, Play, Role

@@ -11,9 +11,16 @@ from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
 from horsies.core.models.tasks import TaskSendPayload
-from horsies.core.producer.enqueue import MismatchError, Verdict, enqueue, enqueue_all
-from horsies.core.producer.steps import in_savepoint, in_transaction, run_async
-from horsies.core.store import evidence, reruns, results, retention, sends, tasks, workers
+from horsies.core.producer.enqueue import (
+    SendMismatchError,
+    SendOutcome,
+    enqueue,
+    enqueue_all,
+    in_savepoint,
+    in_transaction,
+    run_async,
+)
+from horsies.core.store import retention, sends, tasks, workers
 from horsies.core.store.sends import Rows, Send, Statement
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in
@@ -69,7 +76,7 @@ async def _execute(conn: AsyncConnection[Any], statement: Statement) -> Rows:
     return await cursor.fetchall() if statement.params is not None else ()
 
 
-async def _write(conn: AsyncConnection[Any], sends: list[Send]) -> list[Verdict]:
+async def _write(conn: AsyncConnection[Any], sends: list[Send]) -> list[SendOutcome]:
     return await run_async(enqueue(sends), partial(_execute, conn))
 
 
@@ -79,7 +86,7 @@ async def _write_all(conn: AsyncConnection[Any], sends: list[Send]) -> list[str]
     steps = (in_transaction if is_idle else in_savepoint)(enqueue_all(sends))
     try:
         return await run_async(steps, partial(_execute, conn))
-    except MismatchError as problem:
+    except SendMismatchError as problem:
         return f"{problem.position}: {problem}"
 
 
@@ -157,24 +164,29 @@ def _pruning(name: str, function: Run, names: Names, **arguments: Any) -> Kind:
 SEND_KINDS = (
     Kind("send", _write, _letters, uses=(sends.insert, sends.find), statements=2),
     Kind("send_many", _write_all, _letters, uses=(sends.insert, sends.find), statements=3),
-    Kind("rerun", reruns.rerun, _repetition, reads=True),
+    Kind("rerun", sends.rerun, _repetition, reads=True),
 )
 WORD_KINDS = (
     Kind(
         "announce",
-        results.announce,
+        tasks.announce,
         lambda pick, start: {**_words(pick, start), "seconds": pick.of((5.0, 9.0))},
         _word,
     ),
-    Kind("withdraw", results.withdraw, _words, _word),
-    Kind("doze", workers.doze, lambda pick, start: {**_sleeps(pick, start), "until": timedelta(seconds=30)}, _sleep),
-    Kind("rise", workers.rise, _sleeps, _sleep),
+    Kind("withdraw", tasks.withdraw, _words, _word),
+    Kind(
+        "doze",
+        workers.announce_idle,
+        lambda pick, start: {**_sleeps(pick, start), "until": timedelta(seconds=30)},
+        _sleep,
+    ),
+    Kind("rise", workers.withdraw_idle, _sleeps, _sleep),
     Kind("forget_sleepers", workers.forget_sleepers, names=_all_words, skips=True, waits=False),
 )
 WORKER_KINDS = (
     Kind("register", workers.register, _about_a_worker(_REGISTRATION), _worker),
     Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
-    Kind("bury", evidence.bury, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
+    Kind("bury", workers.bury, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
     Kind("ring", tasks.ring, _bells, waits=False),

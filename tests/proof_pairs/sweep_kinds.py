@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from horsies.core.lifecycle.recovery import Action
-from horsies.core.recovery.transition import recover_tasks
-from horsies.core.store import recovery, sweeping, tasks
-from horsies.core.store.sweeping import WHENEVER, Gone
-from horsies.core.store.tasks import Connection
+from horsies.core.db.pool import Connection
+from horsies.core.recovery.apply import recover_tasks
+from horsies.core.recovery.decide import Action
+from horsies.core.store import recovery, tasks, workers
+from horsies.core.store.workers import WHENEVER, Gone
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, SWEEPER, Arguments, Kind
 from tests.proof_pairs.rows import WORKERS, Start
@@ -20,10 +20,10 @@ async def _sweep(conn: Connection, seen: datetime, delay_s: float) -> set[str] |
     judged, certain = WORKERS
     gone = [Gone(judged, seen), Gone(certain, WHENEVER)]
     async with conn.transaction():
-        if await sweeping.try_lock(conn) is None:
+        if await workers.try_lock(conn) is None:
             return LEFT_TO_ANOTHER
-        held = await sweeping.held(conn, gone, until=WHENEVER)
-        dead = await sweeping.forget(conn, gone) | {certain}
+        held = await workers.held(conn, gone, until=WHENEVER)
+        dead = await workers.forget(conn, gone) | {certain}
         mine = [one.task for one in held if one.task.worker_id in dead]
         recovered = await recover_tasks(conn, mine, Action.WORKER_DEFAULT, "gone", "me", delay_s=delay_s)
     return {task.task_id for task in recovered}
@@ -44,7 +44,7 @@ SWEEP_KINDS = (
         _sweep,
         _drawn,
         _names,
-        uses=(sweeping.try_lock, sweeping.forget, recovery.lock_claims, recovery.tell_owners, tasks.apply_kinds),
+        uses=(workers.try_lock, workers.forget, recovery.lock_claims, recovery.tell_owners, tasks.apply_kinds),
         skips=True,
         waits=False,
         statements=7,

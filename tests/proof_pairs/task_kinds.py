@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
-from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
-from horsies.core.lifecycle.recovery import InFlight
+from horsies.core.brokers import actions
+from horsies.core.db.pool import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.monitoring import actions
-from horsies.core.store import purging, recovery, tasks
-from horsies.core.store.tasks import Beat, Claimant, ClaimOrder, Connection
+from horsies.core.store import recovery, retention, tasks
+from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind, rows_in
@@ -186,7 +186,7 @@ TASK_KINDS = (
         waits=False,
     ),
     Kind("cancel", actions.cancel, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
-    Kind("cancel many", purging.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),
+    Kind("cancel many", retention.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),
     Kind(
         "recover",
         _recover,

@@ -12,14 +12,14 @@ from typing import Any
 
 import psycopg
 
-from horsies.core.lifecycle.moves import Claim
-from horsies.core.store import node_starts, tasks, workflows
-from horsies.core.store.tasks import Connection
+from horsies.core.db.pool import Connection
+from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
+from horsies.core.store import tasks, workflows
+from horsies.core.tasks.moves import Claim
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
 from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
-from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind
@@ -78,11 +78,11 @@ async def _begin(conn: Connection, layout: Layout) -> bool:
 async def _start_nodes(conn: Connection, worker_id: str, claims: list[Claim]) -> tuple[set[str], set[str]]:
     """As a worker does it: the nodes first, then their tasks; what somebody else has is left alone (L-25, D-63)."""
     async with conn.transaction():
-        checks = await node_starts.lock(conn, [claim.task_id for claim in claims])
+        checks = await tasks.lock(conn, [claim.task_id for claim in claims])
         may = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.RUNNING]
         started = await tasks.start(conn, worker_id, "host", may, [7] * len(may), ["child"] * len(may))
         enqueued = [i for i in sorted(started) if checks[i].status is WorkflowTaskStatus.ENQUEUED]
-        await node_starts.mark_running(conn, enqueued)
+        await tasks.mark_running(conn, enqueued)
     return started, set(checks)
 
 
@@ -141,6 +141,6 @@ WORKFLOW_KINDS = (
     Kind("begin workflow", _begin, _layout, uses=(workflows.insert, workflows.insert_tasks, workflows.insert_nodes),
          statements=3),
     Kind("start nodes", _start_nodes, _claimed_nodes, _started,
-         uses=(node_starts.lock, tasks.start, node_starts.mark_running), skips=True,
+         uses=(tasks.lock, tasks.start, tasks.mark_running), skips=True,
          leaves_out=lambda name: name.startswith("node "), statements=3),
 )  # fmt: skip

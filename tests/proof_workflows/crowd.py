@@ -15,10 +15,10 @@ from zlib import crc32
 
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Move, Requeue
+from horsies.core.models.workflow.plan import WorkflowPlan
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimed
-from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.tasks.moves import Claim, Move, Requeue
 from tests.proof_workflows import engine as acts
 from tests.proof_workflows.engine import Broke, Engine, LibraryBuilder, Pool
 from tests.proof_workflows.model import World

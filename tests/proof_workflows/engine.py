@@ -14,17 +14,17 @@ from uuid import uuid4
 import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX
-from horsies.core.lifecycle.moves import Claim, Complete, Fail, Move, Requeue, Retry
+from horsies.core.db.connect import BY_INDEX
+from horsies.core.models.workflow.plan import WorkflowPlan
+from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.store import node_starts, tasks
+from horsies.core.store import tasks
 from horsies.core.store import workflows as flows
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import advance, control, finish
-from horsies.core.workflows.definitions import BuildFailed, BuildRequest
 from horsies.core.workflows.layout import Place, lay_out, write_layout
-from horsies.core.workflows.plan import WorkflowPlan
 from tests.proof_workflows.plans import QUEUES, Library
 
 ME = "worker"
@@ -137,7 +137,7 @@ class Engine:
     async def start(self, claims: Sequence[Claim], me: str = ME) -> tuple[set[str], list[Claim]]:
         """L-25 and L-09 as a worker does it: the tasks that run now, and those whose node somebody had locked."""
         async with self.pool.connection() as conn, conn.transaction():
-            checks = await node_starts.lock(conn, [claim.task_id for claim in claims])
+            checks = await tasks.lock(conn, [claim.task_id for claim in claims])
             over = [task_id for task_id, check in checks.items() if check.workflow.is_terminal]
             if over:
                 await flows.cancel_tasks(conn, sorted(over), finish.CANCELLED.result or "")
@@ -148,7 +148,7 @@ class Engine:
                 started = await tasks.start(conn, me, "host", held, numbers, names)
             enqueued = [i for i in started if checks[i].status is WorkflowTaskStatus.ENQUEUED]
             if enqueued:
-                await node_starts.mark_running(conn, enqueued)
+                await tasks.mark_running(conn, enqueued)
             paused = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.PAUSED]
             if paused:
                 await tasks.apply(conn, me, [Requeue(claim) for claim in paused])

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.models.workflow.plan import WorkflowPlan
 from tests.proof_workflows.rules import Made, Perhaps
 from tests.proof_workflows.workflow import NO_RESULT, Node, Task, Workflow, summary
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from horsies.core.models.workflow.enums import Join
-from horsies.core.workflows.plan import MapOptions, NodePlan, NodeType, WorkflowPlan
+from horsies.core.models.workflow.plan import MapOptions, NodePlan, NodeType, WorkflowPlan
+from horsies.core.models.workflow.results import Join
 from tests.proof_pairs.choices import Choices
 
 SIZES = (3, 1, 2, 4, 5, 6, 8, 10, 14, 20, 60)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Move
-from horsies.core.workflows.plan import MapOptions, NodePlan, NodeType, WorkflowPlan
+from horsies.core.models.workflow.plan import MapOptions, NodePlan, NodeType, WorkflowPlan
+from horsies.core.tasks.moves import Claim, Move
 from tests.proof_workflows import engine as acts
 from tests.proof_workflows.engine import Engine, LibraryBuilder, Pool
 from tests.proof_workflows.plans import Library

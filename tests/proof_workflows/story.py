@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Move
+from horsies.core.tasks.moves import Claim, Move
 from tests.proof_pairs.choices import Choices
 from tests.proof_workflows import engine as acts
 from tests.proof_workflows.engine import Broke, Engine, LibraryBuilder, Pool

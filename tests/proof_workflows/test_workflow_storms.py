@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from horsies.core.lifecycle.moves import Claim, Move
+from horsies.core.tasks.moves import Claim, Move
 from tests.proof_pairs.test_pairs import deadlocks
 from tests.proof_workflows import engine as acts
 from tests.proof_workflows.storm import map_over, node, plan, storm

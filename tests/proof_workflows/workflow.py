@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from horsies.core.workflows.plan import NodePlan, WorkflowPlan
+from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from tests.proof_workflows.rules import ANYTHING, ENDED, OVER, TASK_ENDED, Made, code_of, verdict
 
 if TYPE_CHECKING:

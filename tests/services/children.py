@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 
 import psutil
 
-from horsies.core.worker import wire
-from horsies.core.worker.launcher import ChildProcess, ChildSpec, Launcher
-from horsies.core.worker.wire import Decoder, Done, Frame, Kind
+from horsies.core.child import wire
+from horsies.core.child.wire import ChildSpec, Decoder, Done, Frame, Kind
+from horsies.core.worker.launcher import ChildProcess, Launcher
 
 PATIENCE = 20.0
 APP = "tests.services.child_app:app"

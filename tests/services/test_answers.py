@@ -11,13 +11,13 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.answers import answered_within
+from horsies.core.db.listener import answered_within
 from tests.support import eventually
 
 # In a process of its own: what goes wrong here ends the process.
 SCRIPT = """
 import asyncio, random, sys
-from horsies.core.brokers.answers import answered_within
+from horsies.core.db.listener import answered_within
 from psycopg import AsyncConnection
 
 async def one(url):

@@ -13,10 +13,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerStateSnapshot
+from horsies.core.brokers.actions import action_failed
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.tasks import TaskResult
-from horsies.core.monitoring.actions import action_failed
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_attempt, given_task, given_worker_state

@@ -22,18 +22,17 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from horsies import monitoring
+from horsies.core.brokers.actions import TaskActionErrorCode, TaskCancelled
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.brokers.results import is_transient
-from horsies.core.codec.fingerprint import with_sha
-from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Requeue, Retry
+from horsies.core.db.failures import is_transient
 from horsies.core.models.broker import BrokerErrorCode, PostgresConfig
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskOptions, TaskResult
-from horsies.core.monitoring.actions import TaskActionErrorCode, TaskCancelled
+from horsies.core.producer.envelope import payload_for, with_sha
 from horsies.core.producer.handle import TaskHandle
-from horsies.core.producer.plain import payload_for
 from horsies.core.schema.install import SCHEMA_VERSION
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.factories import count_tasks, end_task, given_attempt, given_task, given_worker_state, task_row
 from tests.services.test_pool import refusing_port

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from horsies.core.brokers.cancelling import cancel_all
+from horsies.core.db.listener import cancel_all
 
 
 async def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:

@@ -14,8 +14,8 @@ from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError,
 from horsies.core.checks import live
 from horsies.core.checks.live import Known, whole
 from horsies.core.errors import HorsiesError
-from horsies.core.store import waiting
-from horsies.core.store.waiting import Waiting
+from horsies.core.store import tasks
+from horsies.core.store.tasks import WaitingSample
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task
 from tests.unit.checks.examples import PAGE
@@ -127,7 +127,7 @@ async def test_m20_each_queue_of_the_app_is_looked_at(db: AsyncConnection, datab
 
 
 def test_a_queue_that_was_not_looked_at_to_its_end_leaves_every_count_open() -> None:
-    found = [Waiting("a", "t", 3, ["1"]), Waiting("a", "u", 2, ["2"]), Waiting("b", "t", 1, ["3"])]
+    found = [WaitingSample("a", "t", 3, ["1"]), WaitingSample("a", "u", 2, ["2"]), WaitingSample("b", "t", 1, ["3"])]
     assert whole(found, 6) == [Known("t", ("a", "b"), 4, ("1", "3"), True), Known("u", ("a",), 2, ("2",), True)]
     assert [each.amount for each in whole(found, 5)] == ["at least 4", "at least 2"]
 
@@ -138,14 +138,14 @@ async def test_m20_a_task_that_was_taken_meanwhile_is_nobodys_business(
     """Between the look and the reading of its arguments."""
     task_id = await given_task(db, task_name="shop.price", kwargs=OLD)
 
-    look = waiting.waiting
+    look = tasks.waiting
 
-    async def taken(conn: AsyncConnection, *args: Any, **limits: Any) -> list[Waiting]:
+    async def taken(conn: AsyncConnection, *args: Any, **limits: Any) -> list[WaitingSample]:
         found = await look(conn, *args, **limits)
         await conn.execute("UPDATE horsies_tasks SET status = 'RUNNING', claimed = TRUE WHERE id = %s", [task_id])
         return found
 
-    monkeypatch.setattr(waiting, "waiting", taken)
+    monkeypatch.setattr(tasks, "waiting", taken)
     assert app.check(live=True) == []
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from horsies.core.worker import wire
+from horsies.core.child import wire
+from horsies.core.child.wire import ChildSpec, Kind
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.spec import ChildSpec
-from horsies.core.worker.wire import Kind
 from tests.services.children import Child, error_of, start_child, value_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,11 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from horsies.core.worker import wire
-from horsies.core.worker.fence import clock
+from horsies.core.child import wire
+from horsies.core.child.io import EXIT_ALONE
+from horsies.core.child.wire import Kind, clock
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.uplink import EXIT_ALONE
-from horsies.core.worker.wire import Kind
 from tests.services.children import Child, is_alive, read_pid, start_child
 from tests.support import eventually
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from horsies.core.worker import wire
+from horsies.core.child import wire
+from horsies.core.child.wire import Kind
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.wire import Kind
 from tests.services.children import Child, start_child, value_of
 from tests.support import eventually
 

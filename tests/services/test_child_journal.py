@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from horsies.core.lifecycle.moves import Claim
-from horsies.core.recovery import journal
+from horsies.core.child import wire
+from horsies.core.child.wire import Kind
+from horsies.core.recovery import start_journal
+from horsies.core.recovery.start_journal import Journal
 from horsies.core.store.tasks import Claimed
-from horsies.core.worker import wire
-from horsies.core.worker.hand import Held
-from horsies.core.worker.journal import Journal
+from horsies.core.tasks.moves import Claim
+from horsies.core.worker.in_hand import HeldTask
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.wire import Kind
 from tests.services.children import Child, start_child
 from tests.support import eventually
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
-    monkeypatch.setenv(journal.VARIABLE, str(tmp_path / "runtime"))
+    monkeypatch.setenv(start_journal.VARIABLE, str(tmp_path / "runtime"))
     return Journal("w1", 7, 8)
 
 
@@ -33,14 +33,14 @@ def hand_over(child: Child, book: Journal, number: int, name: str, *args: Any) -
     """As a dispatcher does it; task `t<number>`."""
     task_id = f"t{number}"
     row = Claimed(0, 1, datetime.now(UTC), task_id, 1, name, "default", None, None, None, 0, 0, False, None)
-    entry = book.entry(Held(row, False, number, Claim(task_id, 1)))
+    entry = book.entry(HeldTask(row, False, number, Claim(task_id, 1)))
     child.tell(wire.pack(Kind.RUN, number, name.encode(), json.dumps(args).encode(), b"", entry))
 
 
 def noted() -> set[str]:
-    notes = journal.read("w1", 7)
+    notes = start_journal.read("w1", 7)
     assert notes is not None
-    return {task_id for task_id in ("t1", "t2", "t3") if journal.was_noted(notes, Claim(task_id, 1))}
+    return {task_id for task_id in ("t1", "t2", "t3") if start_journal.was_noted(notes, Claim(task_id, 1))}
 
 
 async def test_r103_a_sync_task_is_noted_when_it_begins(launcher: Launcher, book: Journal, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from horsies.core.child.wire import Kind
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.wire import Kind
 from tests.services.children import Child, error_of, is_alive, read_pid, start_child
 from tests.support import eventually
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from horsies.core.child.wire import Kind
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.wire import Kind
 from tests.services.children import ROOT, Child, start_child
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

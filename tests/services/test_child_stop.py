@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from horsies.core.worker import wire
+from horsies.core.child import wire
+from horsies.core.child.run import STOP_SIGNAL
+from horsies.core.child.wire import Done, Kind
 from horsies.core.worker.launcher import Launcher
-from horsies.core.worker.runner import STOP_SIGNAL
-from horsies.core.worker.wire import Done, Kind
 from tests.services.children import ROOT, Child, error_of, is_alive, read_pid, start_child, value_of
 from tests.support import eventually
 

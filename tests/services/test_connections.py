@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import connect, let_openings_end
+from horsies.core.db.connect import connect, drain_pending_connects
 from horsies.core.models.broker import PostgresConfig
 from tests.support import eventually, eventually_sync
 
@@ -41,7 +41,7 @@ def test_who_ends_a_loop_lets_openings_end_first(database_url: str) -> None:
         await asyncio.sleep(after_s)
         opening.cancel()
         await asyncio.wait([opening])
-        await let_openings_end()
+        await drain_pending_connects()
 
     for number in range(20):
         asyncio.run(give_up_at_once(number * 0.0005))

@@ -7,13 +7,13 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from horsies import FailureReason, HookRegistry, JobInterrupted, PostgresConfig, TaskStatus
-from horsies.core.brokers.connections import make_pool
-from horsies.core.lifecycle.moves import Claim, Complete, Fail, Move, Requeue
-from horsies.core.lifecycle.recovery import crashed, not_charged
-from horsies.core.recovery.asking import InProcess
+from horsies.core.db.connect import make_pool
+from horsies.core.recovery.decide import crashed, not_charged
+from horsies.core.recovery.hooks import InProcess
 from horsies.core.store.tasks import Claimed
-from horsies.core.worker.cut_off import CutOff
-from horsies.core.worker.hand import Hand, Held, Phase
+from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue
+from horsies.core.worker.fence import ForcedShutdown
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from tests.factories import given_task
 
 
@@ -21,7 +21,7 @@ def crash(claim: Claim) -> Fail:
     return crashed(claim, "SHUTDOWN", "w1", "host", 1)
 
 
-async def in_hand(hand: Hand, db: AsyncConnection[Any], phase: Phase) -> Held:
+async def in_hand(hand: InHand, db: AsyncConnection[Any], phase: Phase) -> HeldTask:
     task_id = await given_task(db, status=TaskStatus.RUNNING)
     hand.take(Claimed(0, 100, None, task_id, 1, "t", "default", None, None, None, 0, 0, False, None), is_async=False)
     held = hand.held[task_id]
@@ -33,11 +33,11 @@ async def test_w52_r73_hooks_hear_of_what_was_cut_off(db: AsyncConnection[Any], 
     heard: list[JobInterrupted] = []
     hooks = HookRegistry()
     hooks.on(JobInterrupted, heard.append)
-    hand = Hand()
+    hand = InHand()
     failed, retried, taken, finished, unstarted = [
         await in_hand(hand, db, phase) for phase in (*[Phase.STARTED] * 4, Phase.FED)
     ]
-    moves: list[tuple[Held, Move, bool]] = [
+    moves: list[tuple[HeldTask, Move, bool]] = [
         (failed, crash(failed.claim), True),
         (retried, not_charged(crash(retried.claim), 1.0), True),
         (taken, crash(taken.claim), False),  # somebody else has recovered it meanwhile
@@ -46,7 +46,7 @@ async def test_w52_r73_hooks_hear_of_what_was_cut_off(db: AsyncConnection[Any], 
     ]
     pool = make_pool(PostgresConfig(database_url=database_url), min_size=0, max_size=1, name="test")
     try:
-        cut = CutOff(pool, hand, InProcess(hooks))
+        cut = ForcedShutdown(pool, hand, InProcess(hooks))
         await cut.look()
     finally:
         await pool.close()

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.store import results as result_rows
-from horsies.core.brokers import waiter
-from horsies.core.brokers.connections import BY_INDEX
 from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.db.connect import BY_INDEX
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import RetrievalCode, TaskResult
+from horsies.core.producer import waiter
 from horsies.core.sql import load
+from horsies.core.store import tasks as result_rows
 from horsies.core.types.status import TaskStatus
 from tests.doorbell_support import change_mode, done, listening, topics
 from tests.factories import end_task, given_task

@@ -16,25 +16,23 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from horsies.core.brokers.connections import make_pool
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.connect import make_pool
+from horsies.core.db.pool import Pool
 from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
-from horsies.core.lifecycle.moves import Claim
+from horsies.core.loop import Service
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.tasks import RetryPolicy, TaskOptions
-from horsies.core.recovery import journal
-from horsies.core.recovery.asking import NoHooks
-from horsies.core.recovery.evidence import Evidence
-from horsies.core.recovery.processes import look_at, process_start
+from horsies.core.recovery import start_journal
+from horsies.core.recovery.dead_workers import DeadWorkers, look_at, process_start
+from horsies.core.recovery.hooks import NoHooks
+from horsies.core.recovery.start_journal import Journal, Notebook
 from horsies.core.store import workers
+from horsies.core.tasks.moves import Claim
 from horsies.core.types.status import TaskStatus
-from horsies.core.worker.caretaker import harmless
-from horsies.core.worker.hand import Held
-from horsies.core.worker.identity import Identity, identify
-from horsies.core.worker.journal import Journal, Notebook
-from horsies.core.worker.loop import Service
+from horsies.core.worker.background import harmless
+from horsies.core.worker.config import Identity, identify
+from horsies.core.worker.in_hand import HeldTask
 from tests.conftest import fresh_database
 from tests.factories import given_heartbeat, given_task, given_worker, task_row
 from tests.support import eventually
@@ -77,8 +75,8 @@ class Listening(NoHooks):
 @pytest.fixture(autouse=True)
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Journals of our own, and short pauses."""
-    monkeypatch.setenv(journal.VARIABLE, str(tmp_path / "runtime"))
-    monkeypatch.setattr("horsies.core.recovery.evidence.SOON_S", 0.01)
+    monkeypatch.setenv(start_journal.VARIABLE, str(tmp_path / "runtime"))
+    monkeypatch.setattr("horsies.core.recovery.dead_workers.SOON_S", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +111,7 @@ def me() -> Identity:
 def look(pool: Pool, me: Identity) -> Any:
     """Makes an `Evidence` of this process and lets it look as often as it is told."""
 
-    async def look(times: int = 1, **settings: Any) -> Evidence:
+    async def look(times: int = 1, **settings: Any) -> DeadWorkers:
         found = evidence(pool, settings.pop("me", me), **settings)
         for _ in range(times):
             await found.look()
@@ -122,10 +120,10 @@ def look(pool: Pool, me: Identity) -> Any:
     return look
 
 
-def evidence(pool: Pool, me: Identity, *, asker: Any = None, pulse: Any = None, **settings: Any) -> Evidence:
+def evidence(pool: Pool, me: Identity, *, asker: Any = None, pulse: Any = None, **settings: Any) -> DeadWorkers:
     sweeping = settings.pop("sweeping", WorkerRecoveryConfig(recovery_delay=30))
     recovery = RecoveryConfig(**settings)
-    return Evidence(pool, pool, me, recovery, sweeping, asker or NoHooks(), pulse or Pulse())
+    return DeadWorkers(pool, pool, me, recovery, sweeping, asker or NoHooks(), pulse or Pulse())
 
 
 def ended() -> tuple[int, int]:
@@ -196,7 +194,7 @@ async def test_w60_a_sweep_that_keeps_the_connection_while_it_asks_hooks_does_no
     await given_dead(db, me, sweeping=True)
     task = await given_claimed(db, recovery_enrolled=True)
     patient = make_pool(PostgresConfig(database_url=database_url, pool_timeout=1), max_size=1)
-    look = Evidence(pool, patient, me, RecoveryConfig(), WorkerRecoveryConfig(), NoHooks(), Pulse()).look
+    look = DeadWorkers(pool, patient, me, RecoveryConfig(), WorkerRecoveryConfig(), NoHooks(), Pulse()).look
 
     async def has_gone_on() -> bool:
         return running.done() or await states(db, task) == ["PENDING"]
@@ -479,7 +477,7 @@ async def note(me: Identity, worker_id: str, db: Db, *task_ids: str) -> Journal:
     book = Journal(worker_id, row[0], 8)
     assert book.path is not None
     for task_id in task_ids:
-        held: Any = Held.__new__(Held)
+        held: Any = HeldTask.__new__(HeldTask)
         held.id, held.claim, held.note_at = task_id, Claim(task_id, 1), None
         Notebook(str(book.path)).note(book.entry(held))
     book_path = book.path
@@ -529,7 +527,7 @@ async def test_r103_without_a_proof_all_count_as_started(db: Db, me: Identity, l
         book.path.unlink()
     elif damage == "torn":
         data = bytearray(book.path.read_bytes())
-        data[journal.HEADER_BYTES] ^= 1
+        data[start_journal.HEADER_BYTES] ^= 1
         book.path.write_bytes(data)
     else:
         await db.execute("UPDATE horsies_workers SET process_start = process_start + 1")

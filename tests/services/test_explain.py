@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.monitoring.models.explanations import Explanation, Why
+from horsies.core.models.monitoring.cluster import Explanation, Why
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import (

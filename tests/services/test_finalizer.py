@@ -7,21 +7,20 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.pool import Pool
-from horsies.core.lifecycle.moves import Claim, Fail, Move, Retry
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.db.pool import Pool
+from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.store.tasks import Claimed
+from horsies.core.tasks.moves import Claim, Fail, Move, Retry
 from horsies.core.types.status import TaskStatus
-from horsies.core.worker.finalizer import Finalizer
-from horsies.core.worker.hand import Hand, Held
-from horsies.core.worker.lanes import Lanes
+from horsies.core.worker.finalize import ConnectionChoice, Finalizer
+from horsies.core.worker.in_hand import HeldTask, InHand
 from tests.factories import given_task, task_row
 from tests.support import eventually
 
 
-def held(task_id: str) -> Held:
+def held(task_id: str) -> HeldTask:
     row = Claimed(0, 1, None, task_id, 1, "a_task", "default", None, None, None, 0, 3, True, None)
-    return Held(row, is_async=False, token=1, claim=Claim(task_id, 1))
+    return HeldTask(row, is_async=False, token=1, claim=Claim(task_id, 1))
 
 
 async def test_l22_a_retry_that_has_become_a_failure_is_told_as_one(
@@ -33,10 +32,10 @@ async def test_l22_a_retry_that_has_become_a_failure_is_told_as_one(
     early = await given_task(clean_db, **running)
     settled: dict[str, tuple[Move, bool]] = {}
 
-    def note(held: Held, move: Move, moved: bool) -> None:
+    def note(held: HeldTask, move: Move, moved: bool) -> None:
         settled[held.id] = move, moved
 
-    finalizer = Finalizer(Lanes(Hand(), clean_pool, clean_pool), "w1", WorkerResilienceConfig(), note)
+    finalizer = Finalizer(ConnectionChoice(InHand(), clean_pool, clean_pool), "w1", WorkerResilienceConfig(), note)
     for task_id in (late, early):
         claim = Claim(task_id, 1)
         finalizer.put(held(task_id), Retry(claim, 5.0, Fail(claim, '{"err": {}}', "BUSY")))

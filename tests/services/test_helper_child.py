@@ -17,11 +17,11 @@ import pytest
 import pytest_asyncio
 
 from horsies import FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult, WorkerRecovered
+from horsies.core.child.wire import ChildSpec
 from horsies.core.scheduler.payloads import PreparerFailed, Wanted
-from horsies.core.worker.helper_asker import MOST_LOSSES, HelperAsker
-from horsies.core.worker.helper_child import HelperChild
-from horsies.core.worker.helper_preparer import HelperPreparer
-from horsies.core.worker.launcher import ChildSpec, Launcher
+from horsies.core.worker.helper_calls import MOST_LOSSES, HelperAsker, HelperPreparer
+from horsies.core.worker.helper_process import HelperChild
+from horsies.core.worker.launcher import Launcher
 from tests.services.children import ROOT, is_alive, read_pid
 from tests.support import eventually
 

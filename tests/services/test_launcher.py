@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from horsies.core.worker.launcher import ChildSpec, Launcher, LauncherDied
+from horsies.core.child.wire import ChildSpec
+from horsies.core.worker.launcher import Launcher, LauncherDied
 from tests.services.children import APP, ROOT, Child, descendants, end_children, is_alive, read_pid, start_child
 from tests.support import eventually, eventually_sync
 

@@ -14,8 +14,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.listener import Listener
+from horsies.core.db.listener import Backoff, Listener
 from tests.support import eventually
 
 SOON = Backoff(initial=0.01, maximum=0.05)

@@ -10,7 +10,7 @@ import pytest
 
 from horsies.core.errors import ConfigurationError
 from horsies.core.monitoring import http
-from horsies.core.monitoring.http import Answer, HttpServer, json_answer
+from horsies.core.monitoring.http import HttpServer, Response, json_answer
 
 HELLO = b"GET /hello HTTP/1.1\r\n\r\n"
 
@@ -36,15 +36,15 @@ async def say(port: int, request: bytes) -> bytes:
         writer.close()
 
 
-async def hello(headers: Mapping[str, str]) -> Answer:
-    return Answer(f"hello {headers.get('user-agent')}".encode())
+async def hello(headers: Mapping[str, str]) -> Response:
+    return Response(f"hello {headers.get('user-agent')}".encode())
 
 
-async def broken(_headers: Mapping[str, str]) -> Answer:
+async def broken(_headers: Mapping[str, str]) -> Response:
     raise RuntimeError("password=secret")
 
 
-async def unwell(_headers: Mapping[str, str]) -> Answer:
+async def unwell(_headers: Mapping[str, str]) -> Response:
     return json_answer({"status": "not ready"}, is_well=False)
 
 
@@ -110,10 +110,10 @@ async def test_who_is_being_answered_is_not_cut_off_for_newcomers(monkeypatch: p
     monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
     begun, go = asyncio.Semaphore(0), asyncio.Event()
 
-    async def slow(_headers: Mapping[str, str]) -> Answer:
+    async def slow(_headers: Mapping[str, str]) -> Response:
         begun.release()
         await go.wait()
-        return Answer(b"done")
+        return Response(b"done")
 
     async with serving(HttpServer("127.0.0.1", 0, {"/slow": slow, "/hello": hello})) as port, asyncio.timeout(10):
         asking = [asyncio.create_task(say(port, b"GET /slow HTTP/1.1\r\n\r\n")) for _ in range(2)]

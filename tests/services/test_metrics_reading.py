@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from horsies.core.monitoring import reading
-from horsies.core.monitoring.models.snapshots import Snapshot
-from horsies.core.monitoring.reading import NoReading, Reader
+from horsies.core.models.monitoring.cluster import Snapshot
+from horsies.core.monitoring import snapshot
+from horsies.core.monitoring.snapshot import NoReading, Reader
 from tests.unit.test_metrics_exposition import a_snapshot
 
 
@@ -71,7 +71,7 @@ async def test_a_failure_takes_the_numbers_away_is_counted_and_not_repeated_at_o
     assert (failed.snapshot, failed.errors, reader.problem) == (None, 1, "gone")
     await reader.reading()
     assert database.asked == 2, "whoever scrapes again at once does not make it ask again"
-    monkeypatch.setattr(reading, "RETRY_S", 0.0)
+    monkeypatch.setattr(snapshot, "RETRY_S", 0.0)
     database.problem = None
     assert (await reader.reading()).snapshot is not None and reader.problem is None
     assert caplog.text.count("cannot be read") == 1

@@ -12,8 +12,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import monitoring
-from horsies.core.monitoring.models.explanations import Why
-from horsies.core.monitoring.models.tasks import ErrorCategory
+from horsies.core.models.monitoring.cluster import Why
+from horsies.core.models.monitoring.tasks import ErrorCategory
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task
 

@@ -15,9 +15,8 @@ from psycopg import AsyncConnection
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.monitoring import asking
-from horsies.core.monitoring.models.answers import MonitoringErrorCode
-from horsies.core.monitoring.models.tasks import TaskSummary
+from horsies.core.models.monitoring.tasks import MonitoringErrorCode, TaskSummary
+from horsies.core.monitoring import queries
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_attempt, given_task
@@ -169,14 +168,14 @@ async def test_m45_a_database_that_is_away_is_a_value_and_worth_another_try() ->
 async def test_m45_a_question_that_takes_too_long_is_given_up(
     broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "PATIENCE", timedelta(milliseconds=50))
-    answer = await asking.ask(broker, lambda conn: conn.execute("SELECT pg_sleep(20)"))
+    monkeypatch.setattr(queries, "PATIENCE", timedelta(milliseconds=50))
+    answer = await queries.ask(broker, lambda conn: conn.execute("SELECT pg_sleep(20)"))
     assert (answer.unwrap_err().code, answer.unwrap_err().retryable) == (MonitoringErrorCode.QUERY_TIMEOUT, True)
     assert (await monitoring.get_task_detail(broker, "t01")).is_ok()
 
 
 async def test_m45_questions_cannot_write(broker: PostgresBroker) -> None:
-    answer = await asking.ask(broker, lambda conn: conn.execute("DELETE FROM horsies_tasks"))
+    answer = await queries.ask(broker, lambda conn: conn.execute("DELETE FROM horsies_tasks"))
     assert "read-only" in answer.unwrap_err().message
     assert (await monitoring.list_tasks(broker)).unwrap().total == len(TASKS)
 

@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 from horsies import AppConfig, DailySchedule, Horsies, ScheduleConfig, TaskSchedule, monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.monitoring import workflow_queries
-from horsies.core.monitoring.models.answers import MonitoringErrorCode
+from horsies.core.models.monitoring.tasks import MonitoringErrorCode
+from horsies.core.monitoring import queries
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_attempt, given_node, given_task, given_workflow
@@ -106,8 +106,8 @@ async def test_m45_a_workflow_has_nodes_edges_and_failed_indexes(broker: Postgre
 
 
 async def test_m45_a_wide_workflow_is_cut_and_says_so(broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow_queries, "MOST_NODES", 2)
-    monkeypatch.setattr(workflow_queries, "MOST_EDGES", 1)
+    monkeypatch.setattr(queries, "MOST_NODES", 2)
+    monkeypatch.setattr(queries, "MOST_EDGES", 1)
     found = (await monitoring.get_workflow_run(broker, "w3")).unwrap()
     assert found is not None and (len(found.nodes), found.total_nodes) == (2, 3)
     assert (len(found.edges), found.total_edges) == (1, 3)

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers import pool as pool_module
-from horsies.core.brokers.connections import connect, make_pool
-from horsies.core.brokers.pool import Pool, PoolTimeout
-from horsies.core.brokers.results import describe, is_transient
+from horsies.core.db import pool as pool_module
+from horsies.core.db.connect import connect, make_pool
+from horsies.core.db.failures import describe, is_transient
+from horsies.core.db.pool import Pool, PoolTimeout
 from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
 from tests.support import eventually

@@ -12,10 +12,10 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.pool import Pool
 from horsies.core.hooks import HookRegistry, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from horsies.core.recovery.asking import InProcess, NoHooks
+from horsies.core.recovery.hooks import InProcess, NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.fence import Pulse

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.recovery import Action
-from horsies.core.recovery.transition import LINES, recover_tasks
-from horsies.core.store import sweeping
-from horsies.core.store.sweeping import WHENEVER, Gone
+from horsies.core.recovery.apply import LINES, recover_tasks
+from horsies.core.recovery.decide import Action
+from horsies.core.store import workers
+from horsies.core.store.workers import WHENEVER, Gone
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task
 
@@ -30,7 +30,7 @@ async def given_held(db: Db, status: TaskStatus = TaskStatus.RUNNING, **columns:
 
 
 async def recovered(db: Db) -> None:
-    found = await sweeping.held(db, [Gone("w1", WHENEVER)], until=WHENEVER)
+    found = await workers.held(db, [Gone("w1", WHENEVER)], until=WHENEVER)
     tasks = [one.task for one in found]
     assert len(await recover_tasks(db, tasks, Action.RETRY_OR_FAIL, "its worker is gone", "me")) == len(tasks)
 

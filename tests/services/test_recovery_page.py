@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Move, Requeue
-from horsies.core.lifecycle.recovery import crashed, not_charged
+from horsies.core.recovery.decide import crashed, not_charged
 from horsies.core.store import tasks
+from horsies.core.tasks.moves import Claim, Move, Requeue
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_heartbeat, given_task, given_worker, task_row
 

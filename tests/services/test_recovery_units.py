@@ -9,13 +9,12 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from horsies import INFRASTRUCTURE_RESILIENT_FLAG, AppConfig, Horsies, PostgresConfig
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.pool import Pool
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.retention import Retention
-from horsies.core.store import recovery, sweeping
+from horsies.core.store import recovery, workers
 from horsies.core.types.status import TaskStatus
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.plan import Plan
+from horsies.core.worker.config import Plan, WorkerConfig
 from tests.factories import given_heartbeat, given_task, given_worker, given_worker_state
 
 Db = AsyncConnection[Any]
@@ -86,7 +85,7 @@ async def test_r08_no_setting_of_a_worker_can_break_those_who_judge_it(clean_db:
     await given_task(clean_db, status=TaskStatus.RUNNING, **held)
 
     for judge, dead in ((WorkerRecoveryConfig(), ["w1"]), (largest, [])):
-        assert [gone.worker_id for gone in await sweeping.dead(clean_db, "me", judge, config())] == dead
-        assert await sweeping.abandoned(clean_db, "me", config()) == []
+        assert [gone.worker_id for gone in await workers.dead(clean_db, "me", judge, config())] == dead
+        assert await workers.abandoned(clean_db, "me", config()) == []
         assert await recovery.find_stale(clean_db, TaskStatus.RUNNING, config(), judge) == []
         assert await Retention(clean_pool, config(), judge).prune()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.pool import Pool
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery.asking import NoHooks
+from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.retention import Retention, longest_threshold
 from horsies.core.store import retention as store

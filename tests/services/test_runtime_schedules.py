@@ -12,10 +12,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import Horsies, HourlySchedule, IntervalSchedule, TaskSchedule
-from horsies.core.models.scheduling import ScheduleErrorCode, ScheduleInfo, ScheduleSource
+from horsies.core.models.schedule.config import ScheduleErrorCode, ScheduleInfo, ScheduleSource
 from horsies.core.scheduler.plan import slot_task_id
 from horsies.core.scheduler.service import Scheduler
-from horsies.core.schema.locks import lock_key
+from horsies.core.schema.install import lock_key
 from tests.scheduler_support import Report, Schedules, check_once, make_app, schedule, scheduler_of
 
 HOUR = timedelta(hours=1)

@@ -11,9 +11,9 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import CronSchedule, CustomQueueConfig, HourlySchedule, IntervalSchedule, PayloadPolicy, QueueMode
-from horsies.core.scheduler import firing
+from horsies.core.scheduler import fire
 from horsies.core.scheduler.plan import config_hash, slot_task_id
-from horsies.core.schema.locks import lock_key
+from horsies.core.schema.install import lock_key
 from tests.scheduler_support import Report, Schedules, check_once, make_app, schedule, scheduler_of
 from tests.support import eventually
 
@@ -96,7 +96,7 @@ async def test_s36_after_three_hours_every_missed_run_is_sent_the_oldest_first(
 
 
 async def test_s36_at_most_so_many_in_one_check_and_the_rest_in_later_ones(database_url: str, rows: Schedules) -> None:
-    most = firing.MOST_SLOTS + 20
+    most = fire.MOST_SLOTS + 20
     app = make_app(
         database_url,
         schedule(pattern=CronSchedule.parse("* * * * *"), catch_up_missed=True, max_catch_up_runs=most),

@@ -15,12 +15,12 @@ from psycopg import AsyncConnection
 from pydantic import BaseModel, model_serializer
 
 from horsies import Horsies, IntervalSchedule, MonthlySchedule, TaskError, TaskResult, TaskSchedule
-from horsies.core.brokers.connections import make_pool
-from horsies.core.scheduler import firing
-from horsies.core.scheduler.board import Entry
+from horsies.core.db.connect import make_pool
+from horsies.core.scheduler import fire
+from horsies.core.scheduler.payloads import PreparationLimits
 from horsies.core.scheduler.plan import slot_task_id
-from horsies.core.scheduler.preparation import Limits
-from horsies.core.schema.locks import lock_key
+from horsies.core.scheduler.timetable import Entry
+from horsies.core.schema.install import lock_key
 from tests.scheduler_support import Schedules, make_app, schedule, scheduler_of
 from tests.support import eventually
 
@@ -81,7 +81,7 @@ async def test_s39_arguments_that_take_for_ever_hold_up_nobody_else_and_their_sl
 ) -> None:
     bad = schedule("bad", task_name="slow", kwargs={"what": Slow()})
     app = slow_app(database_url, bad, schedule("early", pattern=IntervalSchedule(hours=1)), schedule("good"))
-    async with scheduler_of(app, slice_s=0.1, limits=Limits(0.3, 0.6)) as scheduler:
+    async with scheduler_of(app, slice_s=0.1, limits=PreparationLimits(0.3, 0.6)) as scheduler:
 
         async def has_run(name: str) -> bool:
             await scheduler.check()
@@ -131,7 +131,7 @@ async def test_s32_a_scheduler_that_is_frozen_in_the_middle_loses_its_locks(data
     try:
         async with pool.connection() as conn:
             async with conn.transaction():
-                await firing.fire(conn, [Entry(schedule())], lambda entry: 1)
+                await fire.fire(conn, [Entry(schedule())], lambda entry: 1)
                 assert await (await conn.execute(asked)).fetchone() == ("10s",)
             assert await (await conn.execute(asked)).fetchone() == ("0",), "the session is for others as well"
     finally:

@@ -15,10 +15,10 @@ from psycopg import AsyncConnection
 
 from horsies.core import task_decorator
 from horsies.core.app import Horsies
-from horsies.core.codec.fingerprint import enqueue_sha, with_sha
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult, TaskSendError, TaskSendErrorCode
 from horsies.core.producer import enqueue as enqueue_module
-from horsies.core.producer import resending
+from horsies.core.producer import send
+from horsies.core.producer.envelope import enqueue_sha, with_sha
 from horsies.core.task_decorator import TaskFunction
 from tests.app_support import an_app, define_add
 from tests.factories import count_tasks, task_row
@@ -247,7 +247,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def note(seconds: float) -> None:
         noted.append(seconds)
 
-    monkeypatch.setattr(resending, "wait", note)
+    monkeypatch.setattr(send, "wait", note)
     return noted
 
 

@@ -15,11 +15,11 @@ from psycopg.types.json import Jsonb
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.models.monitoring.cluster import Snapshot
+from horsies.core.models.monitoring.tasks import MonitoringErrorCode
 from horsies.core.monitoring import snapshot
-from horsies.core.monitoring.models.answers import MonitoringErrorCode
-from horsies.core.monitoring.models.snapshots import Snapshot
 from horsies.core.schema.install import SCHEMA_VERSION
-from horsies.core.store import monitoring as monitoring_store
+from horsies.core.store import monitoring as rows
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import given_task, given_worker, given_worker_state, given_workflow
@@ -136,7 +136,7 @@ async def test_m45_who_may_not_see_other_sessions_does_not_know_who_listens(brok
         await db.execute("CREATE ROLE somebody")
         await db.execute("GRANT SELECT ON horsies_meta TO somebody")
         await db.execute("SET LOCAL ROLE somebody")
-        facts = await monitoring_store.database(db)
+        facts = await rows.database(db)
         assert (facts["listeners"], facts["sessions"] >= 2) == (None, True)
 
 

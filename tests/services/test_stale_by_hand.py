@@ -11,11 +11,11 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.lifecycle.moves import Claim, Complete
 from horsies.core.models.broker import BrokerErrorCode, PostgresConfig
 from horsies.core.models.recovery import RecoveryConfig
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete
 from horsies.core.types.status import TaskStatus
 from tests.app_support import an_app
 from tests.audit import audit, transactions

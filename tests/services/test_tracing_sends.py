@@ -17,7 +17,7 @@ from opentelemetry.trace import StatusCode
 from horsies.core.app import Horsies
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult
 from horsies.core.producer import envelope
-from horsies.core.producer.options import NO_OPTIONS
+from horsies.core.tasks.definition import NO_OPTIONS
 from tests.app_support import an_app
 from tests.tracing_support import Spans, facts_of, spans_here
 from tests.worker_support import Rows

@@ -15,7 +15,6 @@ from psycopg import AsyncConnection, sql
 from pydantic import BaseModel, field_validator
 
 from horsies.core.app import Horsies
-from horsies.core.brokers import hub, waiter
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import BrokerErrorCode, PostgresConfig
 from horsies.core.models.tasks import (
@@ -26,6 +25,7 @@ from horsies.core.models.tasks import (
     TaskError,
     TaskResult,
 )
+from horsies.core.producer import hub, waiter
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.schema.install import install
 from horsies.core.types.status import TaskStatus

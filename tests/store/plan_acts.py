@@ -12,17 +12,16 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Requeue, Retry
-from horsies.core.lifecycle.recovery import InFlight
+from horsies.core.brokers import actions
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
-from horsies.core.monitoring import actions
-from horsies.core.store import evidence, jobs, purging, recovery, results, retention, sends, sweeping, tasks
+from horsies.core.store import recovery, retention, sends, tasks, workers
 from horsies.core.store.retention import Choice
-from horsies.core.store.sweeping import WHENEVER, Gone
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
+from horsies.core.store.workers import WHENEVER, Gone
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Requeue, Retry
 from horsies.core.types.status import TaskStatus
-from horsies.core.worker.identity import identify
+from horsies.core.worker.config import identify
 from tests.store.plan_states import BATCH, GROUPS, IN_FLIGHT, QUEUES, SOWN, ids
 
 ME = Claimant("me", timedelta(seconds=60), enrolled=False)
@@ -166,15 +165,15 @@ PREPARED = {
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
     "lock_claims": by_id("tasks/lock_claims", lambda conn: recovery.lock_claims(conn, silent()), 2_000),
-    "jobs": by_id("tasks/jobs", lambda conn: jobs.jobs(conn, ids("d")), 1_600),
+    "jobs": by_id("tasks/jobs", lambda conn: tasks.jobs(conn, ids("d")), 1_600),
     "neighbours": Act(
-        "workers/neighbours", lambda conn: evidence.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
+        "workers/neighbours", lambda conn: workers.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),
-    "bury": Act("workers/bury", lambda conn: evidence.bury(conn, "alive"), {OWNER}, 2 * BATCH, 300),
-    "results": by_id("tasks/results", lambda conn: results.ended(conn, ids("a")), 1_600),
+    "bury": Act("workers/bury", lambda conn: workers.bury(conn, "alive"), {OWNER}, 2 * BATCH, 300),
+    "results": by_id("tasks/results", lambda conn: tasks.ended(conn, ids("a")), 1_600),
     "find_sent": Act("tasks/find_sent", find, {PKEY, KEY}, 3 * BATCH, 2_500),
-    "announce": beside("waiting/announce", lambda conn: results.announce(conn, ids("e"), "h", 1.0), 2_000),
-    "withdraw": beside("waiting/withdraw", lambda conn: results.withdraw(conn, ids("e"), "h"), 1_200),
+    "announce": beside("waiting/announce", lambda conn: tasks.announce(conn, ids("e"), "h", 1.0), 2_000),
+    "withdraw": beside("waiting/withdraw", lambda conn: tasks.withdraw(conn, ids("e"), "h"), 1_200),
 }
 
 # Planned anew each time, with the sizes of the moment.
@@ -190,15 +189,15 @@ RARE = {
     "expire_waiting": Act(
         "tasks/expire_waiting", lambda conn: tasks.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
-    "strays": Act("tasks/strays", lambda conn: tasks.strays(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300),
+    "strays": Act("tasks/strays", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300),
     "find_stale claimed": stale(TaskStatus.CLAIMED),
     "find_stale running": stale(TaskStatus.RUNNING),
     "known": Act(
-        "workers/known", lambda conn: sweeping.known(conn, ["dead", "gone", "nobody"]), {OWNER}, 2 * BATCH, 300
+        "workers/known", lambda conn: workers.known(conn, ["dead", "gone", "nobody"]), {OWNER}, 2 * BATCH, 300
     ),
     "held": Act(
         "tasks/held",
-        lambda conn: sweeping.held(
+        lambda conn: workers.held(
             conn, [Gone("dead", WHENEVER, 300.0, 300.0), Gone("gone", None)], until=WHENEVER, most=BATCH
         ),
         {OWNER},
@@ -206,11 +205,9 @@ RARE = {
         6_000,
         sorts=2 * IN_FLIGHT,
     ),
-    "dead": Act(
-        "workers/dead", lambda conn: sweeping.dead(conn, "me", SWEEPING, POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000
-    ),
+    "dead": Act("workers/dead", lambda conn: workers.dead(conn, "me", SWEEPING, POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000),
     "abandoned": Act(
-        "workers/abandoned", lambda conn: sweeping.abandoned(conn, "me", POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000
+        "workers/abandoned", lambda conn: workers.abandoned(conn, "me", POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000
     ),
     "prune": Act(
         "tasks/prune", lambda conn: retention.prune_tasks(conn, 30 * DAY, most=BATCH), {PKEY, AGE}, 3 * BATCH, 4_000
@@ -226,13 +223,13 @@ RARE = {
     ),
     "count_ended": Act(
         "tasks/count_ended",
-        lambda conn: purging.count_ended(conn, 30 * DAY, Choice(), most=BATCH),
+        lambda conn: retention.count_ended(conn, 30 * DAY, Choice(), most=BATCH),
         {AGE},
         2 * BATCH,
         4_000,
     ),
     "waiting": Act(
-        "tasks/waiting", lambda conn: purging.waiting(conn, "hog", DAY, most=BATCH), {PENDING}, 2 * BATCH, 1_000
+        "tasks/waiting", lambda conn: retention.waiting(conn, "hog", DAY, most=BATCH), {PENDING}, 2 * BATCH, 1_000
     ),
     "prune_heartbeats": beside(
         "tasks/prune_heartbeats", lambda conn: retention.prune_heartbeats(conn, DAY, DAY, most=BATCH), 1_500

@@ -11,10 +11,10 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
-from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.sql import load
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 
 ME = Claimant("me", timedelta(seconds=60), enrolled=False)

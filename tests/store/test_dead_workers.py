@@ -11,9 +11,11 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
+from horsies.core.models import recovery
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.store import sweeping
-from horsies.core.store.sweeping import WHENEVER, Gone, Place
+from horsies.core.store import workers
+from horsies.core.store.workers import WHENEVER, Gone, SweepPosition
+from horsies.core.tasks import moves
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_attempt, given_heartbeat, given_task, given_worker
 
@@ -49,13 +51,13 @@ async def enrolled(db: Db, owner: str, status: TaskStatus = RUNNING, **columns: 
 
 
 async def dead(db: Db, config: WorkerRecoveryConfig = SWEEPING, *, me: str = "me", **more: Any) -> list[str]:
-    found = await sweeping.dead(db, me, config, more.pop("recovery", RecoveryConfig()), **more)
+    found = await workers.dead(db, me, config, more.pop("recovery", RecoveryConfig()), **more)
     return [one.worker_id for one in found]
 
 
 async def held(db: Db, *gone: Gone, **more: Any) -> dict[str, bool]:
     """The ids of what they hold, and whether each is deferred."""
-    found = await sweeping.held(db, gone, **{"until": WHENEVER, **more})
+    found = await workers.held(db, gone, **{"until": WHENEVER, **more})
     return {one.task.task_id: one.is_deferred for one in found}
 
 
@@ -65,7 +67,7 @@ async def held(db: Db, *gone: Gone, **more: Any) -> dict[str, bool]:
 async def test_r44_a_worker_is_dead_when_its_heartbeat_is_older_than_the_threshold(frozen: Db) -> None:
     await worker(frozen, "alive", LIMIT)  # age > threshold, strictly
     await worker(frozen, "late", LIMIT + A_MOMENT)
-    [late] = await sweeping.dead(frozen, "me", SWEEPING, RecoveryConfig())
+    [late] = await workers.dead(frozen, "me", SWEEPING, RecoveryConfig())
     assert late == Gone("late", await ago(frozen, LIMIT + A_MOMENT), 300.0, 300.0)
 
 
@@ -88,7 +90,7 @@ async def test_r45_an_orphans_worker_is_dead_however_young_it_is(frozen: Db, sta
     await enrolled(frozen, "unregistered", status, **just_now)
     await enrolled(frozen, "registered", status, **just_now)
     await worker(frozen, "registered", timedelta(0))
-    [orphans] = await sweeping.dead(frozen, "me", SWEEPING, RecoveryConfig())
+    [orphans] = await workers.dead(frozen, "me", SWEEPING, RecoveryConfig())
     assert orphans == Gone("unregistered", None, 300.0, 300.0)
 
 
@@ -136,7 +138,7 @@ async def test_r60_r61_a_worker_with_a_resilient_task_has_a_multiple_of_the_thre
     resilient = {"flags": Jsonb({"infrastructure_resilient": True})}
     await given_task(frozen, status=TaskStatus.COMPLETED, claimed_by_worker_id="plain", **resilient)
     await enrolled(frozen, "another", status, **resilient)
-    found = {one.worker_id: one.threshold_s for one in await sweeping.dead(frozen, "me", config, RecoveryConfig())}
+    found = {one.worker_id: one.threshold_s for one in await workers.dead(frozen, "me", config, RecoveryConfig())}
     assert ("resilient" not in found, found["plain"], found["another"]) == (is_resilient, 300.0, 1200.0)
     assert found["late"] == (1200.0 if is_resilient else 300.0)
 
@@ -182,7 +184,7 @@ async def test_r63_its_own_finalizing_threshold_holds_where_it_is_more_patient(f
     await worker(frozen, "hasty", recovery={"finalizing_stale_threshold_ms": 1000})
     await enrolled(frozen, "unregistered")
     policy = RecoveryConfig(finalizing_stale_threshold_ms=600_000)
-    found = await sweeping.dead(frozen, "me", SWEEPING, policy, threshold=LIMIT)
+    found = await workers.dead(frozen, "me", SWEEPING, policy, threshold=LIMIT)
     limits = {one.worker_id: one.finalizing_s for one in found}
     assert limits == {"patient": 900.0, "hasty": 600.0, "unregistered": 600.0}
 
@@ -200,7 +202,7 @@ async def test_r44_what_the_dead_hold_comes_in_the_order_of_its_claims(frozen: D
     await enrolled(frozen, "w", TaskStatus.COMPLETED)
     gone = [Gone("v", WHENEVER), Gone("w", WHENEVER)]
     assert list(await held(frozen, *gone)) == [ids[name] for name in "dcba"]
-    first = await sweeping.held(frozen, gone, until=WHENEVER, most=2)
+    first = await workers.held(frozen, gone, until=WHENEVER, most=2)
     assert [one.task.task_id for one in first] == [ids["d"], ids["c"]]
     assert list(await held(frozen, *gone, after=first[-1].place)) == [ids["b"], ids["a"]]
     assert list(await held(frozen, *gone, until=await ago(frozen, ages["b"]))) == [ids["d"], ids["c"], ids["b"]]
@@ -211,8 +213,8 @@ async def test_r44_a_claim_without_a_time_comes_first_and_only_once(frozen: Db) 
     timeless = sorted([await enrolled(frozen, "w", CLAIMED, claimed_at=None) for _ in range(2)])
     other = await enrolled(frozen, "w", CLAIMED)
     found: list[str] = []
-    place = Place("-infinity", "")
-    while step := await sweeping.held(frozen, [Gone("w", WHENEVER)], until=WHENEVER, after=place, most=1):
+    place = SweepPosition("-infinity", "")
+    while step := await workers.held(frozen, [Gone("w", WHENEVER)], until=WHENEVER, after=place, most=1):
         found.append(step[0].task.task_id)
         place = step[-1].place
     assert found == [*timeless, other]
@@ -260,7 +262,7 @@ async def test_r58_the_attempts_that_dead_workers_have_cost_are_counted(frozen: 
     for attempt, outcome in enumerate(["WORKER_FAILURE", "FAILED", "WORKER_FAILURE"], start=1):
         await given_attempt(frozen, task_id, attempt=attempt, outcome=outcome)
     await given_attempt(frozen, await enrolled(frozen, "x"), outcome="WORKER_FAILURE")
-    [found] = await sweeping.held(frozen, [Gone("w", None)], until=WHENEVER)
+    [found] = await workers.held(frozen, [Gone("w", None)], until=WHENEVER)
     assert found.task.recoveries == 2
 
 
@@ -272,8 +274,8 @@ async def test_r21_what_is_told_about_a_task_in_flight(frozen: Db) -> None:
     )  # fmt: skip
     beat = await ago(frozen, timedelta(seconds=400))
     await given_heartbeat(frozen, task_id, "runner", sent_at=beat)
-    [found] = await sweeping.held(frozen, [Gone("w", None)], until=WHENEVER)
-    assert found.task == sweeping.InFlight(
+    [found] = await workers.held(frozen, [Gone("w", None)], until=WHENEVER)
+    assert found.task == moves.InFlight(
         task_id, 4, "w", RUNNING, "n", "q", "{}", 1, 3, True, "wf", True, await ago(frozen, AGES_AGO),
         "host", 77, "child-77", beat, 400.0, 0,
     )  # fmt: skip
@@ -289,8 +291,8 @@ async def test_r44_rows_end_unless_their_worker_has_been_heard_of_since(frozen: 
     await worker(frozen, "registered again", LIMIT)
     await worker(frozen, "not asked about")
     gone = [Gone("registered again", None), Gone("dead", then), Gone("came back", then), Gone("orphan", None)]
-    assert await sweeping.forget(frozen, [*gone, Gone("unregistered itself", then)]) == {"dead", "orphan"}
-    left = [one.worker_id for one in await sweeping.active(frozen, LIMIT)]
+    assert await workers.forget(frozen, [*gone, Gone("unregistered itself", then)]) == {"dead", "orphan"}
+    left = [one.worker_id for one in await workers.active(frozen, LIMIT)]
     assert sorted(left) == ["came back", "not asked about", "registered again"]
 
 
@@ -300,9 +302,9 @@ async def test_r43_the_list_of_workers_is_judged_by_the_threshold_that_is_passed
     await worker(frozen, "late", LIMIT + A_MOMENT, started_at=before, recovery=own, hostname="h", pid=7)
     await worker(frozen, "alive", LIMIT, started_at=before, recovery=own, sweeping=False)
     await worker(frozen, "first", timedelta(0), started_at=long_ago)
-    found = await sweeping.active(frozen, LIMIT)
+    found = await workers.active(frozen, LIMIT)
     assert [(one.worker_id, one.is_stale) for one in found] == [("first", False), ("alive", False), ("late", True)]
-    assert found[2] == sweeping.ActiveWorker("late", True, before, await ago(frozen, LIMIT + A_MOMENT), "h", 7)
+    assert found[2] == recovery.ActiveWorker("late", True, before, await ago(frozen, LIMIT + A_MOMENT), "h", 7)
 
 
 # Whom nobody has swept
@@ -328,7 +330,7 @@ async def test_r68_a_worker_is_abandoned_two_of_its_sweep_intervals_after_its_th
     await worker(frozen, "abandoned", timedelta(seconds=seconds) + A_MOMENT, **settings)
     await worker(frozen, "me", **settings)
     await worker(frozen, "not sweeping", sweeping=False, **settings)
-    found = await sweeping.abandoned(frozen, "me", RecoveryConfig())
+    found = await workers.abandoned(frozen, "me", RecoveryConfig())
     assert [one.worker_id for one in found] == ["abandoned"]
     [one] = found
     sweep_interval = 30 if recovery and "worker_recovery" in recovery else 60
@@ -342,7 +344,7 @@ async def test_r68_resilience_is_that_of_the_dead_ones_own_settings(frozen: Db) 
         await enrolled(frozen, name, flags=Jsonb({"slow": True}))
     await worker(frozen, "plain", timedelta(seconds=1260), recovery=own)
     await enrolled(frozen, "plain", flags=Jsonb({"infrastructure_resilient": True, "slow": False}))
-    found = await sweeping.abandoned(frozen, "me", RecoveryConfig())
+    found = await workers.abandoned(frozen, "me", RecoveryConfig())
     assert sorted(one.worker_id for one in found) == ["late", "plain"]
 
 
@@ -355,7 +357,7 @@ async def test_r68_without_a_row_the_tasks_own_silence_counts(frozen: Db) -> Non
     await given_heartbeat(frozen, beating, "runner", sent_at=await ago(frozen, limit))
     late = await enrolled(frozen, "abandoned", CLAIMED, claimed_at=await ago(frozen, limit + A_MOMENT))
     young = await enrolled(frozen, "abandoned", CLAIMED, **waits)
-    found = await sweeping.abandoned(frozen, "me", RecoveryConfig())
+    found = await workers.abandoned(frozen, "me", RecoveryConfig())
     assert [(one.worker_id, one.seen) for one in found] == [("abandoned", None)]
     # Of what it holds only what has been silent for that long is touched.
     assert await held(frozen, *found) == {late: False, young: True}

@@ -10,8 +10,8 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from horsies.core.schema.locks import lock_key
-from horsies.core.store import evidence, tasks, workers
+from horsies.core.schema.install import lock_key
+from horsies.core.store import tasks, workers
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task, given_worker, task_row
 from tests.support import eventually
@@ -39,7 +39,7 @@ async def given(db: Db, worker_id: str, *, age_s: float = 0, interval_ms: int | 
 
 
 async def found(db: Db, **me: Any) -> dict[str, bool]:
-    return {row.worker_id: row.is_silent for row in await evidence.neighbours(db, Me(**me))}
+    return {row.worker_id: row.is_silent for row in await workers.neighbours(db, Me(**me))}
 
 
 async def test_r100_the_others_of_the_same_host_boot_and_namespace_are_looked_at(frozen: Db) -> None:
@@ -52,7 +52,7 @@ async def test_r100_the_others_of_the_same_host_boot_and_namespace_are_looked_at
     await given(frozen, "w6", boot_id=None)
     await given(frozen, "w7", pid_namespace=None)
     await given(frozen, "w8", liveness_key=None)
-    (row,) = await evidence.neighbours(frozen, Me())
+    (row,) = await workers.neighbours(frozen, Me())
     assert row == ("w1", "host", "boot", "ns", 42, 7, lock_key("w1"), True, False)
     assert await found(frozen, boot_id=None) == {}
 
@@ -84,13 +84,13 @@ async def other(module_url: str) -> AsyncIterator[Db]:
 
 @pytest.mark.parametrize("key", [1, -1, lock_key("a"), lock_key("b"), -(2**63), 2**63 - 1, 2**32, 2**31])
 async def test_d62_r100_a_lock_is_held_as_long_as_its_session_lives(frozen: Db, other: Db, key: int) -> None:
-    assert await evidence.held_liveness(frozen, [key]) == set()
+    assert await workers.held_liveness(frozen, [key]) == set()
     await workers.hold_liveness(other, key)
-    assert await evidence.held_liveness(frozen, [key, 5]) == {key}
+    assert await workers.held_liveness(frozen, [key, 5]) == {key}
     await other.close()
 
     async def is_free() -> bool:
-        return not await evidence.held_liveness(frozen, [key])
+        return not await workers.held_liveness(frozen, [key])
 
     await eventually(is_free)
 
@@ -100,7 +100,7 @@ async def test_d62_r100_locks_of_other_kinds_and_databases_do_not_count(frozen: 
     await other.execute("SELECT pg_advisory_lock(3, 4)")  # the same halves, but a key of two numbers
     async with await AsyncConnection.connect(server_url, autocommit=True) as elsewhere:
         await workers.hold_liveness(elsewhere, key)
-        assert await evidence.held_liveness(frozen, [key]) == set()
+        assert await workers.held_liveness(frozen, [key]) == set()
 
 
 async def test_r69_a_lease_that_ran_out_beside_all_detectors_is_taken_over_without_hook_or_delay(frozen: Db) -> None:
@@ -119,9 +119,9 @@ async def test_r100_the_row_goes_when_nothing_of_the_worker_is_left(frozen: Db) 
     await given(frozen, "w1")
     await given(frozen, "w2")
     task_id = await given_task(frozen, status=TaskStatus.RUNNING, claimed_by_worker_id="w1")
-    assert not await evidence.bury(frozen, "w1")
+    assert not await workers.bury(frozen, "w1")
     await frozen.execute("UPDATE horsies_tasks SET status = 'FAILED', claimed = FALSE WHERE id = %s", [task_id])
-    assert await evidence.bury(frozen, "w1")
-    assert not await evidence.bury(frozen, "w1")
+    assert await workers.bury(frozen, "w1")
+    assert not await workers.bury(frozen, "w1")
     rows = await (await frozen.execute("SELECT worker_id FROM horsies_workers")).fetchall()
     assert rows == [("w2",)]

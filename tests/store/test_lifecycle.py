@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Requeue, Retry
-from horsies.core.schema.locks import lock_key
+from horsies.core.schema.install import lock_key
 from horsies.core.sql import load
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Beat
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 from tests.store.test_arrows import (
     ERR,
@@ -356,10 +356,10 @@ async def test_w21_renewals_name_the_claims_that_are_held(db: Db) -> None:
     longer = ME._replace(lease=timedelta(hours=2))
     assert await tasks.renew(db, longer, [known], timedelta(hours=1)) == {known.task_id}
     assert (await row_of(db, stray.task_id))["claim_expires_at"] == lapses
-    assert sorted(await tasks.strays(db, "me"), key=lambda c: c.task_id) == sorted(
+    assert sorted(await tasks.unknown_claims(db, "me"), key=lambda c: c.task_id) == sorted(
         [known, stray], key=lambda c: c.task_id
     )
-    assert await tasks.strays(db, "other") == []
+    assert await tasks.unknown_claims(db, "other") == []
 
 
 async def test_l30_r11_an_older_claim_neither_beats_nor_marks(db: Db) -> None:

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX
+from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.pool import Connection
 from horsies.core.monitoring.filters import TaskFilter, order, page
 from horsies.core.monitoring.snapshot import MOST_ENDED
-from horsies.core.store import explaining, monitoring, monitoring_workflows
-from horsies.core.store.tasks import Connection
+from horsies.core.store import monitoring
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
 from tests.store.plan_reading import Plan
@@ -160,26 +160,24 @@ LOOKS: dict[str, Look] = {
     "open workflows": Look(lambda conn: monitoring.open_workflows(conn), runs=100),
     "workers": Look(lambda conn: monitoring.workers(conn, most=100)),
     # Workflows.
-    "workflow names": Look(lambda conn: monitoring_workflows.workflow_names(conn, most=100), runs=12),
-    "workflows": Look(
-        lambda conn: monitoring_workflows.list_workflows(conn, name=None, status=None, limit=LIMIT), runs=150
-    ),
+    "workflow names": Look(lambda conn: monitoring.workflow_names(conn, most=100), runs=12),
+    "workflows": Look(lambda conn: monitoring.list_workflows(conn, name=None, status=None, limit=LIMIT), runs=150),
     "workflows of a rare name": Look(
-        lambda conn: monitoring_workflows.list_workflows(conn, name="rare", status=None, limit=LIMIT), runs=5
+        lambda conn: monitoring.list_workflows(conn, name="rare", status=None, limit=LIMIT), runs=5
     ),
-    "workflow": Look(lambda conn: monitoring_workflows.workflow(conn, "f7"), runs=1, nodes=5),
-    "nodes": Look(lambda conn: monitoring_workflows.nodes(conn, "f7", most=100), nodes=5),
-    "edges": Look(lambda conn: monitoring_workflows.edges(conn, "f7", most=100), nodes=5),
-    "failed nodes": Look(lambda conn: monitoring_workflows.failed_nodes(conn, "f7", most=100), nodes=5),
-    "node": Look(lambda conn: monitoring_workflows.node(conn, "f7", 3), nodes=1),
-    "why a node waits": Look(lambda conn: explaining.node_facts(conn, "f7", 3, most=10), runs=1, nodes=6),
+    "workflow": Look(lambda conn: monitoring.workflow(conn, "f7"), runs=1, nodes=5),
+    "nodes": Look(lambda conn: monitoring.nodes(conn, "f7", most=100), nodes=5),
+    "edges": Look(lambda conn: monitoring.edges(conn, "f7", most=100), nodes=5),
+    "failed nodes": Look(lambda conn: monitoring.failed_nodes(conn, "f7", most=100), nodes=5),
+    "node": Look(lambda conn: monitoring.node(conn, "f7", 3), nodes=1),
+    "why a node waits": Look(lambda conn: monitoring.node_facts(conn, "f7", 3, most=10), runs=1, nodes=6),
 }
 
 
 async def why(conn: Connection, task_id: str) -> None:
-    task = await explaining.task_facts(conn, task_id)
+    task = await monitoring.task_facts(conn, task_id)
     if task is not None:
-        await explaining.queue_facts(conn, task, most=10, look=10_000)
+        await monitoring.queue_facts(conn, task, most=10, look=10_000)
 
 
 class Shelf:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX, IN_BULK
-from horsies.core.store import node_starts
+from horsies.core.db.connect import BY_INDEX, IN_BULK
+from horsies.core.store import tasks
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.test_plans import undisturbed
@@ -40,8 +40,8 @@ FILLED = """
 
 async def start(conn: AsyncConnection[Any]) -> None:
     ids = [f"w{n}" for n in range(5_001, 5_001 + BATCH)]
-    await node_starts.lock(conn, ids)
-    await node_starts.mark_running(conn, ids)
+    await tasks.lock(conn, ids)
+    await tasks.mark_running(conn, ids)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from horsies.core.store import purging, retention
-from horsies.core.store.purging import FIRST, Ended, Rank
-from horsies.core.store.retention import START, Choice, Place
+from horsies.core.store import retention
+from horsies.core.store.retention import FIRST, START, Choice, EndedCount, Rank, RetentionPosition
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
 from tests.factories import given_task, given_workflow, task_row
 
@@ -20,13 +19,13 @@ OLD = "2020-01-01 00:00:00.123456+00"
 ALONE = Choice(with_workflows=False)
 
 
-async def looked(db: Db, choice: Choice, most: int = 500) -> tuple[list[Ended], int]:
+async def looked(db: Db, choice: Choice, most: int = 500) -> tuple[list[EndedCount], int]:
     """All that is counted, and in how many steps."""
-    counts: list[Ended] = []
-    place: Place | None = START
+    counts: list[EndedCount] = []
+    place: RetentionPosition | None = START
     steps = 0
     while place is not None:
-        found, place = await purging.count_ended(db, HOUR, choice, place, most)
+        found, place = await retention.count_ended(db, HOUR, choice, place, most)
         counts += found
         steps += 1
     return counts, steps - 1
@@ -40,7 +39,7 @@ async def test_only_what_has_ended_before_and_is_chosen_is_counted(db: Db) -> No
     counts, _ = await looked(db, ALONE)
     assert sorted(count.status for count in counts) == sorted([*TASK_TERMINAL_STATES, "FAILED"])
     assert (await looked(db, Choice(statuses=("FAILED",), queues=("mail", "none"))))[0] == [
-        Ended("FAILED", "mail", "send", 1)
+        EndedCount("FAILED", "mail", "send", 1)
     ]
     assert (await looked(db, Choice(task_names=("nobody",))))[0] == []
 
@@ -89,7 +88,7 @@ async def test_those_that_wait_come_in_the_order_of_claims(db: Db) -> None:
     workflow_id = await given_workflow(db)
     await given_task(db, id="node", priority=3, workflow_id=workflow_id)
     found, after = [], FIRST
-    while batch := await purging.waiting(db, "default", timedelta(0), after=after, most=2):
+    while batch := await retention.waiting(db, "default", timedelta(0), after=after, most=2):
         found += batch
         after = batch[-1].rank
     assert [(task.rank.task_id, task.is_chosen) for task in found] == [
@@ -102,14 +101,14 @@ async def test_those_that_wait_are_chosen_by_name_and_age(db: Db) -> None:
     await given_task(db, id="old", task_name="send", created_at=OLD)
     await given_task(db, id="new", task_name="send")
     await given_task(db, id="another", created_at=OLD)
-    chosen = {task.rank.task_id for task in await purging.waiting(db, "default", HOUR, ("send",)) if task.is_chosen}
+    chosen = {task.rank.task_id for task in await retention.waiting(db, "default", HOUR, ("send",)) if task.is_chosen}
     assert chosen == {"old"}
 
 
 async def test_l17_only_what_has_not_started_is_cancelled(db: Db) -> None:
     ids = {status: await given_task(db, status=status) for status in TaskStatus}
     node = await given_task(db, workflow_id=await given_workflow(db))
-    assert await purging.cancel(db, [*ids.values(), node, "nobody"], "r") == {
+    assert await retention.cancel(db, [*ids.values(), node, "nobody"], "r") == {
         ids[TaskStatus.PENDING],
         ids[TaskStatus.CLAIMED],
     }

@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from horsies.core.store import retention
-from horsies.core.store.retention import START, Place, Pruned
+from horsies.core.store.retention import START, Pruned, RetentionPosition
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus
 from tests.factories import (
     given_attempt,
@@ -104,7 +104,7 @@ async def test_r80_attempts_go_with_their_task_and_heartbeats_do_not(frozen: Db)
 
 async def test_r84_a_batch_is_bounded_and_the_oldest_go_first(frozen: Db) -> None:
     ids = [await ended(frozen, OLDER + timedelta(hours=n)) for n in range(5)]
-    place: Place | None = START
+    place: RetentionPosition | None = START
     for still in (set(ids[:3]), set(ids[:1]), set()):
         assert place is not None
         pruned = await retention.prune_tasks(frozen, AGE, place, most=2)

@@ -18,17 +18,20 @@ from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.models.task_pg import Base
 from horsies.core.schema.install import (
     BREAKING_VERSION,
+    MIGRATIONS,
     NOTIFY_MODES,
+    SCHEMA,
     SCHEMA_VERSION,
     InstallReport,
     Release,
     SchemaError,
     SchemaTooNew,
     install,
+    lock_key,
+    migrate,
+    migrations,
     put_functions,
 )
-from horsies.core.schema.locks import SCHEMA, lock_key
-from horsies.core.schema.migrate import MIGRATIONS, migrate, migrations
 from tests.store.catalog import columns_of, snapshot
 from tests.support import eventually
 

@@ -11,9 +11,10 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from horsies.core.lifecycle.moves import Claim, Expire, Requeue
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.store import recovery, tasks
+from horsies.core.tasks import moves
+from horsies.core.tasks.moves import Claim, Expire, Requeue
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_heartbeat, given_task, given_worker, task_row
 
@@ -126,7 +127,7 @@ async def test_r21_what_is_told_about_the_dead_one(frozen: Db) -> None:
     beat = await ago(frozen, timedelta(seconds=400))
     await given_heartbeat(frozen, task_id, "runner", sent_at=beat)
     [task] = await recovery.find_stale(frozen, RUNNING, POLICY, SWEEPING)
-    assert task == recovery.InFlight(
+    assert task == moves.InFlight(
         task_id, 4, "w1", RUNNING, "n", "q", "{}", 1, 3, False, "wf", False, await ago(frozen, AGES_AGO),
         "host", 77, "child-77", beat, 400.0,
     )  # fmt: skip

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.lifecycle.moves import Claim, Complete, Requeue
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.store import recovery, tasks
 from horsies.core.store.tasks import Beat
+from horsies.core.tasks.moves import Claim, Complete, Requeue
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_heartbeat, given_task
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.store import stuck
-from horsies.core.store.stuck import NODES, Due, Place, Stuck, What
+from horsies.core.store import recovery
+from horsies.core.store.recovery import NODES, Due, NodePosition, Stuck, What
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from tests.factories import given_node, given_task, given_workflow
 
@@ -44,7 +44,7 @@ async def a_node(db: Db, status: str, task_id: str | None, **columns: Any) -> st
 
 async def look(db: Db, grace: timedelta = GRACE) -> dict[str, What]:
     """What is found, by workflow."""
-    found, _ = await stuck.nodes(db, grace)
+    found, _ = await recovery.nodes(db, grace)
     return {node.workflow_id: node.what for node in found}
 
 
@@ -63,7 +63,7 @@ async def test_r30_r31_a_node_is_found_when_its_task_has_ended_for_the_grace(fro
 async def test_r30_a_node_that_has_ended_itself_needs_nothing(frozen: Db) -> None:
     for status in set(WorkflowTaskStatus) - {WorkflowTaskStatus[name] for name in IN_FLIGHT}:
         await a_node(frozen, status.value, await ended_task(frozen, TaskStatus.COMPLETED))
-    assert await stuck.nodes(frozen, GRACE) == ([], None)
+    assert await recovery.nodes(frozen, GRACE) == ([], None)
 
 
 async def test_r30_a_node_whose_task_is_on_its_way_needs_nothing(frozen: Db) -> None:
@@ -77,7 +77,7 @@ async def test_r30_a_node_whose_task_is_on_its_way_needs_nothing(frozen: Db) -> 
 async def test_r30_in_whatever_state_the_workflow_is(frozen: Db, workflow: WorkflowStatus) -> None:
     task_id = await ended_task(frozen, TaskStatus.COMPLETED)
     found = await a_node(frozen, "RUNNING", task_id, workflow={"status": workflow.value})
-    assert await stuck.nodes(frozen, GRACE) == ([Stuck(What.ENDED, found, 0, task_id)], Place(found, 0))
+    assert await recovery.nodes(frozen, GRACE) == ([Stuck(What.ENDED, found, 0, task_id)], NodePosition(found, 0))
 
 
 async def test_r04_r31_without_grace_it_is_found_at_once(frozen: Db) -> None:
@@ -105,7 +105,7 @@ async def test_r34_a_node_is_found_when_its_child_workflow_has_ended_for_the_gra
 async def test_r34_a_child_without_the_time_of_its_end_ages_from_its_last_change(frozen: Db) -> None:
     child = await given_workflow(frozen, status="CANCELLED", updated_at=await ago(frozen, GRACE))
     parent = await a_node(frozen, "RUNNING", None, node_type="SUBWORKFLOW", sub_workflow_id=child)
-    assert await stuck.nodes(frozen, GRACE) == ([Stuck(What.CHILD, parent, 0, child)], Place(parent, 0))
+    assert await recovery.nodes(frozen, GRACE) == ([Stuck(What.CHILD, parent, 0, child)], NodePosition(parent, 0))
 
 
 async def test_r34_a_node_is_found_when_the_row_it_is_linked_with_is_gone(frozen: Db) -> None:
@@ -193,7 +193,7 @@ async def test_r17_a_look_is_bounded_and_the_next_goes_on_behind_it(frozen: Db) 
         await given_node(frozen, name, task_index=3, status="COMPLETED")
     found, places, place = [], [], NODES
     while True:
-        nodes, after = await stuck.nodes(frozen, GRACE, place, most=2)
+        nodes, after = await recovery.nodes(frozen, GRACE, place, most=2)
         found += [(node.workflow_id, node.task_index) for node in nodes]
         if after is None:
             break
@@ -213,10 +213,10 @@ async def test_r36_running_workflows_without_an_open_node_are_found(frozen: Db) 
             workflow_id = await given_workflow(frozen, status=status.value, open_nodes=left)
             over += [workflow_id] if status is WorkflowStatus.RUNNING and not left else []
     over += [await given_workflow(frozen, status="RUNNING", open_nodes=0) for _ in range(2)]
-    found, after = await stuck.over(frozen, most=2)
-    rest, end = await stuck.over(frozen, after or "", most=2)
+    found, after = await recovery.over(frozen, most=2)
+    rest, end = await recovery.over(frozen, after or "", most=2)
     assert (found + rest, end) == (sorted(over), sorted(over)[-1])
-    assert await stuck.over(frozen, end or "") == ([], None)
+    assert await recovery.over(frozen, end or "") == ([], None)
 
 
 @pytest.mark.parametrize("status", list(WorkflowStatus))
@@ -227,7 +227,7 @@ async def test_r38_workflows_past_their_deadline_are_found(frozen: Db, status: W
         workflow_id = await a_node(frozen, "PENDING", None, workflow=workflow)
         found += [workflow_id] if not status.is_terminal and not age else []
     await a_node(frozen, "PENDING", None, workflow={"status": status})
-    assert (await stuck.overdue(frozen))[0] == found
+    assert (await recovery.overdue_nodes(frozen))[0] == found
 
 
 @pytest.mark.parametrize("node", list(WorkflowTaskStatus))
@@ -235,10 +235,10 @@ async def test_r38_one_whose_last_nodes_still_run_is_only_waited_for(frozen: Db,
     deadline = await ago(frozen, timedelta(hours=1))
     workflow = {"good_until": deadline, "open_nodes": int(not node.is_terminal)}
     workflow_id = await a_node(frozen, node.value, None, workflow=workflow)
-    found, place = await stuck.overdue(frozen)
+    found, place = await recovery.overdue_nodes(frozen)
     assert found == ([] if node is WorkflowTaskStatus.RUNNING else [workflow_id])
     assert place is not None and place.workflow_id == workflow_id
-    assert await stuck.overdue(frozen, place) == ([], None)
+    assert await recovery.overdue_nodes(frozen, place) == ([], None)
 
 
 async def test_r38_the_walk_over_the_deadlines_is_bounded(frozen: Db) -> None:
@@ -248,6 +248,6 @@ async def test_r38_the_walk_over_the_deadlines_is_bounded(frozen: Db) -> None:
     place: Due | None = Due("-infinity", "")
     looks = []
     while place is not None:
-        found, place = await stuck.overdue(frozen, place, most=2)
+        found, place = await recovery.overdue_nodes(frozen, place, most=2)
         looks.append(found)
     assert len(ids) == 3 and looks == [[], [waiting], []]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX
-from horsies.core.store import stuck
-from horsies.core.store.stuck import Due, Place
+from horsies.core.db.connect import BY_INDEX
+from horsies.core.store import recovery
+from horsies.core.store.recovery import Due, NodePosition
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Plan, explaining
 from tests.store.test_plans import undisturbed
@@ -67,30 +67,30 @@ LOOKS: dict[str, tuple[str, Callable[[AsyncConnection[Any]], Awaitable[object]],
     # By name: its statement, the call, the indexes of its first table, how many rows it may look at in any table.
     "among many small ones": (
         "workflows/find_stuck",
-        lambda conn: stuck.nodes(conn, GRACE, Place("n", 0), BATCH),
+        lambda conn: recovery.nodes(conn, GRACE, NodePosition("n", 0), BATCH),
         {f"{NODES}_in_flight_idx"},
         2 * BATCH,
     ),
     "inside a wide one": (
         "workflows/find_stuck",
-        lambda conn: stuck.nodes(conn, GRACE, Place("wide", 5000), BATCH),
+        lambda conn: recovery.nodes(conn, GRACE, NodePosition("wide", 5000), BATCH),
         {f"{NODES}_in_flight_idx"},
         2 * BATCH,
     ),
     "among elements that wait": (
         "workflows/find_stuck",
-        lambda conn: stuck.nodes(conn, GRACE, Place("map", 5000), BATCH),
+        lambda conn: recovery.nodes(conn, GRACE, NodePosition("map", 5000), BATCH),
         {f"{NODES}_in_flight_idx", f"{NODES}_workflow_id_task_index_key"},
         # Those that wait are passed once to find the ones that are on their way, which are behind them.
         2 * BATCH + 10_000,
     ),
     "deadlines": (
         "workflows/find_overdue",
-        lambda conn: stuck.overdue(conn, Due("2020-01-01", ""), BATCH),
+        lambda conn: recovery.overdue_nodes(conn, Due("2020-01-01", ""), BATCH),
         {f"{NODES}_status_idx"},
         3 * BATCH,
     ),
-    "without an open node": ("workflows/find_over", lambda conn: stuck.over(conn, most=BATCH), set(), BATCH),
+    "without an open node": ("workflows/find_over", lambda conn: recovery.over(conn, most=BATCH), set(), BATCH),
 }
 
 

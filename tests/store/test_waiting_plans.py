@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX
-from horsies.core.store import waiting
-from horsies.core.store.waiting import Waiting
+from horsies.core.db.connect import BY_INDEX
+from horsies.core.store import tasks
+from horsies.core.store.tasks import WaitingSample
 from tests.conftest import fresh_database
 from tests.factories import given_task
 from tests.store.plan_reading import Plan, explaining
@@ -43,7 +43,7 @@ def told(server_url: str, template: str) -> Iterator[list[Plan]]:
                     await conn.execute("VACUUM ANALYZE")
                 async with explaining(url, BY_INDEX, "auto") as session:
                     plans += await session.plans(
-                        lambda conn: waiting.waiting(conn, ["q0", "q1", "none"], most=MOST, sample=5)
+                        lambda conn: tasks.waiting(conn, ["q0", "q1", "none"], most=MOST, sample=5)
                     )
         return plans
 
@@ -73,12 +73,12 @@ async def test_m20_the_first_of_each_queue_by_name_in_the_order_of_claims(frozen
             priority=priority,
             enqueued_at=f"2026-01-0{number + 1}",
         )
-    assert await waiting.waiting(frozen, ["a", "b"], most=10, sample=2) == [
-        Waiting("a", "t", 3, ["1", "0"]),
-        Waiting("a", "u", 1, ["2"]),
-        Waiting("b", "t", 1, ["4"]),
+    assert await tasks.waiting(frozen, ["a", "b"], most=10, sample=2) == [
+        WaitingSample("a", "t", 3, ["1", "0"]),
+        WaitingSample("a", "u", 1, ["2"]),
+        WaitingSample("b", "t", 1, ["4"]),
     ]
-    assert await waiting.waiting(frozen, ["a"], most=2, sample=2) == [
-        Waiting("a", "t", 1, ["1"]),
-        Waiting("a", "u", 1, ["2"]),
+    assert await tasks.waiting(frozen, ["a"], most=2, sample=2) == [
+        WaitingSample("a", "t", 1, ["1"]),
+        WaitingSample("a", "u", 1, ["2"]),
     ]

@@ -14,12 +14,12 @@ from typing import Any, TypeAlias
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX
-from horsies.core.store import node_starts, stuck
+from horsies.core.db.connect import BY_INDEX
+from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
+from horsies.core.store import recovery, tasks
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
 from horsies.core.workflows.layout import Place, lay_out, write_layout
-from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.test_plans import undisturbed
@@ -49,14 +49,14 @@ async def begin(conn: Db) -> bool:
 
 
 async def start_nodes(conn: Db) -> None:
-    found = await node_starts.lock(conn, names("t"))
-    await node_starts.mark_running(conn, found)
+    found = await tasks.lock(conn, names("t"))
+    await tasks.mark_running(conn, found)
 
 
 async def look_for_what_is_stuck(conn: Db) -> None:
-    await stuck.nodes(conn, timedelta(0), most=BATCH)
-    await stuck.overdue(conn, most=BATCH)
-    await stuck.over(conn, most=BATCH)
+    await recovery.nodes(conn, timedelta(0), most=BATCH)
+    await recovery.overdue_nodes(conn, most=BATCH)
+    await recovery.over(conn, most=BATCH)
 
 
 async def lose(conn: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from horsies.core.sync import Bridge, BridgeError, on_bridge
+from horsies.core.db.bridge import Bridge, BridgeError, on_bridge
 from horsies.core.types.twins import run_sync
 from tests.support import eventually, eventually_sync
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from horsies.core.worker.capacity import MAX_AHEAD, MAX_FED, Holding, Limits, ahead_limit, feed_limit, orders, pace
+from horsies.core.worker.children import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace
+from horsies.core.worker.claim import Holding, orders
+from horsies.core.worker.config import Limits
 
 
 def limits(**changes: Any) -> Limits:

@@ -10,11 +10,11 @@ import typer
 
 from horsies import ErrorCode, HorsiesError, PostgresConfig, WorkerRecoveryConfig
 from horsies.cli import database
-from horsies.cli.demo.checks import NotAsExpected, Row, must_be, problems
 from horsies.cli.main import run
 from horsies.cli.options import parse_duration, parse_json, parse_names
 from horsies.cli.worker import recovery_settings
 from horsies.core.worker.config import WorkerConfig
+from horsies.demo.report import NotAsExpected, Row, must_be, problems
 
 OWN = PostgresConfig(database_url="postgresql://me:secret@db.example.com/own", pool_size=7)
 

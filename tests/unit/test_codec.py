@@ -22,9 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, fi
 from typing_extensions import TypedDict
 
 from horsies import Err, Ok, OutcomeCode, SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult, WorkflowStatus
+from horsies.core.codec.arguments import read
 from horsies.core.codec.serde import (
-    CodecError,
-    MismatchError,
     TaskCodec,
     args_to_json,
     dumps_json,
@@ -34,7 +33,7 @@ from horsies.core.codec.serde import (
     serialize_error_payload,
     task_result_from_json,
 )
-from horsies.core.codec.signature import read
+from horsies.core.codec.shapes import CodecError, MismatchError
 
 T = TypeVar("T")
 

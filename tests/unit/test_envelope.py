@@ -24,9 +24,9 @@ from horsies import (
     TaskSendErrorCode,
     TaskSendPayload,
 )
-from horsies.core.codec.fingerprint import enqueue_sha, is_intact
 from horsies.core.producer import envelope
-from horsies.core.producer.options import NO_OPTIONS, SendOptions
+from horsies.core.producer.envelope import enqueue_sha, is_intact
+from horsies.core.tasks.definition import NO_OPTIONS, SendOptions
 
 SENT_AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 LATER = datetime(2026, 1, 3, tzinfo=UTC)

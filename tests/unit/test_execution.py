@@ -12,9 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from horsies import AppConfig, Horsies, PayloadPolicy, TaskError, TaskResult
-from horsies.core import execution
 from horsies.core.codec.serde import task_result_from_json
-from horsies.core.execution import Report, StopTask
+from horsies.core.tasks import execute
+from horsies.core.tasks.execute import Report, StopTask
 
 
 class AppFault(Exception):
@@ -55,7 +55,7 @@ def raising(exc: BaseException) -> Callable[[], Any]:
 
 
 def run(body: Callable[[], Any], ok_type: Any = int, **options: Any) -> Report:
-    return execution.run(task_of(body, ok_type, **options), None, None)
+    return execute.run(task_of(body, ok_type, **options), None, None)
 
 
 def error_of(report: Report) -> TaskError:
@@ -128,7 +128,7 @@ def test_t87_the_documented_default_is_the_built_in_code() -> None:
     def fn() -> TaskResult[int, TaskError]:
         raise ValueError
 
-    assert '"__builtin_task_code__":"UNHANDLED_EXCEPTION"' in execution.run(fn, None, None).result
+    assert '"__builtin_task_code__":"UNHANDLED_EXCEPTION"' in execute.run(fn, None, None).result
 
 
 class Silent(Exception):
@@ -196,7 +196,7 @@ def test_t105_arguments_that_cannot_be_read(args_json: str | None, kwargs_json: 
         return TaskResult(ok=a)
 
     APP._tasks.pop("t", None)
-    error = error_of(execution.run(APP.task("t")(fn), args_json, kwargs_json))
+    error = error_of(execute.run(APP.task("t")(fn), args_json, kwargs_json))
     assert error.code == "WORKER_SERIALIZATION_ERROR" and "'t'" in (error.message or "") and calls == []
 
 
@@ -232,9 +232,9 @@ async def test_t23_async_tasks_are_awaited(doubled: Any) -> None:
 
 
 async def test_t24a_async_tasks_run_from_stored_arguments(doubled: Any) -> None:
-    assert await execution.run_async(doubled, "[4]", None) == Report(True, '{"ok":8}', None, None)
-    assert error_of(await execution.run_async(doubled, "[-1]", None)).code == "APP_FAULT"
-    assert error_of(await execution.run_async(doubled, "[", None)).code == "WORKER_SERIALIZATION_ERROR"
+    assert await execute.run_async(doubled, "[4]", None) == Report(True, '{"ok":8}', None, None)
+    assert error_of(await execute.run_async(doubled, "[-1]", None)).code == "APP_FAULT"
+    assert error_of(await execute.run_async(doubled, "[", None)).code == "WORKER_SERIALIZATION_ERROR"
 
 
 async def test_t24a_cancellation_passes_through() -> None:
@@ -247,7 +247,7 @@ async def test_t24a_cancellation_passes_through() -> None:
         await asyncio.Event().wait()
         return TaskResult(ok=1)
 
-    running = asyncio.create_task(execution.run_async(fn, None, None))
+    running = asyncio.create_task(execute.run_async(fn, None, None))
     await entered.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -264,5 +264,5 @@ def test_t17_large_results_only_warn(caplog) -> None:
         return TaskResult(ok="x" * 100)
 
     with caplog.at_level(logging.WARNING):
-        assert execution.run(fn, None, None).ok and execution.run(fn, None, None).ok
+        assert execute.run(fn, None, None).ok and execute.run(fn, None, None).ok
     assert len(caplog.records) == 1 and "result" in caplog.text

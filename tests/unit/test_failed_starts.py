@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 
-from horsies.core.lifecycle.moves import Claim, Fail, Requeue
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.store.tasks import Claimed
+from horsies.core.tasks.moves import Claim, Fail, Requeue
 from horsies.core.types.status import TaskAttemptOutcome
-from horsies.core.worker import outcome
-from horsies.core.worker.hand import Held
+from horsies.core.worker import finalize
+from horsies.core.worker.in_hand import HeldTask
 from tests.unit.test_outcome import POLICY
 
 
-def held(failures: int, exits: str | None, options: str | None = None) -> Held:
+def held(failures: int, exits: str | None, options: str | None = None) -> HeldTask:
     row = Claimed(0, 1, None, "id", 4, "t", "default", None, None, options, 0, 5, False, None, failures, exits)
-    return Held(row, is_async=False, token=1, claim=Claim("id", 4))
+    return HeldTask(row, is_async=False, token=1, claim=Claim("id", 4))
 
 
 def of(failures: int, exits: str | None, options: str | None = None) -> Requeue | Fail:
-    move = outcome.of_failed_start(held(failures, exits, options), "w", "host", 7, "it was killed by SIGKILL")
+    move = finalize.of_failed_start(held(failures, exits, options), "w", "host", 7, "it was killed by SIGKILL")
     assert isinstance(move, Requeue | Fail)
     return move
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horsies.core.store.halving import by_halves
+from horsies.core.db.failures import by_halves
 
 
 class Database:

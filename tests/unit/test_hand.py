@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
+from horsies.core.child.wire import Kind, pack
 from horsies.core.store.tasks import Claimed, ClaimOrder
-from horsies.core.worker.hand import Hand
-from horsies.core.worker.link import READ_BYTES, Link
-from horsies.core.worker.wire import Kind, pack
+from horsies.core.worker.children import READ_BYTES, Link
+from horsies.core.worker.in_hand import InHand
 
 
 def claimed(seq: int, queue: str = "default") -> Claimed:
@@ -16,7 +16,7 @@ def claimed(seq: int, queue: str = "default") -> Claimed:
 
 
 def test_l03_a_claim_held_already_is_kept_once() -> None:
-    hand = Hand()
+    hand = InHand()
     hand.take(claimed(1), is_async=False)
     (first,) = hand.waiting
     assert hand.take(claimed(1), is_async=False) is None
@@ -24,7 +24,7 @@ def test_l03_a_claim_held_already_is_kept_once() -> None:
 
 
 def test_l03_a_newer_claim_ends_the_older_one() -> None:
-    hand = Hand()
+    hand = InHand()
     hand.take(claimed(1), is_async=False)
     (first,) = hand.waiting
     assert hand.take(claimed(2), is_async=False) is first

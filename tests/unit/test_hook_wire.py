@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from horsies import FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult, TaskStatus, WorkerRecovered
+from horsies.core.child.helper import decision_of, event_of, pack_decision, pack_event
 from horsies.core.hooks import Event
-from horsies.core.worker.hook_wire import decision_of, event_of, pack_decision, pack_event
 
 NOW = datetime(2026, 3, 1, 12, 30, 1, 250_000, tzinfo=UTC)
 FULL = Job(

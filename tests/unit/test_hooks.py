@@ -30,7 +30,7 @@ from horsies import (
     WorkerRecovered,
 )
 from horsies.core.errors import ConfigurationError
-from horsies.core.recovery.asking import InProcess, NoHooks
+from horsies.core.recovery.hooks import InProcess, NoHooks
 from tests.support import eventually
 
 CRASHED = FailureReason.WORKER_CRASHED

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from horsies.core.lifecycle.moves import Claim
-from horsies.core.lifecycle.recovery import InFlight
-from horsies.core.recovery.judging import Death, is_gone, judge, share_out
-from horsies.core.recovery.processes import UNKNOWN, Process
-from horsies.core.store.evidence import Registered
+from horsies.core.recovery.dead_workers import UNKNOWN
+from horsies.core.recovery.decide import Death, Process, is_gone, judge, share_out
+from horsies.core.store.workers import Registered
+from horsies.core.tasks.moves import Claim, InFlight
 from horsies.core.types.status import TaskStatus
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from horsies.core.errors import ErrorCode, HorsiesError
-from horsies.core.worker.locate import load_app
+from horsies.core.locate import load_app
 
 APP = """
 from horsies.core.app import Horsies

@@ -9,11 +9,27 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from horsies.core.models.monitoring.cluster import (
+    DatabaseFacts,
+    QueueInfo,
+    ScheduleStateInfo,
+    Snapshot,
+    TaskCount,
+    WorkerStateInfo,
+)
 from horsies.core.monitoring import catalogue, prometheus
-from horsies.core.monitoring.counts import MOST_PAIRS, MOST_QUEUES, MOST_TASKS, Histogram, WorkerCounts
-from horsies.core.monitoring.exposition import Reading, WorkerFacts, of_reading, of_scheduler, of_worker
-from horsies.core.monitoring.models.snapshots import DatabaseFacts, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount
-from horsies.core.monitoring.models.workers import WorkerStateInfo
+from horsies.core.monitoring.metrics import (
+    MOST_PAIRS,
+    MOST_QUEUES,
+    MOST_TASKS,
+    DatabaseReading,
+    Histogram,
+    WorkerCounts,
+    WorkerFacts,
+    of_reading,
+    of_scheduler,
+    of_worker,
+)
 from horsies.core.types.status import TaskStatus
 from tests.metrics_support import Series, series_of, value
 
@@ -59,7 +75,7 @@ def some_counts() -> WorkerCounts:
 
 def exposed(snapshot: Snapshot | None, counts: WorkerCounts | None = None) -> Series:
     families = [
-        *of_reading(Reading(snapshot)),
+        *of_reading(DatabaseReading(snapshot)),
         *of_worker(some_facts(), counts or some_counts()),
         *of_scheduler(0.5, is_ready=True),
     ]
@@ -78,13 +94,13 @@ def test_names_and_labels_follow_the_conventions() -> None:
     for metric in catalogue.metrics():
         assert metric.name.startswith("horsies_") and metric.help.endswith("."), metric.name
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
-    text, _ = prometheus.encode(of_reading(Reading(a_snapshot())))
+    text, _ = prometheus.encode(of_reading(DatabaseReading(a_snapshot())))
     kinds = {family.name: family.type for family in text_string_to_metric_families(text.decode())}
     assert kinds["horsies_tasks"] == "gauge" and kinds["horsies_reading_errors"] == "counter"
 
 
 def test_openmetrics_is_spoken_to_who_asks_for_it() -> None:
-    families = [*of_reading(Reading(a_snapshot())), *of_worker(some_facts(), some_counts())]
+    families = [*of_reading(DatabaseReading(a_snapshot())), *of_worker(some_facts(), some_counts())]
     text, content_type = prometheus.encode(families, "application/openmetrics-text")
     assert content_type.startswith("application/openmetrics-text")
     assert {family.name for family in openmetrics(text.decode())}  # strict: it raises for anything that is not right

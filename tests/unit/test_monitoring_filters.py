@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY
-from horsies.core.monitoring.filters import (
-    BadQuestion,
-    TaskFilter,
-    category_of,
-    checked_seconds,
-    checked_text,
-    order,
-    page,
-)
-from horsies.core.monitoring.models.tasks import ErrorCategory
+from horsies.core.models.monitoring.tasks import ErrorCategory, category_of
+from horsies.core.monitoring.filters import BadQuestion, TaskFilter, checked_seconds, checked_text, order, page
 from horsies.core.types.status import TaskStatus
 
 

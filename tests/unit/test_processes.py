@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from horsies.core.recovery.judging import is_gone
-from horsies.core.recovery.processes import UNKNOWN, look_at, process_start
+from horsies.core.recovery.dead_workers import UNKNOWN, look_at, process_start
+from horsies.core.recovery.decide import is_gone
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from horsies.core.monitoring.models.explanations import Why
-from horsies.core.monitoring.models.workers import WorkerStateInfo
-from horsies.core.monitoring.reasons import explain_node, explain_task
-from horsies.core.store.explaining import NodeFacts, QueueFacts, TaskFacts
+from horsies.core.models.monitoring.cluster import Why, WorkerStateInfo
+from horsies.core.monitoring.explain import explain_node, reasons_of_task
+from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EARLIER, LATER = NOW - timedelta(hours=1), NOW + timedelta(hours=1)
@@ -81,30 +80,30 @@ WAITING: list[tuple[str, dict[str, Any], tuple[WorkerStateInfo, ...], Why]] = [
 def test_m45_why_a_waiting_task_is_not_running(
     facts: dict[str, Any], workers: tuple[WorkerStateInfo, ...], why: Why
 ) -> None:
-    told = explain_task("t", a_task(**facts), workers, a_queue())
+    told = reasons_of_task("t", a_task(**facts), workers, a_queue())
     assert told.why is why and told.message and (told.task_id, told.queue) == ("t", "q")
 
 
 def test_m45_limits_name_the_tasks_in_the_way() -> None:
-    at_limit = explain_task("t", a_task(), (CAPPED,), a_queue())
+    at_limit = reasons_of_task("t", a_task(), (CAPPED,), a_queue())
     assert at_limit.tasks == ("a", "b", "c") and "limit of 3" in at_limit.message
     assert at_limit.facts["max_concurrency"] == 3 and at_limit.facts["held"] == 3
-    at_cap = explain_task("t", a_task(), (WIDE,), a_queue())
+    at_cap = reasons_of_task("t", a_task(), (WIDE,), a_queue())
     assert at_cap.tasks == ("z", "a") and at_cap.facts["cluster_wide_cap"] == 9
     below = a_queue(held=2, held_in_all=8)
-    assert {explain_task("t", a_task(), (w,), below).why for w in (CAPPED, WIDE)} == {Why.IN_LINE}
+    assert {reasons_of_task("t", a_task(), (w,), below).why for w in (CAPPED, WIDE)} == {Why.IN_LINE}
 
 
 def test_m45_when_it_will_be_due() -> None:
-    assert explain_task("t", a_task(enqueued_at=LATER)).until == LATER
-    retry = explain_task("t", a_task(next_retry_at=LATER, retry_count=2, max_retries=3))
+    assert reasons_of_task("t", a_task(enqueued_at=LATER)).until == LATER
+    retry = reasons_of_task("t", a_task(next_retry_at=LATER, retry_count=2, max_retries=3))
     assert retry.until == LATER and "retry 2 of 3" in retry.message
 
 
 def test_m45_its_place_in_the_line() -> None:
-    assert "4 due tasks" in explain_task("t", a_task(), SERVED, a_queue()).message
-    assert "4 or more" in explain_task("t", a_task(), SERVED, a_queue(is_only_a_part=True)).message
-    assert "next in its queue" in explain_task("t", a_task(), SERVED, a_queue(due_before=0)).message
+    assert "4 due tasks" in reasons_of_task("t", a_task(), SERVED, a_queue()).message
+    assert "4 or more" in reasons_of_task("t", a_task(), SERVED, a_queue(is_only_a_part=True)).message
+    assert "next in its queue" in reasons_of_task("t", a_task(), SERVED, a_queue(due_before=0)).message
 
 
 LIVE = {"worker_id": "w", "worker_is_live": True, "worker_heard_at": JUST_NOW}
@@ -124,12 +123,12 @@ IN_FLIGHT: list[tuple[str, dict[str, Any], Why, datetime | None]] = [
 
 @pytest.mark.parametrize(("facts", "why", "since"), [row[1:] for row in IN_FLIGHT], ids=[row[0] for row in IN_FLIGHT])
 def test_m45_where_a_task_in_flight_is(facts: dict[str, Any], why: Why, since: datetime | None) -> None:
-    told = explain_task("t", a_task(**facts))
+    told = reasons_of_task("t", a_task(**facts))
     assert (told.why, told.since, told.worker_id) == (why, since, "w") and "w" in told.message
 
 
 def test_m45_one_that_ended_says_how() -> None:
-    told = explain_task("t", a_task(status="FAILED", ended_at=EARLIER, error_code="NO"))
+    told = reasons_of_task("t", a_task(status="FAILED", ended_at=EARLIER, error_code="NO"))
     assert (told.why, told.since) == (Why.ENDED, EARLIER) and "FAILED with NO" in told.message
 
 

@@ -18,8 +18,7 @@ from horsies import (
     WorkerRecoveryConfig,
 )
 from horsies.core.errors import ConfigurationError
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.plan import Plan
+from horsies.core.worker.config import Plan, WorkerConfig
 
 DEFAULTS = {
     "auto_requeue_stale_claimed": True,

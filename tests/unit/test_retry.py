@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from horsies.core.lifecycle.moves import Claim, Fail, Retry
-from horsies.core.lifecycle.retry import delay_s, may_retry, retry_or_fail
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, RetryPolicy
+from horsies.core.tasks.moves import Claim, Fail, Retry, delay_s, may_retry, retry_or_fail
 
 CLAIM = Claim("t", 1)
 POLICY = RetryPolicy.fixed([10, 20, 30], auto_retry_for=["FLAKY", "TASK_TIMEOUT", "BROKER_ERROR"], jitter=False)

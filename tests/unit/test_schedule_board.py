@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from horsies import HourlySchedule, TaskSchedule
-from horsies.core.scheduler.board import AT_ONCE, PAGE, Board, Entry
-from horsies.core.scheduler.line import Line
-from horsies.core.scheduler.plan import ScheduleState
+from horsies.core.scheduler.timetable import AT_ONCE, PAGE, DueQueue, Entry, Timetable
+from horsies.core.store.schedules import ScheduleState
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -17,8 +16,8 @@ def entry(name: str) -> Entry:
     return Entry(TaskSchedule(name=name, task_name="t", pattern=HourlySchedule(minute=0)))
 
 
-def filled(*names: str) -> Board:
-    board = Board()
+def filled(*names: str) -> Timetable:
+    board = Timetable()
     for name in names:
         board.put(entry(name))
     return board
@@ -28,7 +27,7 @@ def state(of: Entry, next_run_at: datetime | None, config_hash: str | None = Non
     return ScheduleState(of.name, None, next_run_at, None, 0, config_hash or of.config_hash)
 
 
-def taken(board: Board, now: datetime = NOW) -> list[str]:
+def taken(board: Timetable, now: datetime = NOW) -> list[str]:
     return [one.name for one in board.take_due(now)]
 
 
@@ -103,7 +102,7 @@ def test_s32_s37_what_somebody_else_has_done_is_noticed() -> None:
 
 
 def test_s36_s39_what_has_come_due_goes_before_what_catches_up_and_what_failed_goes_alone() -> None:
-    line = Line()
+    line = DueQueue()
     old, due, failed = entry("old"), entry("due"), entry("failed")
     failed.failures = 1
     line.add_again(old)

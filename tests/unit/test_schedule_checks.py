@@ -21,11 +21,18 @@ from horsies import (
     TaskSchedule,
     Weekday,
 )
+from horsies.core.child.helper import PrepareRequest, pack_payloads, pack_preparation, payloads_of, preparation_of
 from horsies.core.errors import ConfigurationError, ErrorCode
-from horsies.core.scheduler.checks import require_schedule, schedule_problems
-from horsies.core.scheduler.payloads import UNDATED, Wanted, each_prepared, payload_of, stored_form
+from horsies.core.scheduler.payloads import (
+    UNDATED,
+    Wanted,
+    each_prepared,
+    payload_of,
+    require_schedule,
+    schedule_problems,
+    stored_form,
+)
 from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.schedule_wire import PrepareRequest, pack_payloads, pack_request, payloads_of, request_of
 from horsies.core.worker.service import Worker
 from tests.scheduler_support import Report, make_app, schedule
 
@@ -122,8 +129,8 @@ def test_w01_payloads_travel_between_a_worker_and_its_helper() -> None:
     app = make_app(URL, schedule("a", kwargs={"number": 1}), schedule("b", args=("x",)))
     stored = {"name": "c", "task_name": "tick", "pattern": {"type": "hourly", "minute": 1}, "kwargs": {"number": 2}}
     request = PrepareRequest((Wanted("a", None), Wanted("b", None), Wanted("c", stored), Wanted("d", None)))
-    name, content = pack_request(request)
-    assert name == b"PrepareRequest" and request_of(content) == request
+    name, content = pack_preparation(request)
+    assert name == b"PrepareRequest" and preparation_of(content) == request
     made = list(each_prepared(app, request.wanted))
     assert payloads_of(pack_payloads(made), 4) == made
     assert [answer.is_ok() for answer in made] == [True, False, True, False]

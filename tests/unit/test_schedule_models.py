@@ -39,7 +39,7 @@ from horsies import (
 )
 from horsies.core.errors import HorsiesError
 from horsies.core.models import schedule as home
-from horsies.core.models.schedule.wall import numbers_of
+from horsies.core.models.schedule.patterns import numbers_of
 
 NAMES = [
     "BothDays",

@@ -26,7 +26,7 @@ from horsies import (
     Weekday,
 )
 from horsies.core.errors import HorsiesError, MultipleValidationErrors
-from horsies.core.models.schedule.wall import numbers_of
+from horsies.core.models.schedule.patterns import numbers_of
 
 ZERO = [CronValues(values=[0])]
 EVERY = [CronEvery()]

@@ -25,16 +25,8 @@ from horsies import (
     TaskSchedule,
     Weekday,
 )
-from horsies.core.scheduler.plan import (
-    Begin,
-    Fire,
-    Restart,
-    ScheduleState,
-    Wait,
-    config_hash,
-    decide,
-    slot_task_id,
-)
+from horsies.core.scheduler.plan import Begin, Fire, Restart, Wait, config_hash, decide, slot_task_id
+from horsies.core.store.schedules import ScheduleState
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from horsies.core.schema import locks
+from horsies.core.schema import install
 
 
 @pytest.mark.parametrize(
@@ -21,21 +21,21 @@ from horsies.core.schema import locks
     ],
 )
 def test_d62_keys_are_pinned(purpose: str, key: int) -> None:
-    assert locks.lock_key(purpose) == key
+    assert install.lock_key(purpose) == key
 
 
 def test_d62_a_key_is_the_first_eight_bytes_of_the_hash_as_a_signed_number() -> None:
     digest = hashlib.sha256(b"horsies:schema").hexdigest()[:16]
     unsigned = int(digest, 16)
-    assert locks.lock_key("horsies:schema") == (unsigned if unsigned < 2**63 else unsigned - 2**64)
+    assert install.lock_key("horsies:schema") == (unsigned if unsigned < 2**63 else unsigned - 2**64)
 
 
 def test_d62_the_purposes_have_the_documented_names() -> None:
-    assert [locks.SCHEMA, locks.CLAIM, locks.SWEEP, locks.RETENTION] == [
+    assert [install.SCHEMA, install.CLAIM, install.SWEEP, install.RETENTION] == [
         "horsies:schema",
         "horsies:claim",
         "horsies:sweep",
         "horsies:retention",
     ]
-    assert locks.schedule_purpose("nightly") == "horsies:schedule:nightly"
-    assert locks.worker_purpose("w1") == "horsies:worker:w1"
+    assert install.schedule_purpose("nightly") == "horsies:schedule:nightly"
+    assert install.worker_purpose("w1") == "horsies:worker:w1"

@@ -15,13 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies import AppConfig, Horsies, TaskError, TaskResult, TaskSendPayload
-from horsies.core.codec.fingerprint import enqueue_sha
-from horsies.core.producer import enqueue as enqueue_module
-from horsies.core.producer.enqueue import MAX_CHARS, MAX_ROWS, MismatchError, Sent, chunks, enqueue, enqueue_all
-from horsies.core.producer.ids import new_task_id, new_task_ids
-from horsies.core.producer.options import NO_OPTIONS, SendOptions
-from horsies.core.producer.steps import Steps, in_savepoint, in_transaction, run, run_async
+from horsies.core.producer import enqueue as enqueuing
+from horsies.core.producer.enqueue import (
+    MAX_CHARS,
+    MAX_ROWS,
+    SendMismatchError,
+    Sent,
+    Steps,
+    chunks,
+    enqueue,
+    enqueue_all,
+    in_savepoint,
+    in_transaction,
+    run,
+    run_async,
+)
+from horsies.core.producer.envelope import enqueue_sha, new_task_id, new_task_ids
 from horsies.core.store.sends import Rows, Send, Statement
+from horsies.core.tasks.definition import NO_OPTIONS, SendOptions
 
 APP = Horsies(AppConfig.for_database_url("postgresql://u:p@h/d"))
 PAYLOAD = TaskSendPayload(
@@ -194,13 +205,13 @@ def test_t54_a_row_that_comes_and_goes_is_tried_again_and_then_told() -> None:
     database = Database()
     with pytest.raises(Exception, match="appeared and disappeared"):
         run(enqueue([send("a")]), database.execute)
-    assert database.asked == ["INSERT", "SELECT"] * enqueue_module.TRIES
+    assert database.asked == ["INSERT", "SELECT"] * enqueuing.TRIES
 
 
 def test_t54_one_mismatch_among_many_names_its_place() -> None:
     theirs = (0, True, "b", "another sha", "default", 100, "[1]", None, None, "{}")
     database = Database([("a",)], [theirs])
-    with pytest.raises(MismatchError, match="another payload") as caught:
+    with pytest.raises(SendMismatchError, match="another payload") as caught:
         run(in_transaction(enqueue_all([send("a"), send("b")])), database.execute)
     assert caught.value.position == 1
     assert database.asked == ["BEGIN", "INSERT", "SELECT", "ROLLBACK"]

@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 
 from horsies import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.worker import silence
-from horsies.core.worker.fence import Pulse
-from horsies.core.worker.silence import Terms, end_of_time, word
+from horsies.core.worker import fence
+from horsies.core.worker.fence import Pulse, Terms, end_of_time, word
 
 OFF = WorkerRecoveryConfig()
 TASK = Terms(running_s=300)
@@ -68,17 +67,17 @@ def test_r101_a_child_that_comes_to_life_before_the_threshold_may_go_on() -> Non
 
 
 def test_r23_nobody_is_judged_before_the_database_has_answered_for_a_while() -> None:
-    assert not silence.may_judge(100, None, 60)
-    assert not silence.may_judge(100, 41, 60)
-    assert silence.may_judge(100, 40, 60)
+    assert not fence.may_judge(100, None, 60)
+    assert not fence.may_judge(100, 41, 60)
+    assert fence.may_judge(100, 40, 60)
 
 
 def test_r23_a_while_is_two_heartbeat_intervals() -> None:
     recovery = RecoveryConfig(runner_heartbeat_interval_ms=5_000, claimer_heartbeat_interval_ms=7_000)
-    assert silence.quiet_s(recovery, OFF) == 14
+    assert fence.quiet_s(recovery, OFF) == 14
     sweeping = WorkerRecoveryConfig(heartbeat_interval=20)
-    assert silence.quiet_s(recovery, sweeping) == 40
-    assert silence.quiet_s(recovery, sweeping.with_enabled(False)) == 14, "an interval that nobody is judged by"
+    assert fence.quiet_s(recovery, sweeping) == 40
+    assert fence.quiet_s(recovery, sweeping.with_enabled(False)) == 14, "an interval that nobody is judged by"
 
 
 def test_r23_a_worker_that_lost_its_database_waits_and_a_new_one_does_not() -> None:

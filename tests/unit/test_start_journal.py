@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from horsies.core.lifecycle.moves import Claim
-from horsies.core.recovery import journal as file
-from horsies.core.recovery.journal import HEADER_BYTES, SLOT_BYTES, Notes, was_noted
+from horsies.core.recovery import start_journal as file
+from horsies.core.recovery.start_journal import HEADER_BYTES, SLOT_BYTES, Journal, Notebook, Notes, was_noted
 from horsies.core.store.tasks import Claimed
-from horsies.core.worker.hand import Held
-from horsies.core.worker.journal import Journal, Notebook
+from horsies.core.tasks.moves import Claim
+from horsies.core.worker.in_hand import HeldTask
 
 WORKER, START = "host:1:abcdef01", 700
 
@@ -32,9 +31,9 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def held(task_id: str = "t1", claim_seq: int = 1) -> Held:
+def held(task_id: str = "t1", claim_seq: int = 1) -> HeldTask:
     row = Claimed(0, 1, datetime.now(UTC), task_id, claim_seq, "t", "default", None, None, None, 0, 0, False, None)
-    return Held(row, False, 1, Claim(task_id, claim_seq))
+    return HeldTask(row, False, 1, Claim(task_id, claim_seq))
 
 
 def notes() -> Notes | None:
@@ -89,7 +88,7 @@ def test_r103_the_file_outlives_the_processes() -> None:
     journal = Journal(WORKER, START, 4)
     entry = journal.entry(held("t1", 3))
     program = (
-        "import os, signal, sys; from horsies.core.worker.journal import Notebook;"
+        "import os, signal, sys; from horsies.core.recovery.start_journal import Notebook;"
         " book = Notebook(sys.argv[1]); book.note(bytes.fromhex(sys.argv[2])); os.kill(os.getpid(), signal.SIGKILL)"
     )
     ended = subprocess.run([sys.executable, "-c", program, str(journal.path), entry.hex()], check=False)

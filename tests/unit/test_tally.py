@@ -7,21 +7,21 @@ import logging
 
 import pytest
 
-from horsies.core.lifecycle.moves import Claim, Fail, Retry
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.store.tasks import Claimed
+from horsies.core.tasks.moves import Claim, Fail, Retry
 from horsies.core.types.status import TaskAttemptOutcome
-from horsies.core.worker.hand import Held
-from horsies.core.worker.tally import LINES, Tally
+from horsies.core.worker.in_hand import HeldTask
+from horsies.core.worker.stats import LINES, OutcomeLog
 
 CLAIM = Claim("id-7", 1)
 SECRET = "the-argument"
 
 
-def held() -> Held:
+def held() -> HeldTask:
     arguments = json.dumps([SECRET])
     row = Claimed(0, 1, None, "id-7", 1, "resize", "default", arguments, None, None, 0, 0, False, None)
-    return Held(row, is_async=False, token=1, claim=CLAIM)
+    return HeldTask(row, is_async=False, token=1, claim=CLAIM)
 
 
 def fail(message: str | None, traceback: str | None = None) -> Fail:
@@ -32,7 +32,7 @@ def fail(message: str | None, traceback: str | None = None) -> Fail:
 
 def test_a_failure_says_which_task_and_why_in_its_message(caplog: pytest.LogCaptureFixture) -> None:
     """In the message itself, because only our own handler shows the facts beside it."""
-    Tally("w1").note(held(), fail("task 'resize' raised ValueError: no such file\nand more of it"))
+    OutcomeLog("w1").note(held(), fail("task 'resize' raised ValueError: no such file\nand more of it"))
     [record] = caplog.records
     assert record.getMessage() == "task failed: resize id-7: UNHANDLED_EXCEPTION: raised ValueError: no such file"
     facts = record.__dict__["horsies"]
@@ -44,7 +44,7 @@ def test_a_failure_says_which_task_and_why_in_its_message(caplog: pytest.LogCapt
 def test_a_retry_and_a_crash_say_why_as_well(caplog: pytest.LogCaptureFixture) -> None:
     code = OperationalErrorCode.WORKER_CRASHED.value
     crash = Fail(CLAIM, "{}", code, "x", outcome=TaskAttemptOutcome.WORKER_FAILURE, failed_reason="it was killed")
-    tally = Tally("w1")
+    tally = OutcomeLog("w1")
     tally.note(held(), Retry(CLAIM, 5, otherwise=fail("busy")))
     for _ in range(LINES + 1):  # crashes are always said
         tally.note(held(), crash)
@@ -56,16 +56,16 @@ def test_a_retry_and_a_crash_say_why_as_well(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.parametrize("message", ["x" * 5000, "\x1b[31mred\x1b[0m\rgone", "\n \n", None])
 def test_what_a_task_says_of_itself_cannot_spoil_the_log(message: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    Tally("w1").note(held(), fail(message))
+    OutcomeLog("w1").note(held(), fail(message))
     [record] = caplog.records
     assert record.getMessage().isprintable() and len(record.getMessage()) < 400
 
 
 def test_the_traceback_is_for_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
     trace = 'Traceback (most recent call last):\n  File "shop.py", line 3, in resize\nValueError: no\n'
-    Tally("w1").note(held(), fail("no", trace))
+    OutcomeLog("w1").note(held(), fail("no", trace))
     assert "shop.py" not in caplog.text
     with caplog.at_level(logging.DEBUG, "horsies.worker"):
-        Tally("w1").note(held(), fail("no", trace))
+        OutcomeLog("w1").note(held(), fail("no", trace))
     assert 'File "shop.py", line 3' in caplog.text
-    Tally("w1").note(held(), Fail(CLAIM, "not json", "BAD"))
+    OutcomeLog("w1").note(held(), Fail(CLAIM, "not json", "BAD"))

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from horsies.core.models.sending import MOST_CHARS, carrier_to_json, trace_in, with_trace, without_trace
 from horsies.core.models.tasks import RetryPolicy, TaskOptions
-from horsies.core.models.trace import MOST_CHARS, carrier_to_json, trace_in, with_trace, without_trace
-from horsies.core.worker.hand import parse_options
+from horsies.core.worker.in_hand import parse_options
 
 CARRIER = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 TRACE = carrier_to_json(CARRIER)
@@ -78,7 +78,7 @@ def test_without_a_tracer_provider_the_context_still_goes_on() -> None:
 def test_nobody_imports_opentelemetry_or_the_metrics_library_for_who_does_not_use_them() -> None:
     """Which is what makes tracing free: whether it is on is asked of the modules that are loaded."""
     code = (
-        "import sys, horsies, horsies.cli.main, horsies.core.worker.service, horsies.core.worker.child\n"
+        "import sys, horsies, horsies.cli.main, horsies.core.worker.service, horsies.core.child.main\n"
         "from horsies.core import tracing\n"
         "assert not tracing.is_on()\n"
         "with tracing.getting('task', 'x') as span:\n"

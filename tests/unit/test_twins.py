@@ -11,8 +11,8 @@ import pytest
 
 from horsies import Horsies, TaskHandle, WorkflowHandle, WorkflowSpec, recover_stuck_workflows_sync, start_workflow
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.producer.builder import TaskSendOptions
-from horsies.core.recovery.worker_utils import WorkerUtils
+from horsies.core.producer.many import TaskSendOptions
+from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import TaskFunction
 from horsies.core.types.twins import is_blocking, pause, run_sync

@@ -9,8 +9,8 @@ import pytest
 from horsies import JobRecoveryResult, SweepStaleWorkersOptions, WorkerRecoveryConfig
 from horsies.core.errors import ConfigurationError
 from horsies.core.hooks import Decision
-from horsies.core.lifecycle.recovery import Action, InFlight
-from horsies.core.recovery.verdicts import Verdict, Verdicts, verdicts
+from horsies.core.recovery.decide import Action, SweepDecision, SweepDecisions, sweep_decisions
+from horsies.core.tasks.moves import InFlight
 from horsies.core.types.status import TaskStatus
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -22,10 +22,10 @@ def task(task_id: str) -> InFlight:
     )
 
 
-def decided(*decisions: Decision | None) -> Verdicts:
+def decided(*decisions: Decision | None) -> SweepDecisions:
     tasks = [task(str(place)) for place in range(len(decisions))]
     answers = {one.task_id: decision for one, decision in zip(tasks, decisions, strict=True)}
-    return verdicts(tasks, answers, now=NOW, age_s=5.0, delay_s=30.0)
+    return sweep_decisions(tasks, answers, now=NOW, age_s=5.0, delay_s=30.0)
 
 
 def ids(tasks: list[InFlight]) -> list[str]:
@@ -34,7 +34,7 @@ def ids(tasks: list[InFlight]) -> list[str]:
 
 def test_r50_the_delay_counts_from_the_moment_the_hooks_have_answered() -> None:
     found = decided(JobRecoveryResult.Default, JobRecoveryResult.Default)
-    assert list(found.groups) == [Verdict(Action.WORKER_DEFAULT, 35.0)]
+    assert list(found.groups) == [SweepDecision(Action.WORKER_DEFAULT, 35.0)]
     assert [ids(tasks) for tasks in found.groups.values()] == [["0", "1"]]
 
 
@@ -47,16 +47,16 @@ def test_r51_a_time_is_a_delay_from_what_the_transaction_calls_now() -> None:
         JobRecoveryResult.Reschedule(run_at=soon),
     )
     assert {verdict: ids(tasks) for verdict, tasks in found.groups.items()} == {
-        Verdict(Action.RESCHEDULE, 120.0): ["0", "3"],
-        Verdict(Action.RESCHEDULE, 120.0, 2): ["1"],
-        Verdict(Action.RESCHEDULE, -60.0): ["2"],
+        SweepDecision(Action.RESCHEDULE, 120.0): ["0", "3"],
+        SweepDecision(Action.RESCHEDULE, 120.0, 2): ["1"],
+        SweepDecision(Action.RESCHEDULE, -60.0): ["2"],
     }
 
 
 def test_r52_r53_a_failure_goes_by_the_tasks_own_policy_and_a_skip_is_left_alone() -> None:
     found = decided(JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
     assert {verdict: ids(tasks) for verdict, tasks in found.groups.items()} == {
-        Verdict(Action.RETRY_OR_FAIL, 35.0): ["0"]
+        SweepDecision(Action.RETRY_OR_FAIL, 35.0): ["0"]
     }
     assert (ids(found.skipped), ids(found.unasked)) == (["1"], [])
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from horsies.core.worker import wire
-from horsies.core.worker.wire import Decoder, Done, Frame, Kind, WireError
+from horsies.core.child import wire
+from horsies.core.child.wire import Decoder, Done, Frame, Kind, WireError
 
 tokens = st.integers(0, 2**64 - 1)
 frames = st.tuples(st.sampled_from(Kind), tokens, st.lists(st.binary(max_size=200), max_size=20))

@@ -13,12 +13,10 @@ import pytest
 
 from horsies import AppConfig, Horsies, PostgresConfig, WorkerRecoveryConfig
 from horsies.core.errors import ConfigurationError
+from horsies.core.loop import DatabaseGone, Patience
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
-from horsies.core.models.resilience import WorkerResilienceConfig
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.identity import MOST_NAMES, identify, publishable
-from horsies.core.worker.loop import DatabaseGone, Patience
-from horsies.core.worker.plan import Plan
+from horsies.core.models.recovery import WorkerResilienceConfig
+from horsies.core.worker.config import MOST_NAMES, Plan, WorkerConfig, identify, publishable
 
 QUEUES = [
     CustomQueueConfig(name="slow", priority=50),

@@ -7,25 +7,27 @@ import logging
 import psycopg
 import pytest
 
-from horsies.core.worker.caretaker import harmless
-from horsies.core.worker.pools import Shares, share_out
+from horsies.core.worker.background import harmless
+from horsies.core.worker.startup import ConnectionShares, share_connections
 
 
 @pytest.mark.parametrize(
     ("keep", "most", "shares"),
     [
-        (1, 1, Shares(database=1, bulk=0, care=0, patient=0, flows=0)),
-        (1, 2, Shares(database=1, bulk=1, care=0, patient=0, flows=0)),
-        (1, 3, Shares(database=1, bulk=1, care=1, patient=0, flows=0)),
-        (2, 4, Shares(database=1, bulk=1, care=1, patient=1, flows=0)),
-        (3, 3, Shares(database=1, bulk=2, care=0, patient=0, flows=0)),
-        (3, 5, Shares(database=1, bulk=2, care=1, patient=1, flows=0)),
-        (3, 6, Shares(database=1, bulk=2, care=1, patient=1, flows=1)),
-        (5, 15, Shares(database=10, bulk=2, care=1, patient=1, flows=1)),
+        (1, 1, ConnectionShares(database=1, bulk=0, care=0, patient=0, flows=0)),
+        (1, 2, ConnectionShares(database=1, bulk=1, care=0, patient=0, flows=0)),
+        (1, 3, ConnectionShares(database=1, bulk=1, care=1, patient=0, flows=0)),
+        (2, 4, ConnectionShares(database=1, bulk=1, care=1, patient=1, flows=0)),
+        (3, 3, ConnectionShares(database=1, bulk=2, care=0, patient=0, flows=0)),
+        (3, 5, ConnectionShares(database=1, bulk=2, care=1, patient=1, flows=0)),
+        (3, 6, ConnectionShares(database=1, bulk=2, care=1, patient=1, flows=1)),
+        (5, 15, ConnectionShares(database=10, bulk=2, care=1, patient=1, flows=1)),
     ],
 )
-def test_t11_never_more_connections_than_allowed_and_one_for_claims(keep: int, most: int, shares: Shares) -> None:
-    assert share_out(keep, most) == shares
+def test_t11_never_more_connections_than_allowed_and_one_for_claims(
+    keep: int, most: int, shares: ConnectionShares
+) -> None:
+    assert share_connections(keep, most) == shares
     assert sum(shares) == most
 
 

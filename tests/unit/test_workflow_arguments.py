@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from horsies import SubWorkflowError, TaskError, TaskResult, WorkflowContext, WorkflowMeta, WorkflowStatus
-from horsies.core.codec.arguments import ArgumentsCodec
+from horsies.core.codec.arguments import ArgumentsCodec, read
 from horsies.core.codec.shapes import CodecError
-from horsies.core.codec.signature import read
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.workflow.nodes import NodeKey
 

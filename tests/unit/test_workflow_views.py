@@ -7,11 +7,10 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from horsies.cli.workflow_tree import MOST_ELEMENTS, as_json_tree, as_lines
+from horsies.cli.workflow import MOST_ELEMENTS, as_json_tree, as_lines
 from horsies.core.store.workflow_reads import NodeRow, WorkflowRow
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.diagram import mermaid
-from horsies.core.workflows.read import Family
+from horsies.core.workflows.read import Family, mermaid
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BAD = json.dumps({"err": {"error_code": "BAD_THING", "message": "it\nbroke"}})

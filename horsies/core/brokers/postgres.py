@@ -11,15 +11,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from horsies.core.brokers import endings, pings
-from horsies.core.brokers.endings import AnyResult
-from horsies.core.brokers.hub import Hub, can_exist
-from horsies.core.brokers.results import OperationRefused, as_broker_result
-from horsies.core.brokers.waiter import Ending, Unreachable
-from horsies.core.codec.fingerprint import is_intact
-from horsies.core.codec.results import ResultCodec
+from horsies.core.brokers.actions import TaskActionResult, action_failed, cancel, why_not_cancelled
+from horsies.core.codec.serde import can_be_stored
+from horsies.core.codec.shapes import ResultCodec
+from horsies.core.db.bridge import Bridge, BridgeError, on_bridge
+from horsies.core.db.failures import OperationRefused, as_broker_result
 from horsies.core.hooks import HookRegistry
-from horsies.core.lifecycle.recovery import InFlight
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import (
     BrokerErrorCode,
@@ -32,20 +29,20 @@ from horsies.core.models.broker import (
 )
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
-from horsies.core.monitoring.actions import TaskActionResult, action_failed, cancel, why_not_cancelled
-from horsies.core.producer.enqueue import Mismatch, Verdict
-from horsies.core.producer.ids import new_task_id
-from horsies.core.producer.plain import payload_for
-from horsies.core.recovery import stale
-from horsies.core.recovery.asking import NoHooks
-from horsies.core.recovery.ended import of_workflows
+from horsies.core.producer import hub, waiter
+from horsies.core.producer.enqueue import Mismatch, SendOutcome
+from horsies.core.producer.envelope import is_intact, new_task_id, payload_for
+from horsies.core.producer.hub import Hub, can_exist
+from horsies.core.producer.waiter import AnyResult, Ending, Unreachable
+from horsies.core.recovery import apply
+from horsies.core.recovery.apply import of_workflows
+from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reconcile import advance_ended
-from horsies.core.store import results, worker_states
+from horsies.core.store import tasks, workers
 from horsies.core.store.sends import Send
-from horsies.core.sync import Bridge, BridgeError, on_bridge
+from horsies.core.tasks.moves import InFlight
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
-from horsies.core.types.texts import can_be_stored
 from horsies.core.types.twins import run_sync
 
 _DB = BrokerErrorCode.DB_OPERATION_FAILED
@@ -101,7 +98,7 @@ class PostgresBroker:
 
     ensure_schema_initialized_sync = run_sync(ensure_schema_initialized)
 
-    async def write(self, send: Send) -> Verdict:
+    async def write(self, send: Send) -> SendOutcome:
         """Write a row; raise what goes wrong. This is for code that runs on the bridge."""
         return await self.hub.writer.write(send)
 
@@ -171,7 +168,7 @@ class PostgresBroker:
 
     def read_ending(self, task_id: str, ending: Ending, codec: ResultCodec | None) -> tuple[AnyResult, bool]:
         """The result of an ending, and whether it is final."""
-        return endings.result_of(task_id, ending, codec), endings.is_final(ending)
+        return waiter.result_of(task_id, ending, codec), waiter.is_final(ending)
 
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
         """Wait for a task by its id (T-61). The value has its type if the task is registered here; otherwise it is
@@ -182,13 +179,13 @@ class PostgresBroker:
 
     async def get_typed_result_async(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[AnyResult]:
         """The same for callers that need the type: failures of the database and unknown types are `Err` (T-64)."""
-        return endings.typed_result_of(task_id, await self.wait_async(task_id, timeout_ms), self._codec_of)
+        return waiter.typed_result_of(task_id, await self.wait_async(task_id, timeout_ms), self._codec_of)
 
     get_typed_result = run_sync(get_typed_result_async)
 
     def _read_any(self, task_id: str, ending: Ending) -> AnyResult:
-        name = ending.task_name if isinstance(ending, results.Ended) else None
-        return endings.result_of(task_id, ending, self._codec_of(name))
+        name = ending.task_name if isinstance(ending, tasks.EndedTask) else None
+        return waiter.result_of(task_id, ending, self._codec_of(name))
 
     def _codec_of(self, task_name: str | None) -> ResultCodec | None:
         task = self.app.tasks.get(task_name) if self.app is not None and task_name is not None else None
@@ -202,11 +199,11 @@ class PostgresBroker:
         if not can_exist(task_id):
             return None
         async with self.hub.connection() as conn:
-            row = await results.info(
+            row = await tasks.info(
                 conn, task_id, include_result=include_result, include_failed_reason=include_failed_reason
             )
             if row is not None:
-                row["attempts"] = await results.attempts(conn, task_id) if include_attempts else None
+                row["attempts"] = await tasks.attempts(conn, task_id) if include_attempts else None
             return row
 
     async def get_task_info_async(
@@ -227,7 +224,7 @@ class PostgresBroker:
         if row is None:
             return None
         if (text := row["result"]) is not None:
-            ended = results.Ended(row["task_id"], row["task_name"], row["status"], text, row["failed_reason"])
+            ended = tasks.EndedTask(row["task_id"], row["task_name"], row["status"], text, row["failed_reason"])
             row["result"] = self._read_any(row["task_id"], ended)
         return TaskInfo(**row)
 
@@ -251,7 +248,7 @@ class PostgresBroker:
     @on_bridge
     async def ping_database_async(self) -> DatabasePing:
         """Ask the database for a sign of life."""
-        return await pings.ping_database(self.hub)
+        return await hub.ping_database(self.hub)
 
     ping_database = run_sync(ping_database_async)
 
@@ -261,7 +258,7 @@ class PostgresBroker:
         self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
     ) -> list[WorkerPong]:
         """Ask the workers for a sign of life; ends early when enough have answered."""
-        return await pings.ping_workers(self.hub, target_worker_id, timeout_seconds, min_responses)
+        return await hub.ping_workers(self.hub, target_worker_id, timeout_seconds, min_responses)
 
     ping_workers = run_sync(ping_workers_async)
 
@@ -270,7 +267,7 @@ class PostgresBroker:
     async def list_worker_states_async(self) -> list[WorkerStateSnapshot]:
         """The newest snapshot of each worker."""
         async with self.hub.connection() as conn:
-            return await worker_states.newest(conn)
+            return await workers.newest(conn)
 
     list_worker_states = run_sync(list_worker_states_async)
 
@@ -281,7 +278,7 @@ class PostgresBroker:
         if not can_be_stored(worker_id):
             return None
         async with self.hub.connection() as conn:
-            return next(iter(await worker_states.history(conn, worker_id, limit=1)), None)
+            return next(iter(await workers.history(conn, worker_id, limit=1)), None)
 
     get_worker_state = run_sync(get_worker_state_async)
 
@@ -294,7 +291,7 @@ class PostgresBroker:
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return []
         async with self.hub.connection() as conn:
-            return await worker_states.history(conn, worker_id, limit=limit)
+            return await workers.history(conn, worker_id, limit=limit)
 
     get_worker_state_history = run_sync(get_worker_state_history_async)
 
@@ -303,14 +300,14 @@ class PostgresBroker:
     async def get_worker_stats(self) -> list[dict[str, Any]]:
         """For each process that runs tasks: how many, since when, and its last sign of life."""
         async with self.hub.connection() as conn:
-            return await worker_states.stats(conn)
+            return await workers.stats(conn)
 
     @as_broker_result(_DB)
     @on_bridge
     async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> list[dict[str, Any]]:
         """The RUNNING tasks without a heartbeat for longer than the threshold (R-91)."""
         recovery, sweeping = self._recovery
-        return await stale.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
+        return await apply.list_stale(self.hub, recovery, sweeping, _patience(minutes=stale_threshold_minutes))
 
     get_stale_tasks_sync = run_sync(get_stale_tasks)
 
@@ -337,14 +334,14 @@ class PostgresBroker:
     @on_bridge
     async def get_expired_tasks(self) -> list[dict[str, Any]]:
         """The PENDING tasks whose deadline has passed (R-91); a worker will expire them soon."""
-        return await stale.list_overdue(self.hub)
+        return await apply.list_overdue(self.hub)
 
     get_expired_tasks_sync = run_sync(get_expired_tasks)
 
     async def _recover(self, status: TaskStatus, threshold_ms: int) -> AsyncIterator[list[InFlight]]:
         recovery, sweeping = self._recovery
         me, threshold = f"broker:{socket.gethostname()}:{os.getpid()}", _patience(milliseconds=threshold_ms)
-        steps = stale.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
+        steps = apply.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
         async for step in steps:
             await advance_ended(self.hub, of_workflows(step))
             yield step

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from horsies.core.checks import advice, code, live
+from horsies.core.checks import code, live
 from horsies.core.checks.code import Subject
 from horsies.core.errors import CheckWarning, HorsiesError, ValidationReport
 
@@ -45,7 +45,7 @@ LIVE: tuple[Phase, ...] = (live.database, in_the_database)
 
 def check(app: Horsies, *, live: bool) -> list[HorsiesError]:
     """The errors and warnings of the app; an empty list if there are none."""
-    return _run(Subject(app), (*PHASES, advice.advice, *(LIVE if live else ())))
+    return _run(Subject(app), (*PHASES, code.advice, *(LIVE if live else ())))
 
 
 def require_sound(app: Horsies) -> None:

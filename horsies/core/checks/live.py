@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from psycopg import AsyncConnection, errors
 
-from horsies.core.brokers.connections import BY_INDEX, connect
-from horsies.core.brokers.results import as_broker_result, broker_error, describe
 from horsies.core.checks.code import Subject
+from horsies.core.db.bridge import BridgeError
+from horsies.core.db.connect import BY_INDEX, connect
+from horsies.core.db.failures import as_broker_result, broker_error, describe
 from horsies.core.errors import (
     CheckWarning,
     ConfigurationError,
@@ -33,12 +34,11 @@ from horsies.core.errors import (
 )
 from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
-from horsies.core.scheduler.checks import schedule_problems
-from horsies.core.scheduler.stored import read, unusable
-from horsies.core.store import jobs, schedules, waiting
-from horsies.core.store.schedules import Stored
-from horsies.core.store.waiting import Waiting
-from horsies.core.sync import BridgeError
+from horsies.core.scheduler.payloads import schedule_problems
+from horsies.core.scheduler.sync import read, unusable
+from horsies.core.store import schedules, tasks
+from horsies.core.store.schedules import StoredSchedule
+from horsies.core.store.tasks import WaitingSample
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
 
@@ -68,7 +68,7 @@ def database(subject: Subject) -> Iterator[HorsiesError]:
 def waiting_tasks(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
     """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
-    found = visit.ask(lambda conn: waiting.waiting(conn, queues, most=MOST, sample=SAMPLE))
+    found = visit.ask(lambda conn: tasks.waiting(conn, queues, most=MOST, sample=SAMPLE))
     if isinstance(found, Err):
         yield from no_answer(found)
         return
@@ -130,10 +130,10 @@ class Reading:
     why: str = ""
 
 
-def whole(found: Sequence[Waiting], most: int) -> list[Known]:
+def whole(found: Sequence[WaitingSample], most: int) -> list[Known]:
     """By name alone. If a queue was not read to its end, the total is unknown."""
     looked_at: dict[str, int] = {}
-    by_name: dict[str, list[Waiting]] = {}
+    by_name: dict[str, list[WaitingSample]] = {}
     for each in found:
         looked_at[each.queue_name] = looked_at.get(each.queue_name, 0) + each.tasks
         by_name.setdefault(each.task_name, []).append(each)
@@ -167,7 +167,7 @@ def _read(visit: Visit, task: TaskFunction[Any, Any], each: Known) -> BrokerResu
 
 
 def _jobs(conn: AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]]:
-    return jobs.jobs(conn, ids)
+    return tasks.jobs(conn, ids)
 
 
 def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
@@ -212,7 +212,7 @@ def _queues(each: Known) -> str:
     return f"queue {named}" if len(each.queues) == 1 else f"queues {named}"
 
 
-def _stored_problems(subject: Subject, stored: Stored) -> Iterator[HorsiesError]:
+def _stored_problems(subject: Subject, stored: StoredSchedule) -> Iterator[HorsiesError]:
     report = ValidationReport(phase="a schedule")
     try:
         for error in schedule_problems(subject.app, read(stored), is_stored=True):
@@ -226,7 +226,7 @@ def _stored_problems(subject: Subject, stored: Stored) -> Iterator[HorsiesError]
         yield finding.with_note(_WHERE)
 
 
-async def _page(conn: AsyncConnection[Any], after: str) -> list[Stored]:
+async def _page(conn: AsyncConnection[Any], after: str) -> list[StoredSchedule]:
     return await schedules.definitions(conn, list(await schedules.marks(conn, after, PAGE)))
 
 

@@ -2,6 +2,8 @@
 
 `TaskCodec` belongs to a task and handles its arguments and its result by declared type. The functions below work
 without a task, on plain JSON values; none of them raises, and `serialize_error_payload` always returns a text.
+
+Which texts PostgreSQL accepts.
 """
 
 from __future__ import annotations
@@ -13,30 +15,13 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from horsies.core.codec.arguments import ArgumentsCodec
-from horsies.core.codec.results import ResultCodec
-from horsies.core.codec.shapes import CodecError, MismatchError, UnreadableError, list_shape
-from horsies.core.codec.signature import Signature
+from horsies.core.codec.arguments import ArgumentsCodec, Signature
+from horsies.core.codec.shapes import CodecError, MismatchError, ResultCodec, list_shape
 from horsies.core.models.codes import BUILTIN_CODE_FAMILIES, BuiltInTaskCode, ContractCode, OperationalErrorCode
 from horsies.core.models.tasks import BUILTIN_KEY, TaskError, TaskResult
 from horsies.core.types.result import Err, Ok, Result
 
 T = TypeVar("T")
-
-__all__ = [
-    "CodecError",
-    "MismatchError",
-    "SerializationError",
-    "TaskCodec",
-    "UnreadableError",
-    "args_to_json",
-    "dumps_json",
-    "kwargs_to_json",
-    "loads_json",
-    "sanitize_text",
-    "serialize_error_payload",
-    "task_result_from_json",
-]
 
 _UNREADABLE = OperationalErrorCode.RESULT_DESERIALIZATION_ERROR
 
@@ -117,6 +102,7 @@ def sanitize_text(text: str) -> str:
 
 
 _PLAIN_RESULT = ResultCodec(JsonValue)
+
 _PLAIN_VALUE = list_shape([JsonValue], lambda index: "value")
 
 
@@ -171,4 +157,16 @@ def _last_resort(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
 
 
 _UNWRITABLE = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+
 _CONSTANT = json.dumps({"err": {"error_code": {BUILTIN_KEY: _UNWRITABLE.value}, "message": "unwritable result"}})
+
+
+def can_be_stored(text: object) -> bool:
+    """Whether a column can store this: a text without NUL that can be encoded as UTF-8."""
+    if not isinstance(text, str) or "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return False
+    return True

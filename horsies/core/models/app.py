@@ -18,8 +18,7 @@ from horsies.core.exception_mapper import (
 from horsies.core.models.base import ConfigModel, Violation
 from horsies.core.models.broker import PostgresConfig, driver_url, redact_url
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, CustomQueueConfig, QueueMode
-from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
 
 DEFAULT_LEASE_MS = 60_000

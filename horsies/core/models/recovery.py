@@ -3,12 +3,17 @@
 `RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper). The first
 has intervals and thresholds in milliseconds and retention times in hours; the second uses `timedelta`, where a number
 means seconds.
+
+The options and the result of a manual sweep, and of the list of workers (R-43, R-49, R-94).
+
+How a worker behaves while its database is away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -17,6 +22,7 @@ from horsies.core.errors import ErrorCode
 from horsies.core.models.base import ConfigModel, Violation
 
 INFRASTRUCTURE_RESILIENT_FLAG = "infrastructure_resilient"
+
 # Others judge a worker by its own settings (R-63): a span that no calendar holds would make their statements fail.
 LONGEST = timedelta(days=365)
 
@@ -114,6 +120,7 @@ def _seconds(value: object) -> object:
 
 # Limits that pydantic knows are also those of the reference.
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0), le=LONGEST)]
+
 Delay = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0), le=LONGEST)]
 
 
@@ -203,3 +210,71 @@ class WorkerRecoveryConfig(ConfigModel):
         # Only what was set: a manual sweep takes a threshold that was named for more than the default (R-95).
         fields = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**fields, "enabled": True, **changed})
+
+
+class SweepStaleWorkersOptions(ConfigModel):
+    """Settings of one sweep. A value of None is taken from the recovery configuration."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RECOVERY
+
+    sweep_threshold: Duration | None = Field(default=None, description="silence after which a worker counts as dead")
+    recovery_delay: Delay | None = Field(default=None, description="delay before a recovered task may run again")
+    dry_run: bool = Field(default=False, description="only report which workers count as dead")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStaleWorkersResult:
+    """What a sweep has done."""
+
+    recovered_count: int = 0
+    worker_ids: list[str] = field(default_factory=list)  # dead ones, and those that had left tasks behind; sorted
+    skipped_count: int = 0  # tasks that a hook, or the database, wanted left as they are
+    deferred_count: int = 0  # tasks left for a later sweep
+    dry_run: bool = False
+    lock_acquired: bool = False  # False: somebody else was sweeping, or it was a dry run
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSilence:
+    """How long a registered worker has been silent, and what that means for a sweep."""
+
+    worker_id: str
+    takes_part: bool  # it runs with worker recovery; a sweep leaves the others alone
+    silence_s: float
+    heartbeat_interval_s: float | None  # None: it did not say
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveWorker:
+    """A registered worker."""
+
+    worker_id: str
+    is_stale: bool
+    started_at: datetime
+    last_heartbeat_at: datetime
+    hostname: str | None
+    pid: int | None
+
+
+class WorkerResilienceConfig(ConfigModel):
+    """Backoff of database retries (`db_retry_max_attempts` 0: no limit) and the poll that covers lost notifications."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_RESILIENCE
+
+    db_retry_initial_ms: int = Field(
+        default=500, ge=100, le=60_000, description="first delay after a failure of the database"
+    )
+    db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000, description="the delay doubles up to this")
+    db_retry_max_attempts: int = Field(
+        default=0, ge=0, le=10_000, description="failures in a row after which the worker gives up; 0: never"
+    )
+    notify_poll_interval_ms: int = Field(
+        default=5_000, ge=1_000, le=300_000, description="time between polls without a notification"
+    )
+
+    def _violations(self) -> Iterator[Violation]:
+        if self.db_retry_max_ms < self.db_retry_initial_ms:
+            yield Violation(
+                ("db_retry_max_ms", "db_retry_initial_ms"),
+                f"the longest delay is shorter than the first: {self.db_retry_max_ms} < {self.db_retry_initial_ms}",
+            )

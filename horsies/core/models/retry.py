@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from horsies.core.exception_mapper import is_reserved, validate_error_code_string
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
-from horsies.core.models.trace import KEY, carrier_to_json
+from horsies.core.models.sending import KEY, carrier_to_json
 
 MIN_TIMEOUT_MS = 1000
 

@@ -1,23 +1,286 @@
-"""`explain_task`: why is this task not running? It reads the facts at one moment; `reasons.py` judges them."""
+"""Why a task, or a node of a workflow, is not running: rules over facts that were read at one moment.
+
+The answer is the first reason in the order in which a claim would check. Pure: `explain.py` reads the facts.
+
+`explain_task`: why is this task not running? It reads the facts at one moment; `reasons.py` judges them.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from horsies.core.brokers.hub import can_exist
-from horsies.core.monitoring import reasons
-from horsies.core.monitoring.asking import ask
-from horsies.core.monitoring.detail import MOST_WORKERS
-from horsies.core.monitoring.models.answers import MonitoringResult
-from horsies.core.monitoring.models.explanations import Explanation
-from horsies.core.monitoring.reasons import MOST_NAMED
-from horsies.core.store import explaining, monitoring
-from horsies.core.store.tasks import Connection
+from horsies.core.db.pool import Connection
+from horsies.core.models.monitoring.cluster import Explanation, Why, WorkerStateInfo
+from horsies.core.models.monitoring.tasks import MonitoringResult
+from horsies.core.monitoring.queries import MOST_WORKERS, ask
+from horsies.core.producer.hub import can_exist
+from horsies.core.store import monitoring
+from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
 from horsies.core.types.status import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
+
+
+SILENT_AFTER_BEATS = 3
+
+MOST_NAMED = 10  # workers, tasks or nodes
+
+
+def reasons_of_task(
+    subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo] = (), queue: QueueFacts | None = None
+) -> Explanation:
+    """For a task; if it waits, this also considers the workers and the tasks before it in the queue."""
+    if TaskStatus(task.status).is_terminal:
+        code = "" if task.error_code is None else f" with {task.error_code}"
+        return _about(subject, task, Why.ENDED, f"it ended as {task.status}{code}", since=task.ended_at)
+    if task.status != TaskStatus.PENDING:
+        return _in_flight(subject, task)
+    return (
+        _not_yet(subject, task)
+        or _nobody_for_it(subject, task, workers)
+        or (_no_room(subject, task, workers, queue) if queue is not None else None)
+        or _in_line(subject, task, workers, queue)
+    )
+
+
+def explain_node(subject: str, node: NodeFacts) -> Explanation:
+    """For a node without a task."""
+    if node.status in ("COMPLETED", "FAILED", "SKIPPED"):
+        code = "" if node.error_code is None else f" with {node.error_code}"
+        return _reasons_of_node(
+            subject, node, Why.ENDED, f"the node ended as {node.status}{code}", since=node.completed_at
+        )
+    if (stopped := _stopped(node.workflow_status, node.workflow_id)) is not None:
+        return _reasons_of_node(subject, node, *stopped, since=node.paused_at)
+    if node.node_type == "SUBWORKFLOW" and node.status in ("ENQUEUED", "RUNNING"):
+        child = node.sub_workflow_id
+        said = "its sub-workflow is being built" if child is None else f"its sub-workflow {child} has not ended"
+        return _reasons_of_node(subject, node, Why.WAITING_FOR_SUBWORKFLOW, said, since=node.started_at)
+    if node.waits_for:
+        return _reasons_of_node(subject, node, Why.WAITING_FOR_NODES, _waits(node), nodes=tuple(node.waits_for))
+    if node.map_index is not None and node.status == "READY":
+        said = f"it waits for a free place among the elements of its map (node {node.map_index}) that may run at once"
+        return _reasons_of_node(subject, node, Why.BEING_ENQUEUED, said, since=node.ready_at)
+    said = "it only waits for the next step of its workflow (by a worker, or by recovery if that worker is gone)"
+    return _reasons_of_node(subject, node, Why.BEING_ENQUEUED, said, since=node.ready_at)
+
+
+def _not_yet(subject: str, task: TaskFacts) -> Explanation | None:
+    """What the row and its workflow say."""
+    if task.good_until is not None and task.good_until <= task.now:
+        said = f"its deadline passed at {_at(task.good_until)}; a worker will mark it EXPIRED"
+        return _about(subject, task, Why.DEADLINE_PASSED, said, since=task.good_until)
+    if task.workflow_status is not None and (stopped := _stopped(task.workflow_status, task.workflow_id)) is not None:
+        return _about(subject, task, *stopped, since=task.paused_at)
+    if task.next_retry_at is not None and task.next_retry_at > task.now:
+        said = f"retry {task.retry_count} of {task.max_retries} is due at {_at(task.next_retry_at)}"
+        return _about(subject, task, Why.RETRY_DUE, said, until=task.next_retry_at)
+    if task.enqueued_at > task.now:
+        said = f"it is not due until {_at(task.enqueued_at)}"
+        return _about(subject, task, Why.NOT_DUE, said, until=task.enqueued_at)
+    return None
+
+
+def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> Explanation | None:
+    live = [worker for worker in workers if worker.is_live]
+    serving = _serving(task, workers)
+    facts = {"live_workers": len(live), **_who(serving)}
+    if not live:
+        said = (
+            "no worker is running"
+            if not workers
+            else "no worker is alive: none of the registered workers has recent heartbeats"
+        )
+        return _about(subject, task, Why.NO_WORKER, said, facts=facts)
+    if not serving:
+        queues = sorted({queue for worker in live for queue in worker.queues})
+        said = f"no live worker serves the queue {task.queue!r}; they serve {', '.join(queues) or 'none'}"
+        return _about(subject, task, Why.NO_WORKER_SERVES_QUEUE, said, facts={**facts, "served_queues": queues})
+    if all(worker.task_names is not None and task.task_name not in worker.task_names for worker in serving):
+        said = (
+            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; a worker that takes it "
+            "will fail it with WORKER_RESOLUTION_ERROR"
+        )
+        return _about(subject, task, Why.NO_WORKER_KNOWS_TASK, said, facts=facts)
+    return None
+
+
+def _no_room(
+    subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo], queue: QueueFacts
+) -> Explanation | None:
+    """The limits that every worker of the queue would reach, each by its own settings."""
+    serving = _serving(task, workers)
+    caps = [worker.queue_max_concurrency.get(task.queue) for worker in serving]
+    facts: dict[str, Any] = {**queue._asdict(), "max_concurrency": _known(caps)}
+    if all(cap == 0 for cap in caps):
+        said = f"the queue {task.queue!r} is paused: its max_concurrency is 0"
+        return _about(subject, task, Why.QUEUE_PAUSED, said, facts=facts)
+    wide = [worker.cluster_wide_cap for worker in serving]
+    if all(cap is not None and queue.held_in_all >= cap for cap in wide):
+        said = f"the cluster is at its cap of {_known(wide)}: {queue.held_in_all} tasks are claimed or running"
+        facts["cluster_wide_cap"] = _known(wide)
+        return _about(subject, task, Why.CLUSTER_AT_CAP, said, tasks=tuple(queue.held_anywhere), facts=facts)
+    counted = [queue.running if (worker.prefetch_buffer or 0) > 0 else queue.held for worker in serving]
+    if all(cap is not None and n >= cap for cap, n in zip(caps, counted, strict=True)):
+        said = (
+            f"the queue {task.queue!r} is at its limit of {_known(caps)}: {max(counted)} tasks are claimed or running"
+        )
+        return _about(subject, task, Why.QUEUE_AT_LIMIT, said, tasks=tuple(queue.held_here), facts=facts)
+    return None
+
+
+def _in_line(
+    subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo], queue: QueueFacts | None
+) -> Explanation:
+    facts: dict[str, Any] = _who(_serving(task, workers))
+    if queue is None:
+        return _about(subject, task, Why.IN_LINE, "it waits for its turn", since=task.enqueued_at, facts=facts)
+    more = " or more" if queue.is_only_a_part else ""
+    said = f"it waits for its turn: {queue.due_before}{more} due tasks of its queue come before it"
+    if not queue.due_before and not more:
+        said = "it is next in its queue: a worker takes it as soon as one has room"
+    facts |= queue._asdict()
+    return _about(subject, task, Why.IN_LINE, said, since=task.enqueued_at, facts=facts)
+
+
+def _in_flight(subject: str, task: TaskFacts) -> Explanation:
+    """CLAIMED and RUNNING: which worker holds the task, and whether that worker has recent heartbeats."""
+    begun = task.started_at if task.status == TaskStatus.RUNNING else task.claimed_at
+    heard = max([time for time in (begun, task.last_beat_at) if time is not None], default=task.now)
+    facts = {"worker_heard_at": task.worker_heard_at, "last_beat_at": task.last_beat_at}
+    if not task.worker_is_live:
+        since = task.worker_heard_at or heard
+        gone = "has not been registered" if task.worker_heard_at is None else "has been silent"
+        said = (
+            f"it is {task.status} at worker {task.worker_id}, which {gone} since {_at(since)}; recovery will handle it"
+        )
+        return _about(subject, task, Why.WORKER_SILENT, said, since=since, facts=facts)
+    if task.finalizing_at is not None and task.status == TaskStatus.RUNNING:
+        said = f"its code has ended; worker {task.worker_id} is writing the result"
+        return _about(subject, task, Why.BEING_FINALIZED, said, since=task.finalizing_at, facts=facts)
+    if task.now - heard > timedelta(seconds=SILENT_AFTER_BEATS * task.beat_interval_s):
+        said = f"it is {task.status} at worker {task.worker_id}, but has sent no heartbeat for it since {_at(heard)}"
+        return _about(subject, task, Why.WORKER_SILENT, said, since=heard, facts=facts)
+    if task.status == TaskStatus.RUNNING:
+        said = f"it has been running since {_at(heard if begun is None else begun)} at worker {task.worker_id}"
+        return _about(subject, task, Why.RUNNING, said, since=begun, facts=facts)
+    said = f"worker {task.worker_id} has claimed it and starts it as soon as a child process is free"
+    return _about(subject, task, Why.CLAIMED, said, since=begun, facts=facts)
+
+
+def _stopped(workflow_status: str, workflow_id: str | None) -> tuple[Why, str] | None:
+    if workflow_status == "PAUSED":
+        return Why.WORKFLOW_PAUSED, f"its workflow {workflow_id} is paused; resume it"
+    if workflow_status in ("COMPLETED", "FAILED", "CANCELLED"):
+        return Why.WORKFLOW_ENDED, f"its workflow {workflow_id} has ended as {workflow_status}"
+    return None
+
+
+def _waits(node: NodeFacts) -> str:
+    ended = node.deps_completed + node.deps_failed + node.deps_skipped
+    open_ones = ", ".join(node.waits_for)
+    if node.node_type == "MAP" and node.status == "RUNNING":
+        return f"its elements run: {ended} of {node.deps_total} have ended; still open: {open_ones}"
+    join = {"any": "any", "quorum": str(node.min_success)}.get(node.join_type, "all")
+    return f"it waits for {join} of {node.deps_total} nodes, {ended} of which have ended; still open: {open_ones}"
+
+
+def _serving(task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> list[WorkerStateInfo]:
+    return [worker for worker in workers if worker.is_live and task.queue in worker.queues]
+
+
+def _who(serving: Sequence[WorkerStateInfo]) -> dict[str, Any]:
+    first = [worker.worker_id for worker in serving[:MOST_NAMED]]
+    return {"serving_workers": len(serving), "serving_queue": first}
+
+
+def _known(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _at(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")
+
+
+def _about(
+    subject: str,
+    task: TaskFacts,
+    why: Why,
+    message: str,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    tasks: tuple[str, ...] = (),
+    facts: Mapping[str, Any] | None = None,
+) -> Explanation:
+    own = {
+        "asked_at": task.now,
+        "task_name": task.task_name,
+        "priority": task.priority,
+        "enqueued_at": task.enqueued_at,
+        "good_until": task.good_until,
+        "retry_count": task.retry_count,
+        "max_retries": task.max_retries,
+        "workflow_name": task.workflow_name,
+        "workflow_status": task.workflow_status,
+    }
+    return Explanation(
+        subject,
+        why,
+        message,
+        task_id=task.task_id,
+        status=TaskStatus(task.status),
+        workflow_id=task.workflow_id,
+        node_index=task.node_index,
+        queue=task.queue,
+        since=since,
+        until=until,
+        worker_id=task.worker_id,
+        tasks=tasks,
+        facts={**own, **(facts or {})},
+    )
+
+
+def _reasons_of_node(
+    subject: str,
+    node: NodeFacts,
+    why: Why,
+    message: str,
+    *,
+    since: datetime | None = None,
+    nodes: tuple[str, ...] = (),
+) -> Explanation:
+    facts = {
+        "asked_at": node.now,
+        "task_name": node.task_name,
+        "node_id": node.node_id,
+        "node_type": node.node_type,
+        "node_status": node.status,
+        "sub_workflow_id": node.sub_workflow_id,
+        "join_type": node.join_type,
+        "deps_total": node.deps_total,
+        "deps_completed": node.deps_completed,
+        "deps_failed": node.deps_failed,
+        "deps_skipped": node.deps_skipped,
+        "workflow_name": node.workflow_name,
+        "workflow_status": node.workflow_status,
+    }
+    return Explanation(
+        subject,
+        why,
+        message,
+        task_id=node.task_id,
+        workflow_id=node.workflow_id,
+        node_index=node.node_index,
+        since=since,
+        nodes=nodes,
+        facts=facts,
+    )
+
 
 LOOK = 10_000  # so many places of a queue are counted
 
@@ -38,22 +301,22 @@ async def explain_task(broker: PostgresBroker, task_id: str) -> MonitoringResult
 
 
 async def _of_task(conn: Connection, subject: str, task_id: str) -> Explanation | None:
-    task = await explaining.task_facts(conn, task_id) if can_exist(task_id) else None
+    task = await monitoring.task_facts(conn, task_id) if can_exist(task_id) else None
     if task is None:
         return None
     if task.status != TaskStatus.PENDING:
-        return reasons.explain_task(subject, task)
+        return reasons_of_task(subject, task)
     workers = await monitoring.workers(conn, most=MOST_WORKERS)
-    queue = await explaining.queue_facts(conn, task, most=MOST_NAMED, look=LOOK)
-    return reasons.explain_task(subject, task, workers, queue)
+    queue = await monitoring.queue_facts(conn, task, most=MOST_NAMED, look=LOOK)
+    return reasons_of_task(subject, task, workers, queue)
 
 
 async def _of_node(conn: Connection, subject: str, workflow_id: str, index: int) -> Explanation | None:
     if not can_exist(workflow_id):
         return None
-    node = await explaining.node_facts(conn, workflow_id, index, most=MOST_NAMED)
+    node = await monitoring.node_facts(conn, workflow_id, index, most=MOST_NAMED)
     if node is None:
         return None
     if node.task_id is not None and (found := await _of_task(conn, subject, node.task_id)) is not None:
         return found
-    return reasons.explain_node(subject, node)
+    return explain_node(subject, node)

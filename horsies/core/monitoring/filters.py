@@ -10,32 +10,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from horsies.core.models.codes import (
-    BUILTIN_CODE_REGISTRY,
-    ContractCode,
-    OperationalErrorCode,
-    OutcomeCode,
-    RetrievalCode,
-)
-from horsies.core.monitoring.models.tasks import ErrorCategory
+from horsies.core.codec.serde import can_be_stored
+from horsies.core.models.codes import BUILTIN_CODE_REGISTRY
+from horsies.core.models.monitoring.tasks import ErrorCategory, category_of
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
-from horsies.core.types.texts import can_be_stored
 
 DEFAULT_LIMIT = 50
+
 MOST = 500
+
 DEEPEST_OFFSET = 2**31 - 1
 
 _IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
+
 _WAITING = frozenset({TaskStatus.PENDING})
-_FAMILIES: dict[ErrorCategory, type[StrEnum]] = {
-    ErrorCategory.OPERATIONAL: OperationalErrorCode,
-    ErrorCategory.CONTRACT: ContractCode,
-    ErrorCategory.RETRIEVAL: RetrievalCode,
-    ErrorCategory.OUTCOME: OutcomeCode,
-}
-_CATEGORY_OF: dict[str, ErrorCategory] = {
-    member.value: category for category, family in _FAMILIES.items() for member in family
-}
+
 # What each order of a list needs: only there is the set small, or an index that has this order. (No index has that of
 # `sent_at`: it reads every row that the filter leaves, as the total does, and keeps a page of them.)
 _SORTABLE: dict[str, frozenset[TaskStatus] | None] = {
@@ -54,11 +43,6 @@ E = TypeVar("E", bound=StrEnum)
 
 class BadQuestion(ValueError):
     """The query itself is wrong; its text says how."""
-
-
-def category_of(code: str | None) -> ErrorCategory | None:
-    """The family of a stored error code."""
-    return None if code is None else _CATEGORY_OF.get(code, ErrorCategory.DOMAIN)
 
 
 @dataclass(frozen=True, slots=True)

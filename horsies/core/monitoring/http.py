@@ -2,6 +2,11 @@
 
 It is not a web server: it serves one request for each connection, without bodies, and everything is bounded (the size
 of a request, its time, the number of connections). So a client of the port can only read what is offered.
+
+/metrics, /healthz and /readyz, for every process that has something to show.
+
+`/healthz` says that the process is alive and its loop runs: the answer itself is the proof. `/readyz` says whether the
+process does its work, with 503 and the reasons if it does not. Both are JSON.
 """
 
 from __future__ import annotations
@@ -10,24 +15,32 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
+from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
-from horsies.core.brokers.cancelling import cancel_all
+from horsies.core.db.listener import cancel_all
 from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.monitoring.metrics import Family, of_reading
+from horsies.core.monitoring.snapshot import Reader
 
 log = logging.getLogger("horsies.http")
 
 MOST_CONNECTIONS = 32
+
 LARGEST_HEAD = 8 << 10
+
 REQUEST_S = 5.0  # for the request to arrive
+
 ANSWER_S = 15.0  # for the answer to be made, and again for it to be taken
+
 METHODS = ("GET", "HEAD")
+
 TEXT = "text/plain; charset=utf-8"
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What is sent back."""
 
     body: bytes
@@ -35,13 +48,13 @@ class Answer(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-Route: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Answer]]
+Route: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Response]]
 
 
-def json_answer(content: Mapping[str, Any], *, is_well: bool = True) -> Answer:
+def json_answer(content: Mapping[str, Any], *, is_well: bool = True) -> Response:
     """JSON, with 200 or 503."""
     status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
-    return Answer(json.dumps(content, indent=1).encode() + b"\n", "application/json", status)
+    return Response(json.dumps(content, indent=1).encode() + b"\n", "application/json", status)
 
 
 class HttpServer:
@@ -135,7 +148,7 @@ class HttpServer:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
+    async def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> Response:
         if method not in METHODS:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
         route = self._routes.get(path.partition("?")[0])
@@ -161,7 +174,7 @@ def _request(head: bytes) -> tuple[str, str, dict[str, str]]:
     return method, path, {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def _head(answer: Answer) -> bytes:
+def _head(answer: Response) -> bytes:
     status = answer.status
     lines = (
         f"HTTP/1.1 {status.value} {status.phrase}",
@@ -177,5 +190,76 @@ def _head(answer: Answer) -> bytes:
     return "\r\n".join(lines).encode("latin-1")
 
 
-def _plain(status: HTTPStatus, more: str = "") -> Answer:
-    return Answer(f"{status.phrase}{': ' if more else ''}{more}\n".encode(), TEXT, status)
+def _plain(status: HTTPStatus, more: str = "") -> Response:
+    return Response(f"{status.phrase}{': ' if more else ''}{more}\n".encode(), TEXT, status)
+
+
+LOOK_AGAIN_S = 1.0  # the same text is given out so long
+
+Problems: TypeAlias = Callable[[], Awaitable[dict[str, str]]]
+
+Own: TypeAlias = Callable[[], Awaitable[Iterable[Family]]]
+
+Encode: TypeAlias = Callable[[Iterable[Family], str], tuple[bytes, str]]
+
+
+def encoder() -> Encode:
+    """The function that encodes metric families for the accepted types. Without the extra, it raises an error that says
+    what to install."""
+    try:
+        from horsies.core.monitoring.prometheus import encode
+    except ImportError:
+        raise ConfigurationError(
+            "metrics need the package prometheus-client, which is not installed",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="pip install 'horsies[metrics]'",
+        ) from None
+    return encode
+
+
+class Endpoints:
+    """`problems` says why the process is not ready, `own` what the process counts itself."""
+
+    def __init__(self, host: str, port: int, reader: Reader, problems: Problems, own: Own | None = None) -> None:
+        self._reader = reader
+        self._problems = problems
+        self._own = own
+        self._encode = encoder()
+        self._began = monotonic()
+        self._texts: dict[str, tuple[float, Response]] = {}
+        self._encoding = asyncio.Lock()
+        routes = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        self._server = HttpServer(host, port, routes)
+
+    async def open(self) -> None:
+        await self._server.open()
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def _healthz(self, _headers: Mapping[str, str]) -> Response:
+        return json_answer({"status": "alive", "seconds": round(monotonic() - self._began, 3)})
+
+    async def _readyz(self, _headers: Mapping[str, str]) -> Response:
+        reasons = await self._problems()
+        return json_answer({"status": "not ready" if reasons else "ready", "reasons": reasons}, is_well=not reasons)
+
+    async def _metrics(self, headers: Mapping[str, str]) -> Response:
+        accept = "openmetrics" if "application/openmetrics-text" in headers.get("accept", "") else ""
+        async with self._encoding:
+            made, answer = self._texts.get(accept, (0.0, None))
+            if answer is None or monotonic() - made >= LOOK_AGAIN_S:
+                answer = await self._encoded("application/openmetrics-text" if accept else "")
+                self._texts[accept] = (monotonic(), answer)
+            return answer
+
+    async def _encoded(self, accept: str) -> Response:
+        families = list(of_reading(await self._reader.reading()))
+        if self._own is not None:
+            families += await self._own()
+        # Beside the loop, which has other things to do than to put texts together.
+        return Response(*await asyncio.to_thread(self._encode, families, accept))

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import exposition as client
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from horsies.core.monitoring.counts import Buckets
-from horsies.core.monitoring.exposition import Family
+from horsies.core.monitoring.metrics import Buckets, Family
 
 
 def encode(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:

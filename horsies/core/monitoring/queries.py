@@ -1,31 +1,101 @@
-"""Queries about tasks (M-45): lists, counts, facets and groups. `filters.py` defines the filters."""
+"""Runs a query of the query API on the broker's own loop, in one read-only transaction with a time limit, and returns
+every failure as a value. Reading blocks no writer.
+
+Queries about tasks (M-45): lists, counts, facets and groups. `filters.py` defines the filters.
+
+Queries about workflows and their nodes (M-45).
+
+Queries about one task, about workers and about schedules (M-45, M-47).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from horsies.core.monitoring.asking import ask
-from horsies.core.monitoring.filters import DEFAULT_LIMIT, BadQuestion, TaskFilter, checked_limit, order, page
-from horsies.core.monitoring.models.answers import MonitoringResult
-from horsies.core.monitoring.models.tasks import (
+from psycopg import errors
+
+from horsies.core.db.failures import describe, is_transient
+from horsies.core.db.pool import Connection
+from horsies.core.models.app import AppConfig
+from horsies.core.models.broker import BrokerOperationError
+from horsies.core.models.monitoring.cluster import (
+    ActiveWorkerInfo,
+    LivenessReport,
+    ScheduleStateInfo,
+    WorkerHistoryPoint,
+    WorkerPingInfo,
+    WorkerStateInfo,
+)
+from horsies.core.models.monitoring.tasks import (
     Breakdown,
     ErrorCategory,
     Facets,
     GroupBy,
+    MonitoringErrorCode,
+    MonitoringQueryError,
+    MonitoringResult,
     SortBy,
     SortDir,
     StatusCount,
+    TaskDetail,
     TaskListPage,
+    WorkflowRunDetail,
+    WorkflowRunSummary,
+    WorkflowTaskDetail,
 )
+from horsies.core.monitoring.filters import (
+    DEFAULT_LIMIT,
+    BadQuestion,
+    TaskFilter,
+    checked_limit,
+    checked_seconds,
+    checked_text,
+    members,
+    order,
+    page,
+)
+from horsies.core.producer.hub import can_exist
+from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.store import monitoring
-from horsies.core.store.tasks import Connection
-from horsies.core.types.status import TaskStatus
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import TaskStatus, WorkflowStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
+
+PATIENCE = timedelta(seconds=15)
+
+T = TypeVar("T")
+
+
+async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> MonitoringResult[T]:
+    """The answer. All statements of a query see the same moment."""
+    try:
+        return Ok(await broker.bridge.call(partial(_in_transaction, broker, question)))
+    except BadQuestion as problem:
+        return Err(MonitoringQueryError(MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+    except errors.QueryCanceled as problem:
+        message = broker.config.redact(describe(problem))
+        return Err(MonitoringQueryError(MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
+    except Exception as problem:
+        message = broker.config.redact(describe(problem))
+        return Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, message, is_transient(problem)))
+
+
+async def _in_transaction(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async with broker.hub.connection() as conn, conn.transaction():
+        await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        await monitoring.settle(conn, PATIENCE)
+        return await question(conn)
+
+
 MOST_FACETS = 200
+
 _GROUPS = ("worker", "task_name", "queue")
 
 
@@ -117,3 +187,182 @@ async def list_tasks(
         return TaskListPage(items, await monitoring.count_tasks(conn, params), offset, limit)
 
     return await ask(broker, find)
+
+
+MOST_NAMES = 1_000
+
+MOST_NODES = 10_000
+
+MOST_EDGES = 50_000
+
+LARGEST_INDEX = 2**31 - 1
+
+
+async def list_workflow_names(broker: PostgresBroker) -> MonitoringResult[tuple[str, ...]]:
+    """The names of all workflows, sorted."""
+
+    async def look(conn: Connection) -> tuple[str, ...]:
+        return await monitoring.workflow_names(conn, most=MOST_NAMES)
+
+    return await ask(broker, look)
+
+
+async def list_workflow_runs(
+    broker: PostgresBroker,
+    *,
+    name: str | None = None,
+    status: WorkflowStatus | str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> MonitoringResult[tuple[WorkflowRunSummary, ...]]:
+    """Workflows: active ones first, newest first; then ended ones, last ended first."""
+
+    async def look(conn: Connection) -> tuple[WorkflowRunSummary, ...]:
+        [wanted] = members(WorkflowStatus, "status", [status]) or [None] if status is not None else [None]
+        named = None if name is None else checked_text("name", name)
+        return await monitoring.list_workflows(conn, name=named, status=wanted, limit=checked_limit(limit))
+
+    return await ask(broker, look)
+
+
+async def get_workflow_run(broker: PostgresBroker, workflow_id: str) -> MonitoringResult[WorkflowRunDetail | None]:
+    """A workflow with its nodes, edges and failed indexes; `Ok(None)` if there is no such row."""
+
+    async def look(conn: Connection) -> WorkflowRunDetail | None:
+        found = await monitoring.workflow(conn, workflow_id) if can_exist(workflow_id) else None
+        if found is None:
+            return None
+        run, rest = found
+        return WorkflowRunDetail(
+            run,
+            **rest,
+            nodes=await monitoring.nodes(conn, workflow_id, most=MOST_NODES),
+            edges=await monitoring.edges(conn, workflow_id, most=MOST_EDGES),
+            failed_indexes=await monitoring.failed_nodes(conn, workflow_id, most=MOST_NODES),
+        )
+
+    return await ask(broker, look)
+
+
+async def get_workflow_node(
+    broker: PostgresBroker, workflow_id: str, task_index: int
+) -> MonitoringResult[WorkflowTaskDetail | None]:
+    """A node in full and its current task; `Ok(None)` if there is no such node."""
+
+    async def look(conn: Connection) -> WorkflowTaskDetail | None:
+        if isinstance(task_index, bool) or not isinstance(task_index, int):
+            raise BadQuestion(f"the index of a node must be a whole number, not {task_index!r}")
+        if not can_exist(workflow_id) or not 0 <= task_index <= LARGEST_INDEX:
+            return None
+        found = await monitoring.node(conn, workflow_id, task_index)
+        if found is None:
+            return None
+        node, rest = found
+        for name in ("dependencies", "dependents", "workflow_ctx_from", "previous_task_ids"):
+            rest[name] = None if rest[name] is None else tuple(rest[name])
+        task = None if node.task_id is None else await monitoring.task_detail(conn, node.task_id)
+        return WorkflowTaskDetail(workflow_id, node, **rest, task=task)
+
+    return await ask(broker, look)
+
+
+MOST_WORKERS = 10_000
+
+MOST_SCHEDULES = 20_000
+
+
+async def get_task_detail(broker: PostgresBroker, task_id: str) -> MonitoringResult[TaskDetail | None]:
+    """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
+
+    async def look(conn: Connection) -> TaskDetail | None:
+        return await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
+
+    return await ask(broker, look)
+
+
+async def list_schedules(broker: PostgresBroker) -> MonitoringResult[tuple[ScheduleStateInfo, ...]]:
+    """Every schedule that a scheduler has seen or that was added at run time, by name."""
+
+    firing = None if broker.app is None else firing_schedules(broker.app.config)
+
+    async def look(conn: Connection) -> tuple[ScheduleStateInfo, ...]:
+        return judged(await monitoring.schedules(conn, most=MOST_SCHEDULES), firing)
+
+    return await ask(broker, look)
+
+
+def firing_schedules(config: AppConfig) -> frozenset[str]:
+    """The active schedules of the code."""
+    if config.schedule is None:
+        return frozenset()
+    return frozenset(one.name for one in config.schedule.schedules if one.enabled and config.schedule.enabled)
+
+
+def judged(schedules: Sequence[ScheduleStateInfo], firing: frozenset[str] | None) -> tuple[ScheduleStateInfo, ...]:
+    """A schedule that is no longer in the code, or is disabled there, keeps its state (S-38), but is not late."""
+    return tuple(
+        replace(one, is_active=False, lag_seconds=0.0)
+        if one.source == "code" and firing is not None and one.name not in firing
+        else one
+        for one in schedules
+    )
+
+
+async def list_workers(broker: PostgresBroker) -> MonitoringResult[tuple[WorkerStateInfo, ...]]:
+    """Every registered worker with its newest snapshot, the oldest worker first."""
+
+    async def look(conn: Connection) -> tuple[WorkerStateInfo, ...]:
+        return await monitoring.workers(conn, most=MOST_WORKERS)
+
+    return await ask(broker, look)
+
+
+async def get_worker_history(
+    broker: PostgresBroker, worker_id: str, *, limit: int = 500
+) -> MonitoringResult[tuple[WorkerHistoryPoint, ...]]:
+    """The newest snapshots of a worker, oldest first."""
+
+    async def look(conn: Connection) -> tuple[WorkerHistoryPoint, ...]:
+        return await monitoring.worker_history(conn, checked_text("worker_id", worker_id), limit=checked_limit(limit))
+
+    return await ask(broker, look)
+
+
+async def list_active_workers(
+    broker: PostgresBroker, *, threshold_seconds: float = 300
+) -> MonitoringResult[tuple[ActiveWorkerInfo, ...]]:
+    """Every registered worker; a worker is stale if its last heartbeat is older than the threshold (R-43)."""
+    try:
+        checked_seconds("threshold_seconds", threshold_seconds)
+    except BadQuestion as problem:
+        return _wrong(problem)
+    listed = await WorkerUtils(broker).list_active_workers(threshold_seconds)
+    return Ok(tuple(listed.value)) if isinstance(listed, Ok) else _failed(listed.error)
+
+
+async def ping(broker: PostgresBroker, *, timeout_seconds: float = 2.0) -> MonitoringResult[LivenessReport]:
+    """Which workers answer in time, and which registered workers do not; it ends early if all have answered."""
+    try:
+        checked_seconds("timeout_seconds", timeout_seconds)
+    except BadQuestion as problem:
+        return _wrong(problem)
+    workers = await list_workers(broker)
+    if not isinstance(workers, Ok):
+        return workers
+    database = await broker.ping_database_async()
+    if not isinstance(database, Ok):
+        return _failed(database.error)
+    known = {worker.worker_id for worker in workers.value}
+    pongs = await broker.ping_workers_async(None, timeout_seconds, max(1, len(known)))
+    if not isinstance(pongs, Ok):
+        return _failed(pongs.error)
+    answers = tuple(WorkerPingInfo(pong.worker_id, pong.hostname, pong.pid, pong.latency_ms) for pong in pongs.value)
+    silent = sorted(known - {pong.worker_id for pong in answers})
+    return Ok(LivenessReport(database.value.latency_ms, answers, tuple(silent)))
+
+
+def _wrong(problem: BadQuestion) -> Err[MonitoringQueryError]:
+    return Err(MonitoringQueryError(MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+
+
+def _failed(error: BrokerOperationError) -> Err[MonitoringQueryError]:
+    return Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, error.message, error.retryable))

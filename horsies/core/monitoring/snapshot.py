@@ -3,32 +3,49 @@ moment.
 
 Each number is defined only here. The cost depends on the tasks that wait, are in flight, or ended recently (which is
 limited), not on the number of tasks that ended long ago. `assemble` only combines what was read.
+
+Reads the database for scrapes, with limits: one reading at a time, none while the last one is young, and none that
+takes long. So repeated scrapes cost the database nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from horsies.core.db.failures import AWAY, describe
+from horsies.core.db.listener import answered_within
+from horsies.core.db.pool import Connection, Pool
 from horsies.core.models.app import AppConfig
-from horsies.core.monitoring.asking import ask
-from horsies.core.monitoring.detail import MOST_SCHEDULES, MOST_WORKERS, firing_schedules, judged
-from horsies.core.monitoring.models.answers import MonitoringResult
-from horsies.core.monitoring.models.snapshots import DatabaseFacts, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount
-from horsies.core.monitoring.models.workers import WorkerStateInfo
+from horsies.core.models.monitoring.cluster import (
+    DatabaseFacts,
+    QueueInfo,
+    ScheduleStateInfo,
+    Snapshot,
+    TaskCount,
+    WorkerStateInfo,
+)
+from horsies.core.models.monitoring.tasks import MonitoringResult
+from horsies.core.monitoring.metrics import DatabaseReading
+from horsies.core.monitoring.queries import MOST_SCHEDULES, MOST_WORKERS, ask, firing_schedules, judged
 from horsies.core.store import monitoring
-from horsies.core.store.monitoring import EndedOfLate, InHand, Waiting
-from horsies.core.store.tasks import Connection
+from horsies.core.store.monitoring import EndedOfLate, InHand, WaitingCount
 from horsies.core.types.status import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
+
 WINDOW = timedelta(hours=1)
+
 MOST_ENDED = 50_000
+
 A_MINUTE_S = 60.0
 
 
@@ -78,7 +95,7 @@ async def read_snapshot(conn: Connection, *, configured: Configured) -> Snapshot
 
 def assemble(
     *,
-    waiting: Sequence[Waiting],
+    waiting: Sequence[WaitingCount],
     in_flight: Sequence[InHand],
     ended: Sequence[EndedOfLate],
     workers: Sequence[WorkerStateInfo],
@@ -111,7 +128,7 @@ def settings_of_workers(workers: Iterable[WorkerStateInfo]) -> dict[str, QueueSe
 
 
 def _queues(
-    waiting: Sequence[Waiting],
+    waiting: Sequence[WaitingCount],
     in_flight: Sequence[InHand],
     ended: Sequence[EndedOfLate],
     workers: Sequence[WorkerStateInfo],
@@ -143,7 +160,7 @@ def _queues(
     ]
 
 
-def _with_waiting(queue: QueueInfo, part: Waiting) -> QueueInfo:
+def _with_waiting(queue: QueueInfo, part: WaitingCount) -> QueueInfo:
     ages = [age for age in (queue.oldest_due_seconds, part.oldest_due_seconds) if age is not None]
     return replace(
         queue,
@@ -165,7 +182,7 @@ def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
 
 
 def _task_counts(
-    waiting: Iterable[Waiting], in_flight: Iterable[InHand], ended: Iterable[EndedOfLate]
+    waiting: Iterable[WaitingCount], in_flight: Iterable[InHand], ended: Iterable[EndedOfLate]
 ) -> Iterable[TaskCount]:
     yield from (TaskCount(TaskStatus.PENDING, part.queue, part.task_name, part.number) for part in waiting)
     yield from (TaskCount(part.status, part.queue, part.task_name, part.number) for part in in_flight)
@@ -174,3 +191,91 @@ def _task_counts(
 
 def _reach(ended: Sequence[EndedOfLate]) -> float:
     return ended[0].reach_seconds if ended else WINDOW.total_seconds()
+
+
+log = logging.getLogger("horsies.metrics")
+
+MAX_AGE_S = 5.0
+
+RETRY_S = 2.0  # after a reading that failed
+
+PATIENCE_S = 5.0
+
+
+def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[Snapshot]]:
+    """Read over a separate pool."""
+
+    async def look(conn: Connection) -> Snapshot:
+        async with conn.transaction():
+            await monitoring.settle(conn, timedelta(seconds=PATIENCE_S))
+            return await read_snapshot(conn, configured=configured)
+
+    async def read() -> Snapshot:
+        async with pool.connection() as conn:
+            return await answered_within(PATIENCE_S, conn, look(conn))
+
+    return read
+
+
+class NoReading(Exception):
+    """The database did not answer; the text says why."""
+
+
+class Reader:
+    """`reading()` is the newest reading; `read` queries the database and raises what goes wrong."""
+
+    def __init__(
+        self, read: Callable[[], Awaitable[Snapshot]], *, max_age_s: float = MAX_AGE_S, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._read = read
+        self._max_age_s = max_age_s
+        self._patience_s = patience_s
+        self._snapshot: Snapshot | None = None
+        self._problem: str | None = None
+        self._read_at = 0.0  # when the last reading ended
+        self._took_s = 0.0
+        self._errors = 0
+        self._asking: asyncio.Task[None] | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last reading failed; None if it did not."""
+        return self._problem
+
+    async def reading(self) -> DatabaseReading:
+        """A reading of limited age; while the database does not answer, one without numbers."""
+        if self._asking is None and self._is_old():
+            self._asking = asyncio.create_task(self._ask(), name="horsies reading")
+        if self._asking is not None:
+            await asyncio.wait([self._asking], timeout=self._patience_s)
+            if self._asking is not None:  # it is still under way: what there is, is too old
+                return DatabaseReading(None, errors=self._errors, took_s=self._patience_s)
+        return DatabaseReading(self._snapshot, monotonic() - self._read_at, self._took_s, self._errors)
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
+    def _is_old(self) -> bool:
+        age = monotonic() - self._read_at
+        return not self._read_at or age >= (RETRY_S if self._snapshot is None else self._max_age_s)
+
+    async def _ask(self) -> None:
+        began = monotonic()
+        try:
+            self._snapshot, problem = await self._read(), None
+        except (NoReading, *AWAY) as failed:
+            problem = str(failed) if isinstance(failed, NoReading) else describe(failed)
+        except Exception as failed:  # a mistake of ours must not end what it is only looking at
+            log.exception("the database could not be read")
+            problem = type(failed).__name__
+        finally:
+            self._asking = None
+        if problem is not None:
+            self._snapshot, self._errors = None, self._errors + 1
+            if self._problem is None:
+                log.warning("the database cannot be read for metrics: %s", problem)
+        self._problem = problem
+        self._read_at = monotonic()
+        self._took_s = self._read_at - began

@@ -1,29 +1,119 @@
-"""Writes sends to the queue, each of them once: a send that is already there is recognised and not written again (T-54,
+"""A series of statements, independent of the connection that runs them.
+
+A series is a generator: it yields a statement and gets its rows, or the exception of the database. So the same series
+runs on our own connection or on the caller's, blocking or not; a transaction or savepoint is another series around it.
+
+Writes sends to the queue, each of them once: a send that is already there is recognised and not written again (T-54,
 T-57).
 
 The statements are a series that any connection can run (`steps.py`). Many tasks are written in chunks, so that each
 statement stays small.
+
+Sends inside the caller's transaction: the connections that `with_options(connection=...)` accepts, and how a
+statement runs on each of them.
+
+A blocking connection is used in the caller's thread, an async one on the caller's loop. The caller's commit makes the
+rows visible, and its rollback removes them. The statements run inside a savepoint, so that a failed send is a value and
+does not break the transaction. SQLAlchemy is not imported for this: a program with one of its connections has imported
+it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+import psycopg
 from psycopg.errors import SerializationFailure
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 
+from horsies.core.models.sending import without_trace
 from horsies.core.models.tasks import TaskSendPayload
-from horsies.core.models.trace import without_trace
-from horsies.core.producer.steps import Steps
-from horsies.core.store import sends as store
-from horsies.core.store.sends import Send, Stored
+from horsies.core.store import sends as send_rows
+from horsies.core.store.sends import ConflictingRow, Rows, Send, Statement
+from horsies.core.types.twins import is_blocking
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[Statement, Rows, T]
+
+_BEGIN, _COMMIT, _ROLLBACK = Statement("BEGIN"), Statement("COMMIT"), Statement("ROLLBACK")
+
+_SAVE, _RELEASE = Statement("SAVEPOINT horsies_send"), Statement("RELEASE SAVEPOINT horsies_send")
+
+_BACK = Statement("ROLLBACK TO SAVEPOINT horsies_send")
+
+
+def in_transaction(steps: Steps[T]) -> Steps[T]:
+    """All of it is committed, or nothing."""
+    yield _BEGIN
+    try:
+        result = yield from steps
+    except BaseException:
+        with suppress(Exception):  # the first problem is the one to tell
+            yield _ROLLBACK
+        raise
+    yield _COMMIT
+    return result
+
+
+def in_savepoint(steps: Steps[T]) -> Steps[T]:
+    """All of it happens inside the open transaction, or nothing; the transaction stays usable."""
+    yield _SAVE
+    try:
+        result = yield from steps
+    except BaseException:
+        with suppress(Exception):  # the first problem is the one to tell
+            yield _BACK
+            yield _RELEASE
+        raise
+    yield _RELEASE
+    return result
+
+
+def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
+    """Run the series; raise what it raises in the end."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = execute(statement)
+            except BaseException as problem:
+                statement = steps.throw(problem)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def run_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
+    """Run the series; raise what it raises in the end."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = await execute(statement)
+            except BaseException as problem:
+                statement = steps.throw(problem)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
 
 # A row in the way can be pruned between the insert that met it and the look at it; then the insert is tried again.
 TRIES = 3
+
 MAX_ROWS = 500  # in one statement
+
 MAX_CHARS = 4 << 20
 
 
@@ -41,10 +131,10 @@ class Mismatch:
     reason: str
 
 
-Verdict: TypeAlias = Sent | Mismatch
+SendOutcome: TypeAlias = Sent | Mismatch
 
 
-class MismatchError(Exception):
+class SendMismatchError(Exception):
     """One of many sends is a mismatch, so none of them is written."""
 
     def __init__(self, position: int, reason: str) -> None:
@@ -52,7 +142,7 @@ class MismatchError(Exception):
         self.position = position
 
 
-def enqueue(sends: Sequence[Send]) -> Steps[list[Verdict]]:
+def enqueue(sends: Sequence[Send]) -> Steps[list[SendOutcome]]:
     """Insert the sends in one statement; the verdicts are in the same order."""
     return (yield from _enqueue(sends, datetime.now(UTC)))
 
@@ -66,7 +156,7 @@ def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
         verdicts = yield from _enqueue([sends[place] for place in places], now)
         for place, verdict in zip(places, verdicts, strict=True):
             if isinstance(verdict, Mismatch):
-                raise MismatchError(place, verdict.reason)
+                raise SendMismatchError(place, verdict.reason)
             ids[place] = verdict.task_id
     return ids
 
@@ -98,17 +188,17 @@ def _key(payload: TaskSendPayload) -> tuple[bool, str]:
     return payload.idempotency_key is None, payload.idempotency_key or ""
 
 
-def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[Verdict]]:
-    verdicts: dict[str, Verdict] = {}
+def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[SendOutcome]]:
+    verdicts: dict[str, SendOutcome] = {}
     open_sends = sends
     for _ in range(TRIES):
-        rows = yield store.insert(open_sends, now)
+        rows = yield send_rows.insert(open_sends, now)
         verdicts |= {row[0]: Sent(row[0]) for row in rows}
         open_sends = [send for send in open_sends if send.task_id not in verdicts]
         if not open_sends:
             break
-        for row in (yield store.find(open_sends)):
-            stored = Stored(*row)
+        for row in (yield send_rows.find(open_sends)):
+            stored = ConflictingRow(*row)
             send = open_sends[stored.place]
             verdicts[send.task_id] = judge(send.payload, stored)
         open_sends = [send for send in open_sends if send.task_id not in verdicts]
@@ -121,7 +211,7 @@ def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[Verdict]]:
     return [verdicts[send.task_id] for send in sends]
 
 
-def judge(payload: TaskSendPayload, stored: Stored) -> Verdict:
+def judge(payload: TaskSendPayload, stored: ConflictingRow) -> SendOutcome:
     """Whether the stored row is this send."""
     if stored.same_id:
         if stored.enqueue_sha == payload.enqueue_sha:
@@ -135,7 +225,7 @@ def judge(payload: TaskSendPayload, stored: Stored) -> Verdict:
     return Sent(stored.task_id)
 
 
-def differences(payload: TaskSendPayload, stored: Stored) -> list[str]:
+def differences(payload: TaskSendPayload, stored: ConflictingRow) -> list[str]:
     """The parts of the request that differ; deadline, delay and time of the call do not count."""
     pairs = {
         "queue": (payload.queue_name, stored.queue_name),
@@ -156,3 +246,123 @@ def _canonical(text: str | None, nothing: str) -> str:
         return json.dumps(json.loads(text or nothing), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         return text or nothing
+
+
+_WANTED = (
+    "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
+    "for send_async() their async counterparts"
+)
+
+
+class WrongConnectionError(ValueError):
+    """Nothing can be sent over this connection; the message says what to pass instead."""
+
+
+async def write(connection: Any, sends: Sequence[Send]) -> list[str]:
+    """Write all of them over a connection of the caller's kind; the ids of their rows come in their order."""
+    return _write_blocking(connection, sends) if is_blocking() else await _write_async(connection, sends)
+
+
+def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
+    if isinstance(connection, psycopg.Connection):
+        _check_open(connection)
+        return run(_framed(connection, sends), lambda statement: _execute(connection, statement))
+    if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
+        connection = connection.connection()
+    if not _is(connection, "sqlalchemy.engine", "Connection"):
+        raise _wrong(connection)
+    _check_open(connection)
+    _check_driver(connection)
+    # Through SQLAlchemy, not past it: its connection must know that it is in a transaction now.
+    return run(
+        _framed(connection.connection.driver_connection, sends),
+        lambda statement: _rows(statement, connection.exec_driver_sql(*_given(statement))),
+    )
+
+
+async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
+    if isinstance(connection, psycopg.AsyncConnection):
+        _check_open(connection)
+        return await run_async(_framed(connection, sends), lambda statement: _execute_async(connection, statement))
+    if _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
+        connection = await connection.connection()
+    if not _is(connection, "sqlalchemy.ext.asyncio", "AsyncConnection"):
+        raise _wrong(connection)
+    _check_open(connection)
+    _check_driver(connection)
+
+    async def execute(statement: Statement) -> Rows:
+        return _rows(statement, await connection.exec_driver_sql(*_given(statement)))
+
+    return await run_async(_framed((await connection.get_raw_connection()).driver_connection, sends), execute)
+
+
+def behind(problem: BaseException) -> BaseException:
+    """The error of the driver. SQLAlchemy wraps it in a text that repeats the parameters."""
+    origin = getattr(problem, "orig", None)
+    return origin if isinstance(origin, BaseException) else problem
+
+
+def is_misuse(problem: BaseException) -> bool:
+    """Whether SQLAlchemy itself objects, without having queried the database."""
+    return _is(problem, "sqlalchemy.exc", "SQLAlchemyError") and behind(problem) is problem
+
+
+def _framed(driver: Any, sends: Sequence[Send]) -> Steps[list[str]]:
+    """The transaction or savepoint around the statements, depending on the state of the connection."""
+    steps = enqueue_all(sends)
+    if not driver.autocommit or driver.pgconn.transaction_status != TransactionStatus.IDLE:
+        return in_savepoint(steps)
+    return in_transaction(steps) if len(sends) > 1 else steps
+
+
+def _execute(connection: psycopg.Connection[Any], statement: Statement) -> Rows:
+    # Not `connection.cursor()`: the caller may have set another kind of cursor, and other rows.
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row).execute(statement.text, statement.params)
+    return cursor.fetchall() if statement.params is not None else ()
+
+
+async def _execute_async(connection: psycopg.AsyncConnection[Any], statement: Statement) -> Rows:
+    cursor = await psycopg.AsyncCursor(connection, row_factory=tuple_row).execute(statement.text, statement.params)
+    return await cursor.fetchall() if statement.params is not None else ()
+
+
+def _given(statement: Statement) -> tuple[Any, ...]:
+    return (statement.text,) if statement.params is None else (statement.text, statement.params)
+
+
+def _rows(statement: Statement, result: Any) -> Rows:
+    rows: Rows = result.fetchall() if statement.params is not None else ()
+    return rows
+
+
+def _check_open(connection: Any) -> None:
+    if connection.closed:
+        raise WrongConnectionError("the connection is closed")
+
+
+def _check_driver(connection: Any) -> None:
+    dialect = connection.dialect
+    if (dialect.name, dialect.driver) != ("postgresql", "psycopg"):
+        name = f"{dialect.name}+{dialect.driver}"
+        raise WrongConnectionError(f"the connection is one of SQLAlchemy on {name}; {_WANTED} (postgresql+psycopg://)")
+
+
+def _wrong(connection: Any) -> WrongConnectionError:
+    kind = type(connection)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if isinstance(connection, psycopg.AsyncConnection) or _is(
+        connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection"
+    ):
+        return WrongConnectionError(f"{name} is async: await send_async(), schedule_async() or send_many_async()")
+    if isinstance(connection, psycopg.Connection) or _is(connection, "sqlalchemy.engine", "Connection"):
+        return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
+    if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
+        return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
+    return WrongConnectionError(f"{_WANTED}; not {name}")
+
+
+def _is(thing: Any, module: str, *names: str) -> bool:
+    """Whether it is an instance of one of the classes; if nobody has imported them, it is not."""
+    classes = (getattr(sys.modules.get(module), name, None) for name in names)
+    return isinstance(thing, tuple(kind for kind in classes if isinstance(kind, type)))

@@ -1,25 +1,122 @@
-"""Turns a call into a payload: bind, serialize, measure, fingerprint. Pure, except for a warning about size.
+"""Ids of tasks: UUIDs of version 7, so that tasks sort in the order of sending (claims break ties by id, and neighbours
+in time are neighbours in the index).
+
+The fingerprint of a send: two payloads with the same `enqueue_sha` are the same request.
+
+Turns a call into a payload: bind, serialize, measure, fingerprint. Pure, except for a warning about size.
 
 The steps run in this order; the first failure is the error. `send.py` writes the payload.
+
+A payload for a task of which only the name is known here: arguments are plain JSON, and their types are not
+checked.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from horsies.core.codec.fingerprint import is_intact, sha_with
-from horsies.core.codec.serde import CodecError
-from horsies.core.definition import TaskDefinition
+from pydantic_core import to_json
+
+from horsies.core.codec.serde import SerializationError, args_to_json, kwargs_to_json
+from horsies.core.codec.shapes import CodecError
 from horsies.core.errors import TaskDefinitionError
-from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload
-from horsies.core.producer.options import NO_OPTIONS, SendOptions, flags_of
+from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
+from horsies.core.models.sending import TaskSendPayload
+from horsies.core.models.tasks import TaskOptions, TaskSendError, TaskSendErrorCode
+from horsies.core.tasks.definition import NO_OPTIONS, SendOptions, TaskDefinition, flags_of
 from horsies.core.types.result import Err, Ok, Result
 
+_NANOS_PER_MS = 1_000_000
+
+_AT_ONCE = 128
+
+
+def new_task_id() -> str:
+    """48 bits of milliseconds, 12 bits of their fraction, 62 random bits (RFC 9562)."""
+    return _id(_stamp(), int.from_bytes(os.urandom(8), "big"))
+
+
+def new_task_ids() -> Iterator[str]:
+    """Ids that sort in the order in which they are taken, even if that is very fast."""
+    stamp = 0
+    while True:
+        for noise in memoryview(os.urandom(8 * _AT_ONCE)).cast("Q"):
+            stamp = max(stamp + 1, _stamp())
+            yield _id(stamp, noise)
+
+
+def _stamp() -> int:
+    """The time in fractions of a millisecond."""
+    return (time.time_ns() << 12) // _NANOS_PER_MS
+
+
+def _id(stamp: int, noise: int) -> str:
+    time = (stamp >> 12 & 0xFFFF_FFFF_FFFF) << 80 | (stamp & 0xFFF) << 64
+    text = f"{time | 0x7 << 76 | 0b10 << 62 | noise >> 2:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_NAMES = tuple(sorted(field.name for field in fields(TaskSendPayload) if field.name != "enqueue_sha"))
+
+_TIMES = ("good_until", "sent_at")
+
+_BETWEEN = tuple(name for name in _NAMES if "args_json" < name < "kwargs_json")
+
+_BEHIND = tuple(name for name in _NAMES if name > "kwargs_json")
+
+
+def enqueue_sha(payload: TaskSendPayload) -> str:
+    """SHA-256 over compact JSON with sorted keys, of every field except the fingerprint itself; times are in UTC."""
+    return sha_with({name: getattr(payload, name) for name in _NAMES})(payload.args_json, payload.kwargs_json)
+
+
+def sha_with(shared: Mapping[str, Any]) -> Callable[[str | None, str | None], str]:
+    """The fingerprints of payloads that differ only in the two texts of their arguments, which are the first and the
+    sixth field in alphabetical order; the rest is encoded once."""
+    times = {name: _in_utc(shared[name]) for name in _TIMES}
+    between = _json({name: times[name] if name in times else shared[name] for name in _BETWEEN})
+    behind = _json({name: times[name] if name in times else shared[name] for name in _BEHIND})
+
+    def sha(args_json: str | None, kwargs_json: str | None) -> str:
+        args, kwargs = _json(args_json), _json(kwargs_json)
+        text = b'{"args_json":%b,%b,"kwargs_json":%b,%b' % (args, between[1:-1], kwargs, behind[1:])
+        return hashlib.sha256(text).hexdigest()
+
+    return sha
+
+
+def with_sha(payload: TaskSendPayload) -> TaskSendPayload:
+    """The payload with its fingerprint."""
+    return replace(payload, enqueue_sha=enqueue_sha(payload))
+
+
+def is_intact(payload: TaskSendPayload) -> bool:
+    """Whether the payload is unchanged since it was made."""
+    return payload.enqueue_sha == enqueue_sha(payload)
+
+
+def _in_utc(time: datetime | None) -> str | None:
+    if time is None:
+        return None
+    return (time if time.tzinfo is UTC else time.astimezone(UTC)).isoformat(timespec="microseconds")
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return to_json(value)  # the same text as below, in half the time
+    except ValueError:  # lone surrogates: the database will refuse them
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
 MAX_KEY_LENGTH = 255
+
 _MAX_DELAY = 10 * 365 * 86_400  # beyond that PostgreSQL's own limits come near, and a mistake is likelier than a plan
 
 
@@ -184,3 +281,39 @@ def _check_key(key: Any) -> None:
         raise ValueError(f"an idempotency key must be a string of 1 to {MAX_KEY_LENGTH} characters")
     if "\0" in key or key.encode("utf-8", "replace").decode() != key:
         raise ValueError("an idempotency key must not contain NUL or lone surrogates")
+
+
+def payload_for(
+    task_name: str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    queue_name: str = DEFAULT_QUEUE,
+    priority: int = DEFAULT_PRIORITY,
+    good_until: datetime | None = None,
+    delay: int | None = None,
+    options: TaskOptions | None = None,
+    flags: Mapping[str, bool] | None = None,
+    idempotency_key: str | None = None,
+) -> Result[TaskSendPayload, SerializationError]:
+    """The payload of a send by name."""
+    args_json, kwargs_json = args_to_json(tuple(args)), kwargs_to_json(kwargs or {})
+    if not isinstance(args_json, Ok):
+        return args_json
+    if not isinstance(kwargs_json, Ok):
+        return kwargs_json
+    payload = TaskSendPayload(
+        task_name=task_name,
+        queue_name=queue_name,
+        priority=priority,
+        args_json=args_json.value if args else None,
+        kwargs_json=kwargs_json.value if kwargs else None,
+        sent_at=datetime.now(UTC),
+        good_until=good_until,
+        enqueue_delay_seconds=delay,
+        task_options=options.to_json() if options else None,
+        enqueue_sha="",
+        flags_json=json.dumps(dict(flags), separators=(",", ":"), sort_keys=True) if flags else None,
+        idempotency_key=idempotency_key,
+    )
+    return Ok(with_sha(payload))

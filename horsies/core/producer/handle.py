@@ -9,11 +9,11 @@ from horsies.core.models.tasks import TaskError, TaskInfo, TaskResult
 from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
+    from horsies.core.brokers.actions import TaskActionResult
     from horsies.core.brokers.postgres import PostgresBroker
-    from horsies.core.brokers.waiter import Ending
-    from horsies.core.codec.results import ResultCodec
+    from horsies.core.codec.shapes import ResultCodec
     from horsies.core.models.broker import BrokerResult
-    from horsies.core.monitoring.actions import TaskActionResult
+    from horsies.core.producer.waiter import Ending
 
 T = TypeVar("T")
 

@@ -2,6 +2,9 @@
 
 Everything is bound, checked and encoded before anything is written; the first wrong call is the error, with its
 position. `send.py` writes the rows.
+
+`task.with_options(...)`: a task with a deadline, an idempotency key, flags or a connection for its sends. It is
+immutable and reusable.
 """
 
 from __future__ import annotations
@@ -10,19 +13,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, final
 
-from horsies.core.definition import TaskDefinition
-from horsies.core.models.tasks import TaskSendError, TaskSendPayload
+from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
 from horsies.core.producer import envelope
-from horsies.core.producer.envelope import Frame
-from horsies.core.producer.ids import new_task_ids
-from horsies.core.producer.options import NO_OPTIONS, SendOptions, flags_of
+from horsies.core.producer.envelope import Frame, new_task_ids
+from horsies.core.producer.handle import TaskHandle
 from horsies.core.store.sends import Send
+from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given
 from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.twins import pause
+from horsies.core.types.twins import pause, run_sync
+
+if TYPE_CHECKING:
+    from horsies.core.task_decorator import TaskFunction
+    from horsies.core.tasks.definition import CallerConnection
+
 
 P = ParamSpec("P")
+
 T = TypeVar("T")
 
 # An event loop is not held up for longer than it takes to encode so many calls.
@@ -48,6 +56,7 @@ def prepared(
 
 
 Call: TypeAlias = PreparedTask[P, T] | tuple[Any, ...] | Mapping[str, Any]
+
 Sends: TypeAlias = Result[list[Send], TaskSendError]
 
 
@@ -132,3 +141,58 @@ def _prepared(
 def _at(position: int, task: TaskDefinition[Any, Any], error: TaskSendError) -> TaskSendError:
     whose = f"task {task.task_name!r}: "
     return replace(error, message=f"{whose}calls[{position}]: {error.message.removeprefix(whose)}", position=position)
+
+
+class _Unset:
+    """Not given, which is not the same as None."""
+
+
+_UNSET: Final = _Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSendOptions(Generic[P, T]):
+    """A task with options for its sends."""
+
+    _task: TaskFunction[P, T]
+    options: SendOptions
+
+    def with_options(
+        self,
+        *,
+        good_until: datetime | _Unset | None = _UNSET,
+        idempotency_key: str | _Unset | None = _UNSET,
+        flags: Flags | _Unset | None = _UNSET,
+        connection: CallerConnection | _Unset | None = _UNSET,
+    ) -> TaskSendOptions[P, T]:
+        """A copy with some options changed; None removes an earlier one."""
+        given = {
+            "good_until": good_until,
+            "idempotency_key": idempotency_key,
+            "flags": flags,
+            "connection": connection,
+        }
+        changed: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
+        return TaskSendOptions(self._task, replace(self.options, **changed))
+
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task."""
+        return await self._task.dispatch(self.options, None, args, kwargs)
+
+    send = run_sync(send_async)
+
+    async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task to run after `delay` seconds."""
+        return await self._task.dispatch(self.options, given(delay), args, kwargs)
+
+    schedule = run_sync(schedule_async)
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
+        """A call with these options, for `send_many`."""
+        return prepared(self._task, args, kwargs, self.options)
+
+    async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+        """Enqueue a task for each call, all or none. Options of a prepared call override these options."""
+        return await self._task.dispatch_many(self.options, calls)
+
+    send_many = run_sync(send_many_async)

@@ -18,20 +18,27 @@ from typing import Any, Protocol, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.results import is_about_content
-from horsies.core.producer.enqueue import MAX_CHARS, MAX_ROWS, Verdict, enqueue, enqueue_all, length
-from horsies.core.producer.steps import in_transaction, run_async
-from horsies.core.store.halving import by_halves
+from horsies.core.db.bridge import Reply
+from horsies.core.db.failures import by_halves, is_about_content
+from horsies.core.producer.enqueue import (
+    MAX_CHARS,
+    MAX_ROWS,
+    SendOutcome,
+    enqueue,
+    enqueue_all,
+    in_transaction,
+    length,
+    run_async,
+)
 from horsies.core.store.sends import Rows, Send, Statement
-from horsies.core.sync import Answer
 from horsies.core.types.twins import is_blocking
 
 LANES = 2  # statements under way at once: one gathers its commit while the next is on its way
 
-Waiting: TypeAlias = tuple[Send, Answer[Verdict]]
+Waiting: TypeAlias = tuple[Send, Reply[SendOutcome]]
 
 
-class Connections(Protocol):
+class ConnectionSource(Protocol):
     """Where connections come from."""
 
     def connection(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]: ...
@@ -44,7 +51,7 @@ class Connections(Protocol):
 class Writer:
     """`submit` or `write` one send, `write_all` many; an error is raised only to the sender that caused it."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ConnectionSource) -> None:
         self._connections = connections
         self._waiting: deque[Waiting] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
@@ -52,7 +59,7 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None  # of blocking senders; None while one runs it
         self._is_closed = False
 
-    async def write_alone(self, send: Send) -> Verdict | None:
+    async def write_alone(self, send: Send) -> SendOutcome | None:
         """Write a send in the caller's own thread: on its loop, whichever that is, or blocking. None if that cannot be
         done now, because others are sending too or no connection lies idle, or because a caller that blocks does so
         inside a running loop: then `submit` it."""
@@ -80,7 +87,7 @@ class Writer:
         finally:
             self._alone.release()
 
-    def _run_here(self, work: Coroutine[Any, Any, Verdict]) -> Verdict:
+    def _run_here(self, work: Coroutine[Any, Any, SendOutcome]) -> SendOutcome:
         """Run in this thread, on a loop that is kept for the next call."""
         loop = self._loop or asyncio.SelectorEventLoop()
         self._loop = None
@@ -98,7 +105,7 @@ class Writer:
             else:
                 self._loop = loop
 
-    def submit(self, send: Send, answer: Answer[Verdict]) -> None:
+    def submit(self, send: Send, answer: Reply[SendOutcome]) -> None:
         """Accept a send; its sender gets the answer when it is committed."""
         self._waiting.append((send, answer))
         # One that has ended but not been told so yet would not see this send any more.
@@ -107,8 +114,8 @@ class Writer:
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
 
-    async def write(self, send: Send) -> Verdict:
-        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    async def write(self, send: Send) -> SendOutcome:
+        answer: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
         self.submit(send, answer)
         return await answer
 
@@ -177,7 +184,7 @@ def _is_loop_running() -> bool:
     return True
 
 
-async def _written(conn: AsyncConnection[Any], send: Send) -> Verdict:
+async def _written(conn: AsyncConnection[Any], send: Send) -> SendOutcome:
     (verdict,) = await run_async(enqueue([send]), partial(_execute, conn))
     return verdict
 

@@ -16,16 +16,15 @@ from time import monotonic
 from typing import TypeAlias
 
 from horsies.core import events, logs
-from horsies.core.brokers.results import AWAY, describe
+from horsies.core.db.failures import AWAY, describe
+from horsies.core.db.pool import Connections
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery.asking import Asker
-from horsies.core.recovery.connections import Connections
-from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
+from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_stale
+from horsies.core.recovery.hooks import HookCaller
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.retention import Retention
-from horsies.core.recovery.stale import recover_stale
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
-from horsies.core.store import sweeping, tasks, workers
+from horsies.core.store import tasks, workers
 from horsies.core.store.recovery import STEP
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -47,7 +46,7 @@ class Reaper:
         pool: Connections,
         recovery: RecoveryConfig,
         worker_recovery: WorkerRecoveryConfig,
-        asker: Asker,
+        asker: HookCaller,
         me: str,
         pulse: MayJudge,
         *,
@@ -126,7 +125,7 @@ class Reaper:
             return
         # A look first, without the sweep lock: it must not be in the way of a sweeper at every tick.
         async with self._pool.connection() as conn:
-            found = await sweeping.abandoned(conn, self._me, self._recovery)
+            found = await workers.abandoned(conn, self._me, self._recovery)
         if found:
             await sweep_abandoned(
                 self._patient, self._sweeping, self._recovery, self._asker, me=self._me, on_ended=self._on_ended

@@ -4,6 +4,9 @@ the engine make the missing step, in the same way as always (R-30 to R-38).
 A pass reads some of the nodes in flight and continues from there at the next call. Findings are handled in small steps.
 Any number of workers may do this at the same time: the engine checks again under the lock of the workflow, and the
 second one finds nothing to do.
+
+`recover_stuck_workflows`: the manual form of what every worker's reaper does for stuck workflows (R-37, R-97). It is
+written once, async, and runs on the broker's bridge.
 """
 
 from __future__ import annotations
@@ -13,20 +16,27 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.core import logs
-from horsies.core.brokers.results import describe, is_away, is_held_up
-from horsies.core.recovery.connections import Connections
-from horsies.core.recovery.ended import EndedNode
-from horsies.core.store import stuck, workflows
-from horsies.core.store.halving import by_halves
-from horsies.core.store.recovery import STEP
-from horsies.core.store.stuck import DEADLINES, LOOK, NODES, WORKFLOWS, Stuck, What
+from horsies.core.db.bridge import on_bridge
+from horsies.core.db.failures import as_broker_result, by_halves, describe, is_away, is_held_up
+from horsies.core.db.pool import Connections
+from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.models.broker import BrokerErrorCode
+from horsies.core.models.workflow.plan import WorkflowPlan
+from horsies.core.models.workflow.registry import Builder, BuildRequest, NotBuiltHere
+from horsies.core.recovery.apply import EndedNode
+from horsies.core.store import recovery, workflows
+from horsies.core.store.recovery import DEADLINES, LOOK_AT, NODES, STEP, WORKFLOWS, Stuck, What
+from horsies.core.types.twins import run_sync
 from horsies.core.workflows import control, finish
 from horsies.core.workflows.advance import Advanced, BuildLater, Worklist, advance
-from horsies.core.workflows.definitions import Builder, BuildRequest, NotBuiltHere
-from horsies.core.workflows.plan import WorkflowPlan
+from horsies.core.workflows.control import builder_for
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
 
 log = logging.getLogger("horsies.recovery")
 
@@ -61,7 +71,7 @@ class Reconciler:
         grace: timedelta,
         *,
         build_later: BuildLater | None = None,
-        look: int = LOOK,
+        look: int = LOOK_AT,
     ) -> None:
         self._pool = pool
         self._builder: Builder = builder or NobodyBuilds()
@@ -80,7 +90,7 @@ class Reconciler:
         count = 0
         while True:
             async with self._pool.connection() as conn:
-                found, place = await stuck.nodes(conn, self._grace, self._place, self._look)
+                found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
             self._place = place or NODES  # before they are handled: what fails shall not hold up those behind it
             count += await self._repair(found)
             if place is None or monotonic() >= until:
@@ -95,7 +105,7 @@ class Reconciler:
         count, place = 0, DEADLINES
         while True:
             async with self._pool.connection() as conn:
-                found, after = await stuck.overdue(conn, place, STEP)
+                found, after = await recovery.overdue_nodes(conn, place, STEP)
             done = await _in_parts(found, self._expire, _workflow)
             if done.workflows:
                 log.info("%s past the deadline", logs.counted(done.workflows, "workflow"))
@@ -124,7 +134,7 @@ class Reconciler:
         count, place = 0, WORKFLOWS
         while True:
             async with self._pool.connection() as conn:
-                found, after = await stuck.over(conn, place, STEP)
+                found, after = await recovery.over(conn, place, STEP)
             done = await _in_parts(found, self._settle, _workflow)
             if done.workflows:
                 log.warning("%s ended: no node was open", logs.counted(done.workflows, "workflow"))
@@ -205,3 +215,19 @@ def _name_of(node: Stuck) -> dict[str, Any]:
 
 def _workflow(workflow_id: str) -> dict[str, Any]:
     return {"workflow_id": workflow_id}
+
+
+@as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
+@on_bridge
+async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
+    """Let every stuck workflow continue: nodes whose task or child workflow ended at least `grace_ms` ago without an
+    effect, nodes that were not enqueued, and workflows past their deadline or without an open node. Return how many
+    nodes and workflows were moved. Child workflows are built if the broker has an app that knows them; otherwise they
+    are left to the workers."""
+    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
+        message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
+        raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
+    return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
+
+
+recover_stuck_workflows_sync = run_sync(recover_stuck_workflows)

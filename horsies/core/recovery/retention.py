@@ -2,29 +2,51 @@
 
 Each batch is a separate transaction under the pruning lock (D-62), followed by a pause of the same length, so that
 claims go first. A pass that runs out of time is continued by the next one.
+
+Manual clean-up: delete selected ended tasks, or cancel those that wait in a queue.
+
+Tasks of workflows are never touched, because they belong to their workflow. The work is done in bounded batches, each
+committed before the next, so stopping halfway loses nothing. It is written once, async, and runs on the broker's
+bridge; `told` is called for every committed batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from random import uniform
 from time import monotonic
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.db.bridge import on_bridge
+from horsies.core.db.failures import as_broker_result
+from horsies.core.db.pool import Connection, Connections
+from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery.connections import Connections
+from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.store import retention
-from horsies.core.store.retention import BATCH, START, Place, Pruned
-from horsies.core.store.tasks import Connection
+from horsies.core.store.retention import BATCH, FIRST, LOOK, START, Choice, Pruned, RetentionPosition, WaitingTask
+from horsies.core.types.status import TaskStatus
+from horsies.core.types.twins import run_sync
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
 
 log = logging.getLogger("horsies.recovery")
 
 PERIOD_S = 3600.0
+
 PASS_S = 60.0  # for one pass (R-84)
+
 WAIT_S = 1.0  # for the lock: a batch of somebody else takes milliseconds
+
 LONGEST_REST_S = 1.0
 
 T = TypeVar("T")
@@ -131,7 +153,7 @@ class Batches:
             if rows < BATCH:
                 return
 
-    async def walk(self, what: str, prune: Callable[[Connection, Place], Awaitable[Pruned]]) -> int:
+    async def walk(self, what: str, prune: Callable[[Connection, RetentionPosition], Awaitable[Pruned]]) -> int:
         """Go through the table to its end; return how many rows were deleted."""
         rows, place = 0, START
         while True:
@@ -153,7 +175,7 @@ class Batches:
         self._gone[what] = self._gone.get(what, 0) + rows
         self._told(what, rows)
 
-    async def _run(self, prune: Callable[..., Awaitable[T]], *place: Place) -> T:
+    async def _run(self, prune: Callable[..., Awaitable[T]], *place: RetentionPosition) -> T:
         await asyncio.sleep(self._rest)
         waited_for = monotonic()
         while True:
@@ -182,3 +204,113 @@ def longest_threshold(recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) 
 
 def _hours(hours: int | None) -> timedelta | None:
     return None if hours is None else timedelta(hours=hours)
+
+
+Told: TypeAlias = Callable[[int], None]
+
+_DB = BrokerErrorCode.DB_OPERATION_FAILED
+
+_PURGED = serialize_error_payload(
+    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the queue was purged"))
+)
+
+
+class Purge(NamedTuple):
+    """Which tasks, and how long ago they ended or were sent. An empty field does not filter."""
+
+    age: timedelta
+    statuses: tuple[TaskStatus, ...] = ()
+    queues: tuple[str, ...] = ()
+    task_names: tuple[str, ...] = ()
+
+    @property
+    def choice(self) -> Choice:
+        statuses = tuple(status.value for status in self.statuses)
+        return Choice(statuses, self.queues, self.task_names, with_workflows=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeCount:
+    """How many tasks of one status, queue and name a purge is about."""
+
+    status: TaskStatus
+    queue: str
+    task_name: str
+    count: int
+
+
+@as_broker_result(_DB)
+@on_bridge
+async def count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
+    """What `delete_ended` would delete."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    place: retention.RetentionPosition | None = START
+    while place is not None:
+        async with broker.hub.connection() as conn:
+            counts, place = await retention.count_ended(conn, purge.age, purge.choice, place)
+        for one in counts:
+            found[one.status, one.queue, one.task_name] += one.count
+    return _sorted(found)
+
+
+@as_broker_result(_DB)
+@on_bridge
+async def delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> bool:
+    """Delete them, with their attempts; False if another process held the pruning lock for too long."""
+    batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows))
+    try:
+        await batches.walk(
+            "tasks", lambda conn, place: retention.prune_tasks(conn, purge.age, place, choice=purge.choice)
+        )
+    except Stopped:
+        return False
+    return True
+
+
+@as_broker_result(_DB)
+@on_bridge
+async def count_waiting(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
+    """What `cancel_waiting` would cancel."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    async for queue, tasks in _waiting(broker, purge, LOOK):
+        found.update((TaskStatus.PENDING.value, queue, task.task_name) for task in tasks)
+    return _sorted(found)
+
+
+@as_broker_result(_DB)
+@on_bridge
+async def cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> None:
+    """PENDING → CANCELLED, for the tasks that were waiting in the queues when this began."""
+    async for _, tasks in _waiting(broker, purge, BATCH):
+        async with broker.hub.connection() as conn:
+            told(len(await retention.cancel(conn, [task.rank.task_id for task in tasks], _PURGED)))
+
+
+async def _waiting(broker: PostgresBroker, purge: Purge, most: int) -> AsyncIterator[tuple[str, list[WaitingTask]]]:
+    """The selected tasks, queue by queue, a batch at a time."""
+    begun = monotonic()
+    for queue in purge.queues:
+        after, looked = FIRST, most
+        while looked == most:
+            # What has been sent since the beginning is not meant; else a busy queue would have no end.
+            age = purge.age + timedelta(seconds=monotonic() - begun)
+            async with broker.hub.connection() as conn:
+                tasks = await retention.waiting(conn, queue, age, purge.task_names, after, most)
+            looked = len(tasks)
+            after = tasks[-1].rank if tasks else after
+            yield queue, [task for task in tasks if task.is_chosen]
+
+
+def _sorted(found: Counter[tuple[str, str, str]]) -> list[PurgeCount]:
+    """The largest first."""
+    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return [PurgeCount(TaskStatus(status), queue, name, count) for (status, queue, name), count in ordered]
+
+
+count_ended_sync = run_sync(count_ended)
+
+delete_ended_sync = run_sync(delete_ended)
+
+count_waiting_sync = run_sync(count_waiting)
+
+cancel_waiting_sync = run_sync(cancel_waiting)

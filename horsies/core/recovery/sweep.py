@@ -16,21 +16,18 @@ from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
 from horsies.core import events, logs
-from horsies.core.brokers.results import AWAY
+from horsies.core.db.failures import AWAY
+from horsies.core.db.pool import Connection, Connections
 from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
-from horsies.core.lifecycle.recovery import InFlight
-from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.models.sweeping import SweepStaleWorkersResult
-from horsies.core.recovery.asking import SWEEP_S, Asker, NoHooks
-from horsies.core.recovery.connections import Connections
-from horsies.core.recovery.ended import OnEnded, nobody, of_workflows
-from horsies.core.recovery.transition import recover_in_parts, recover_tasks
-from horsies.core.recovery.verdicts import Verdict, Verdicts, verdicts
-from horsies.core.store import sweeping
-from horsies.core.store.jobs import jobs as load_jobs
+from horsies.core.models.recovery import RecoveryConfig, SweepStaleWorkersResult, WorkerRecoveryConfig
+from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
+from horsies.core.recovery.decide import SweepDecision, SweepDecisions, sweep_decisions
+from horsies.core.recovery.hooks import SWEEP_S, HookCaller, NoHooks
+from horsies.core.store import workers
 from horsies.core.store.recovery import STEP
-from horsies.core.store.sweeping import START, WHENEVER, Gone, Held, Place
-from horsies.core.store.tasks import Connection
+from horsies.core.store.tasks import jobs as load_jobs
+from horsies.core.store.workers import START, WHENEVER, Gone, OrphanedTask, SweepPosition
+from horsies.core.tasks.moves import InFlight
 
 log = logging.getLogger("horsies.recovery")
 
@@ -49,7 +46,7 @@ async def sweep(
     pool: Connections,
     config: WorkerRecoveryConfig,
     recovery: RecoveryConfig,
-    asker: Asker,
+    asker: HookCaller,
     *,
     me: str,
     threshold: timedelta | None = None,
@@ -60,7 +57,7 @@ async def sweep(
     """One sweep now. A given `threshold` is used unchanged, whatever the workers' own settings say (R-63, R-94)."""
 
     async def find(conn: Connection) -> list[Gone]:
-        return await sweeping.dead(conn, me, config, recovery, threshold=threshold)
+        return await workers.dead(conn, me, config, recovery, threshold=threshold)
 
     if dry_run:  # R-48: no lock, no hooks, nothing changed
         async with pool.connection() as conn:
@@ -72,7 +69,7 @@ async def sweep_abandoned(
     pool: Connections,
     config: WorkerRecoveryConfig,
     recovery: RecoveryConfig,
-    asker: Asker,
+    asker: HookCaller,
     *,
     me: str,
     on_ended: OnEnded = nobody,
@@ -80,7 +77,7 @@ async def sweep_abandoned(
     """Sweep workers that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
 
     async def find(conn: Connection) -> list[Gone]:
-        return await sweeping.abandoned(conn, me, recovery)
+        return await workers.abandoned(conn, me, recovery)
 
     return await _Sweep(pool, asker, me, _terms(config), find, on_ended=on_ended).run()
 
@@ -89,7 +86,7 @@ async def sweep_workers(
     pool: Connections,
     worker_ids: Sequence[str],
     config: WorkerRecoveryConfig,
-    asker: Asker,
+    asker: HookCaller,
     *,
     me: str,
     spare: Callable[[InFlight], bool] | None = None,
@@ -124,7 +121,7 @@ class Sweeper:
         pool: Connections,
         config: WorkerRecoveryConfig,
         recovery: RecoveryConfig,
-        asker: Asker,
+        asker: HookCaller,
         me: str,
         pulse: MayJudge,
         *,
@@ -185,7 +182,7 @@ class _Sweep:
     """One sweep, from the first transaction to the last event."""
 
     pool: Connections
-    asker: Asker
+    asker: HookCaller
     me: str
     terms: _Terms
     find: Find
@@ -201,7 +198,7 @@ class _Sweep:
     _asking_s: float = SWEEP_S  # what is left of the time for hooks (R-74)
     _known: dict[str, Gone] | None = None  # who was found by the first transaction
     _until: datetime | None = None  # when that was
-    _after: Place = START
+    _after: SweepPosition = START
     _keeping: set[str] = field(default_factory=set)  # workers of which something was spared
 
     async def run(self) -> SweepStaleWorkersResult:
@@ -243,7 +240,7 @@ class _Sweep:
         if now is None or not gone:
             return _Batch()
         self._until = self._until or now
-        held = await sweeping.held(conn, gone, until=self._until, after=self._after)
+        held = await workers.held(conn, gone, until=self._until, after=self._after)
         self._after = held[-1].place if held else self._after
         offered = self._offered(held)
         views = await self._views(conn, offered)
@@ -251,8 +248,8 @@ class _Sweep:
         is_over = len(held) < STEP or None in decisions.values()  # there are no more, or there is no time for more
         dead = await self._bury(conn, gone, is_over=is_over)
         offered = [task for task in offered if task.task_id in decisions and task.worker_id in dead]
-        now, age_s = await sweeping.clock(conn) if views else (now, 0.0)
-        found = verdicts(offered, decisions, now=now, age_s=age_s, delay_s=self.terms.delay_s)
+        now, age_s = await workers.clock(conn) if views else (now, 0.0)
+        found = sweep_decisions(offered, decisions, now=now, age_s=age_s, delay_s=self.terms.delay_s)
         recovered, refused = await self._recover(conn, found)
         deferred = sum(one.is_deferred and one.task.worker_id in dead for one in held) + len(found.unasked)
         return _Batch(dead, recovered, views, len(found.skipped) + refused, deferred, has_more=not is_over)
@@ -260,8 +257,8 @@ class _Sweep:
     async def _begin(self, conn: Connection) -> datetime | None:
         """The time of the transaction; None if another process is sweeping."""
         if not self.is_exclusive:
-            return (await sweeping.clock(conn))[0]
-        now = await sweeping.try_lock(conn)
+            return (await workers.clock(conn))[0]
+        now = await workers.try_lock(conn)
         self.has_lock = self.has_lock or now is not None
         return now
 
@@ -272,7 +269,7 @@ class _Sweep:
             self._known = {one.worker_id: one for one in found}
         return [self._known[one.worker_id]._replace(seen=one.seen) for one in found if one.worker_id in self._known]
 
-    def _offered(self, held: Sequence[Held]) -> list[InFlight]:
+    def _offered(self, held: Sequence[OrphanedTask]) -> list[InFlight]:
         tasks = [one.task for one in held if not one.is_deferred]
         if self.spare is None:
             return tasks
@@ -306,17 +303,17 @@ class _Sweep:
         """Delete the rows of the dead workers, and return which are really dead. A worker that was judged by its
         silence may have come back while the hooks were called; it keeps its tasks."""
         if not self.is_certain:
-            return await sweeping.forget(conn, gone)
+            return await workers.forget(conn, gone)
         if is_over:
-            await sweeping.forget(conn, [one for one in gone if one.worker_id not in self._keeping])
+            await workers.forget(conn, [one for one in gone if one.worker_id not in self._keeping])
         return {one.worker_id for one in gone}
 
-    async def _recover(self, conn: Connection, found: Verdicts) -> tuple[list[InFlight], int]:
+    async def _recover(self, conn: Connection, found: SweepDecisions) -> tuple[list[InFlight], int]:
         """Apply the decisions; return which tasks were recovered, and how many the database refused."""
         recovered: list[InFlight] = []
         refused: list[InFlight] = []
 
-        async def recover(tasks: Sequence[InFlight], verdict: Verdict) -> list[InFlight]:
+        async def recover(tasks: Sequence[InFlight], verdict: SweepDecision) -> list[InFlight]:
             return await recover_tasks(
                 conn, tasks, verdict.action, "its worker is gone", self.me,
                 delay_s=verdict.delay_s, attempts=verdict.attempts, most_recoveries=self.terms.most_recoveries,

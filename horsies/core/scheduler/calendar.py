@@ -15,8 +15,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from horsies.core.models.schedule import IntervalSchedule, SchedulePattern
-from horsies.core.models.schedule.patterns import HORIZON
-from horsies.core.models.schedule.wall import WallTimes, days_in_month, first_from
+from horsies.core.models.schedule.patterns import HORIZON, WallTimes, days_in_month, first_from
 
 _SECOND = timedelta(seconds=1)
 _YEARS = HORIZON.days // 365

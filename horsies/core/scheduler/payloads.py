@@ -2,27 +2,43 @@
 
 Encoding runs code of the app (its models and their serializers), so it goes through a `Preparer`: a thread in the
 scheduler's own process, the helper child in a worker. Both have a time limit.
+
+The mistakes of a schedule that can be found before it runs (S-04): used by the check, at the start of the scheduler,
+and when a schedule is added at run time.
+
+Makes the payloads of schedules separately from sending: code of the app may be slow or never end, and then only its
+own schedule waits. Its slot is not lost, because nothing is written before there is a payload.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
+import heapq
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from threading import Thread
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from horsies.core.codec.serde import CodecError
-from horsies.core.errors import HorsiesError
+from horsies.core.codec.shapes import CodecError
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError
 from horsies.core.models.app import AppConfig
-from horsies.core.models.schedule import TaskSchedule
+from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer import envelope
-from horsies.core.producer.options import NO_OPTIONS
-from horsies.core.scheduler.stored import schedule_of
+from horsies.core.scheduler.calendar import next_occurrence
+from horsies.core.scheduler.fire import complain
+from horsies.core.scheduler.sync import schedule_of
+from horsies.core.scheduler.timetable import Entry
+from horsies.core.tasks.definition import NO_OPTIONS
 from horsies.core.types.result import Err, Ok, Result
 
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
@@ -161,3 +177,174 @@ def _elsewhere(app: HasTasks, payload: TaskSendPayload, queue_name: str | None) 
 def _text(value: Any) -> str | None:
     """The stored form: NULL if there are none."""
     return json.dumps(list(value) if isinstance(value, tuple) else value) if value else None
+
+
+def require_schedule(config: AppConfig) -> ScheduleConfig:
+    """The settings of the scheduler; HRS-205 if there are none, or if they are disabled (S-40)."""
+    schedule = config.schedule
+    if schedule is not None and schedule.enabled:
+        return schedule
+    why = "has no AppConfig.schedule" if schedule is None else "has AppConfig.schedule with enabled=False"
+    raise ConfigurationError(
+        f"the app {why}: there is nothing for a scheduler to do",
+        code=ErrorCode.CONFIG_INVALID_SCHEDULE,
+        help_text="AppConfig(..., schedule=ScheduleConfig(schedules=[...])); without schedules it serves those that "
+        "are put in place at run time",
+    )
+
+
+def schedule_problems(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Iterator[HorsiesError]:
+    """The mistakes of a schedule; none if it is valid. The arguments of a stored schedule are already JSON."""
+    if "\0" in schedule.name or schedule.name.encode("utf-8", "replace").decode() != schedule.name:
+        yield _problem(schedule, "its name contains a NUL or a lone surrogate, which PostgreSQL cannot store")
+    if next_occurrence(schedule.pattern, datetime.now(UTC), schedule.timezone) is None:
+        yield _problem(schedule, "its pattern has no run within the next eight years")
+    if schedule.task_name not in app.tasks:
+        yield _no_such_task(app, schedule)
+    elif isinstance(made := payload_of(app, schedule, is_stored=is_stored), Err):
+        yield _problem(schedule, made.error)
+
+
+def _no_such_task(app: HasTasks, schedule: TaskSchedule) -> HorsiesError:
+    near = difflib.get_close_matches(schedule.task_name, list(app.tasks), n=3)
+    return RegistryError(
+        f"schedule {schedule.name!r}: there is no task {schedule.task_name!r}",
+        code=ErrorCode.TASK_NOT_REGISTERED,
+        location=schedule.location,
+        help_text=f"did you mean {', '.join(near)}?" if near else None,
+    )
+
+
+def _problem(schedule: TaskSchedule, why: str) -> HorsiesError:
+    return ConfigurationError(
+        f"schedule {schedule.name!r}: {why}", code=ErrorCode.CONFIG_INVALID_SCHEDULE, location=schedule.location
+    )
+
+
+log = logging.getLogger("horsies.scheduler")
+
+BATCH = 100
+
+LONGEST_REST_S = 300.0
+
+LOOK_AGAIN_S = 0.05
+
+
+class PreparationLimits(NamedTuple):
+    """How long the arguments of one schedule may take, in seconds."""
+
+    among_others: float = 2.0
+    alone: float = 10.0
+
+
+USUAL = PreparationLimits()
+
+
+class Preparation:
+    """Schedules that are requested here are kept until `take` returns them with a payload."""
+
+    def __init__(self, preparer: Preparer, is_wanted: Callable[[Entry], bool], limits: PreparationLimits) -> None:
+        self._preparer = preparer
+        self._limits = limits
+        self._is_wanted = is_wanted
+        self._line: deque[Entry] = deque()
+        self._alone: deque[Entry] = deque()  # these take their time, or have failed
+        self._resting: list[tuple[float, int, Entry]] = []
+        self._numbers = itertools.count()
+        self._ready: list[Entry] = []
+        self._is_quick = True  # those that mostly take a moment are being made
+        self._news = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+
+    @property
+    def pause_s(self) -> float:
+        """The number of seconds after which there may be something to take."""
+        if self._ready or self._is_busy:
+            return LOOK_AGAIN_S
+        return self._resting[0][0] - monotonic() if self._resting else inf
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._work is not None and not self._work.done()
+
+    def ask(self, entries: Iterable[Entry]) -> None:
+        """Make the payloads of these schedules; a schedule that has failed before is handled alone."""
+        for entry in entries:
+            (self._alone if entry.failures else self._line).append(entry)
+        if (self._line or self._alone) and not self._is_busy:
+            self._is_quick = bool(self._line)
+            self._work = asyncio.create_task(self._make_all(), name="payloads of schedules")
+
+    def take(self) -> list[Entry]:
+        """The schedules that have a payload now. Those whose delay is over are requested again."""
+        rested: list[Entry] = []
+        while self._resting and self._resting[0][0] <= monotonic():
+            rested.append(heapq.heappop(self._resting)[2])
+        if rested:
+            self.ask(rested)
+        ready, self._ready = self._ready, []
+        return [entry for entry in ready if self._is_wanted(entry)]
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until there is something to take, for at most this time; False if there is nothing. Schedules that are
+        known to be slow are not waited for."""
+        if not self._ready and self._is_busy and self._is_quick:
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+        return bool(self._ready)
+
+    def close(self) -> None:
+        """Drop everything."""
+        if self._work is not None:
+            self._work.cancel()
+
+    async def _make_all(self) -> None:
+        try:
+            while self._line or self._alone:
+                is_alone = not self._line
+                self._is_quick = not is_alone
+                if is_alone:
+                    self._news.set()
+                count = min(BATCH, len(self._line))
+                batch = [self._alone.popleft()] if is_alone else [self._line.popleft() for _ in range(count)]
+                wanted = [entry for entry in batch if self._is_wanted(entry)]
+                if wanted:
+                    await self._make(wanted, is_alone)
+        finally:
+            self._news.set()
+
+    async def _make(self, entries: list[Entry], is_alone: bool) -> None:
+        wanted = [Wanted(entry.name, entry.definition) for entry in entries]
+        limit_s = self._limits.alone if is_alone else self._limits.among_others
+        try:
+            answers = await self._preparer.prepare(wanted, limit_s)
+        except PreparerFailed as problem:
+            if problem.is_about_one and not is_alone:
+                self._set_apart(entries, problem.culprit)
+                return
+            answers = [Err(str(problem)) for _ in entries]
+        except Exception as problem:
+            log.exception("the arguments of schedules cannot be encoded")
+            answers = [Err(type(problem).__name__) for _ in entries]
+        for entry, answer in zip(entries, answers, strict=True):
+            if isinstance(answer, Ok):
+                entry.payload = answer.value
+                entry.failures = 0
+                self._ready.append(entry)
+            else:
+                self._rest(entry, answer.error)
+        if self._ready:
+            self._news.set()
+
+    def _set_apart(self, entries: list[Entry], culprit: int | None) -> None:
+        if culprit is None:
+            self._alone.extend(entries)
+        else:
+            self._alone.append(entries.pop(culprit))
+            self._line.extendleft(reversed(entries))
+
+    def _rest(self, entry: Entry, why: str) -> None:
+        complain(entry, why)
+        seconds = min(2.0 ** min(entry.failures - 1, 10), LONGEST_REST_S)
+        heapq.heappush(self._resting, (monotonic() + seconds, next(self._numbers), entry))

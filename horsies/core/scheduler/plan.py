@@ -11,20 +11,9 @@ from uuid import NAMESPACE_OID, uuid5
 
 from horsies.core.models.schedule import TaskSchedule
 from horsies.core.scheduler.calendar import latest_occurrence, next_occurrence
+from horsies.core.store.schedules import ScheduleState
 
 SLOTS = uuid5(NAMESPACE_OID, "horsies:schedule")
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleState:
-    """What the database stores about a schedule (D-35)."""
-
-    name: str
-    last_run_at: datetime | None
-    next_run_at: datetime | None
-    last_task_id: str | None
-    run_count: int
-    config_hash: str | None
 
 
 @dataclass(frozen=True, slots=True)

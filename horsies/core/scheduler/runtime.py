@@ -15,31 +15,27 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from horsies.core.brokers.results import facts_of, is_about_content
-from horsies.core.codec.fingerprint import with_sha
+from horsies.core.db.bridge import Bridge, on_bridge
+from horsies.core.db.failures import facts_of, is_about_content
+from horsies.core.db.pool import Connection
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
-from horsies.core.models.scheduling import (
+from horsies.core.models.schedule.config import (
     ScheduleError,
     ScheduleErrorCode,
     ScheduleInfo,
     ScheduleResult,
     ScheduleSource,
 )
+from horsies.core.producer.envelope import new_task_id, with_sha
 from horsies.core.producer.handle import TaskHandle
-from horsies.core.producer.ids import new_task_id
 from horsies.core.scheduler import plan
 from horsies.core.scheduler.calendar import next_occurrence, occurrences
-from horsies.core.scheduler.checks import schedule_problems
-from horsies.core.scheduler.payloads import HasTasks, payload_of, stored_form
-from horsies.core.scheduler.plan import ScheduleState
-from horsies.core.scheduler.roster import in_one_line
-from horsies.core.scheduler.stored import read
+from horsies.core.scheduler.payloads import HasTasks, payload_of, schedule_problems, stored_form
+from horsies.core.scheduler.sync import in_one_line, read
 from horsies.core.store import schedules as store
-from horsies.core.store.schedules import Look, Stored
+from horsies.core.store.schedules import Look, ScheduleState, StoredSchedule
 from horsies.core.store.sends import Send, insert
-from horsies.core.store.tasks import Connection
-from horsies.core.sync import Bridge, on_bridge
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.twins import run_sync
 
@@ -213,7 +209,7 @@ class Schedules:
 
 
 def _info(
-    name: str, of_code: TaskSchedule | None, stored: Stored | None, state: ScheduleState | None, look: Look
+    name: str, of_code: TaskSchedule | None, stored: StoredSchedule | None, state: ScheduleState | None, look: Look
 ) -> ScheduleInfo:
     schedule, problem = of_code, None
     source = ScheduleSource.DATABASE if schedule is None else ScheduleSource.CODE
@@ -239,7 +235,7 @@ def _info(
     )
 
 
-async def _all_stored(conn: Connection) -> AsyncIterator[Stored]:
+async def _all_stored(conn: Connection) -> AsyncIterator[StoredSchedule]:
     page = list(await store.marks(conn, "", PAGE))
     while page:
         for one in await store.definitions(conn, page):

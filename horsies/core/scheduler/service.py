@@ -12,21 +12,16 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic
 
-from horsies.core.brokers.results import AWAY, describe, is_away
+from horsies.core.db.failures import AWAY, by_halves, describe, is_away
+from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.schedule import ScheduleConfig
-from horsies.core.recovery.connections import Connections
-from horsies.core.scheduler import firing
-from horsies.core.scheduler.board import Board, Entry
-from horsies.core.scheduler.firing import Pass
-from horsies.core.scheduler.line import Line
-from horsies.core.scheduler.payloads import Preparer
+from horsies.core.scheduler import fire
+from horsies.core.scheduler.fire import Pass, complain, note_missed, report
+from horsies.core.scheduler.payloads import USUAL, Preparation, PreparationLimits, Preparer
 from horsies.core.scheduler.plan import Fire
-from horsies.core.scheduler.preparation import USUAL, Limits, Preparation
-from horsies.core.scheduler.reports import complain, note_missed, report
-from horsies.core.scheduler.roster import Roster
+from horsies.core.scheduler.sync import ScheduleSync
+from horsies.core.scheduler.timetable import DueQueue, Entry, Timetable
 from horsies.core.store import schedules as store
-from horsies.core.store.halving import by_halves
-from horsies.core.store.tasks import Connection
 
 log = logging.getLogger("horsies.scheduler")
 
@@ -52,16 +47,16 @@ class Scheduler:
         preparer: Preparer,
         *,
         slice_s: float = SLICE_S,
-        limits: Limits = USUAL,
+        limits: PreparationLimits = USUAL,
     ) -> None:
         self.interval_s = float(config.check_interval_seconds)
         self.last_check: float | None = None
         self._connections = connections
         self._slice_s = slice_s
-        self._board = Board()
-        self._roster = Roster(self._board, config.schedules)
+        self._board = Timetable()
+        self._roster = ScheduleSync(self._board, config.schedules)
         self._preparation = Preparation(preparer, self._is_ours, limits)
-        self._line = Line()
+        self._line = DueQueue()
         self._fired: dict[str, int] = {}  # slots in this check
         self._next_check = 0.0
         self._clock = (datetime.fromtimestamp(0, UTC), 0.0)  # the database's time, and ours when it said so
@@ -180,7 +175,7 @@ class Scheduler:
             return max(1, min(MOST_TASKS // len(batch), cap))
 
         async with self._connections.connection() as conn, conn.transaction():
-            return batch, await firing.fire(conn, batch, slots_left)
+            return batch, await fire.fire(conn, batch, slots_left)
 
     def _give_up(self, entry: Entry, problem: Exception) -> None:
         complain(entry, describe(problem))

@@ -1,4 +1,12 @@
-"""Installs the schema on first use: tables, functions, triggers, and the record of the version.
+"""Keys of the advisory locks: each is derived from a purpose string, so that two uses never collide by accident.
+
+Numbered migrations: how a schema made by older code is upgraded. `create` makes a fresh one.
+
+``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
+test can run all steps and compare the result with the table models of today. A migration contains only tables: the
+functions and triggers of the current version are installed after the last one (``install``).
+
+Installs the schema on first use: tables, functions, triggers, and the record of the version.
 
 Concurrent processes queue at an advisory lock; the second one finds the work done. On a database that is up to date,
 only ``horsies_meta`` is read. A schema made by newer code is used unchanged, unless it says that this code is too old
@@ -8,6 +16,7 @@ for it. ``migrate`` has the steps between versions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +26,72 @@ from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Identifier
 
 from horsies.core.errors import ErrorCode, HorsiesError
-from horsies.core.schema.locks import SCHEMA, lock_key
-from horsies.core.schema.migrate import MIGRATIONS, migrate
 from horsies.core.sql import load
 
+SCHEMA = "horsies:schema"
+
+CLAIM = "horsies:claim"
+
+SWEEP = "horsies:sweep"
+
+RETENTION = "horsies:retention"
+
+
+def lock_key(purpose: str) -> int:
+    """The first eight bytes of the purpose's SHA-256 as PostgreSQL's signed bigint."""
+    return int.from_bytes(sha256(purpose.encode()).digest()[:8], "big", signed=True)
+
+
+def schedule_purpose(name: str) -> str:
+    """Firing one schedule."""
+    return f"horsies:schedule:{name}"
+
+
+def worker_purpose(worker_id: str) -> str:
+    """Liveness of one worker, held shared by its LISTEN session."""
+    return f"horsies:worker:{worker_id}"
+
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: the version it leads to, and its SQL."""
+
+    version: int
+    name: str
+    sql: str
+
+
+def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
+    """All steps in order; a gap or a duplicate number is our mistake and raises."""
+    found = [
+        Migration(int(path.stem.partition("_")[0]), path.stem, path.read_text(encoding="utf-8"))
+        for path in sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    ]
+    if [step.version for step in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"migrations must be numbered 1, 2, 3, …: {', '.join(step.name for step in found)}")
+    return found
+
+
+async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
+    """Run the steps after `current`, inside the caller's transaction."""
+    for step in migrations(directory):
+        if step.version > current:
+            await conn.execute(step.sql.encode())
+
+
 SCHEMA_VERSION = 3
+
 """What this code creates; raised with each migration."""
 
 BREAKING_VERSION = 1
+
 """The oldest code (by its SCHEMA_VERSION) that can still use what this code creates."""
 
 OLDEST_SERVER = 13
+
 NOTIFY_MODES = ("always", "when_waiting", "off")
 
 # The functions that read a table. Whoever inserts a task may have another search path and no right to that table.

@@ -1,20 +1,24 @@
 """One typed function per statement of the query API about tasks, workers and schedules.
 
 All of them only read. They are planned anew each time, because the same text serves any filter.
+
+One typed function per statement of the query API about workflows. All of them only read.
+
+The statements that read the facts for explaining why a task is not running.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
-from horsies.core.monitoring.filters import category_of
-from horsies.core.monitoring.models.snapshots import ScheduleStateInfo
-from horsies.core.monitoring.models.tasks import (
+from horsies.core.db.pool import Connection
+from horsies.core.models.monitoring.cluster import ScheduleStateInfo, WorkerHistoryPoint, WorkerStateInfo
+from horsies.core.models.monitoring.tasks import (
     ErrorFacet,
     Facets,
     FacetValue,
@@ -22,12 +26,14 @@ from horsies.core.monitoring.models.tasks import (
     StatusCount,
     TaskDetail,
     TaskSummary,
+    WorkflowEdge,
+    WorkflowNodeInfo,
+    WorkflowRunSummary,
+    category_of,
 )
-from horsies.core.monitoring.models.workers import WorkerHistoryPoint, WorkerStateInfo
 from horsies.core.sql import load
-from horsies.core.store import results
-from horsies.core.store.tasks import Connection
-from horsies.core.types.status import TaskStatus
+from horsies.core.store import tasks
+from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 
 async def settle(conn: Connection, timeout: timedelta) -> None:
@@ -81,7 +87,7 @@ async def task_detail(conn: Connection, task_id: str) -> TaskDetail | None:
     if row is None:
         return None
     known = {**row, "status": TaskStatus(row["status"]), "error_category": category_of(row["error_code"])}
-    return TaskDetail(**known, attempts=tuple(await results.attempts(conn, task_id)))
+    return TaskDetail(**known, attempts=tuple(await tasks.attempts(conn, task_id)))
 
 
 async def schedules(conn: Connection, *, most: int) -> tuple[ScheduleStateInfo, ...]:
@@ -102,7 +108,7 @@ async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tup
     return tuple([WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
 
 
-class Waiting(NamedTuple):
+class WaitingCount(NamedTuple):
     """Tasks of one name that wait in one queue."""
 
     queue: str
@@ -112,8 +118,10 @@ class Waiting(NamedTuple):
     oldest_due_seconds: float | None
 
 
-async def waiting(conn: Connection) -> list[Waiting]:
-    return [Waiting(*row) for row in await (await conn.execute(load("monitoring/waiting"), prepare=False)).fetchall()]
+async def waiting(conn: Connection) -> list[WaitingCount]:
+    return [
+        WaitingCount(*row) for row in await (await conn.execute(load("monitoring/waiting"), prepare=False)).fetchall()
+    ]
 
 
 class InHand(NamedTuple):
@@ -189,3 +197,163 @@ def _worker(row: dict[str, Any]) -> WorkerStateInfo:
             "queue_max_concurrency": row["queue_max_concurrency"] or {},
         }
     )
+
+
+_OF_RUN = WorkflowRunSummary.__slots__
+
+_OF_NODE = WorkflowNodeInfo.__slots__
+
+
+async def workflow_names(conn: Connection, *, most: int) -> tuple[str, ...]:
+    cursor = await conn.execute(load("monitoring/workflow_names"), {"most": most}, prepare=False)
+    return tuple([name for (name,) in await cursor.fetchall()])
+
+
+async def list_workflows(
+    conn: Connection, *, name: str | None, status: WorkflowStatus | None, limit: int
+) -> tuple[WorkflowRunSummary, ...]:
+    """Active workflows, newest first; then ended ones, last ended first."""
+    wanted = {"workflow_name": name, "status": status and status.value, "limit": limit}
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("monitoring/list_workflows"), wanted, prepare=False)
+        return tuple([_run(row) for row in await cursor.fetchall()])
+
+
+async def workflow(conn: Connection, workflow_id: str) -> tuple[WorkflowRunSummary, dict[str, Any]] | None:
+    """The workflow as a line, and the other fields of `WorkflowRunDetail` from its row."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("monitoring/workflow"), {"workflow_id": workflow_id}, prepare=False)
+        row = await cursor.fetchone()
+    return None if row is None else (_run(row), {name: row[name] for name in row if name not in _OF_RUN})
+
+
+async def nodes(conn: Connection, workflow_id: str, *, most: int) -> tuple[WorkflowNodeInfo, ...]:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        wanted = {"workflow_id": workflow_id, "most": most}
+        await cursor.execute(load("monitoring/workflow_nodes"), wanted, prepare=False)
+        return tuple([_node(row) for row in await cursor.fetchall()])
+
+
+async def edges(conn: Connection, workflow_id: str, *, most: int) -> tuple[WorkflowEdge, ...]:
+    wanted = {"workflow_id": workflow_id, "most": most}
+    cursor = await conn.execute(load("monitoring/workflow_edges"), wanted, prepare=False)
+    return tuple([WorkflowEdge(*row) for row in await cursor.fetchall()])
+
+
+async def failed_nodes(conn: Connection, workflow_id: str, *, most: int) -> tuple[int, ...]:
+    wanted = {"workflow_id": workflow_id, "most": most}
+    cursor = await conn.execute(load("monitoring/failed_nodes"), wanted, prepare=False)
+    return tuple([index for (index,) in await cursor.fetchall()])
+
+
+async def node(conn: Connection, workflow_id: str, task_index: int) -> tuple[WorkflowNodeInfo, dict[str, Any]] | None:
+    """The node as a line, and the other fields of `WorkflowTaskDetail` from its row."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        wanted = {"workflow_id": workflow_id, "task_index": task_index}
+        await cursor.execute(load("monitoring/workflow_node"), wanted, prepare=False)
+        row = await cursor.fetchone()
+    return None if row is None else (_node(row), {name: row[name] for name in row if name not in _OF_NODE})
+
+
+def _run(row: dict[str, Any]) -> WorkflowRunSummary:
+    return WorkflowRunSummary(**{**{name: row[name] for name in _OF_RUN}, "status": WorkflowStatus(row["status"])})
+
+
+def _node(row: dict[str, Any]) -> WorkflowNodeInfo:
+    return WorkflowNodeInfo(**{**{name: row[name] for name in _OF_NODE}, "status": WorkflowTaskStatus(row["status"])})
+
+
+class TaskFacts(NamedTuple):
+    """A task with the facts about its workflow, its node, its owner and its last heartbeat."""
+
+    now: datetime
+    task_id: str
+    task_name: str
+    queue: str
+    priority: int
+    status: str
+    enqueued_at: datetime
+    next_retry_at: datetime | None
+    good_until: datetime | None
+    claimed_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    finalizing_at: datetime | None
+    error_code: str | None
+    retry_count: int
+    max_retries: int
+    worker_id: str | None
+    worker_heard_at: datetime | None  # None: the worker is not registered
+    worker_is_live: bool
+    beat_interval_s: float
+    last_beat_at: datetime | None
+    workflow_id: str | None
+    workflow_name: str | None
+    workflow_status: str | None
+    paused_at: datetime | None
+    node_index: int | None
+
+
+class NodeFacts(NamedTuple):
+    """A node with the facts about its workflow, and the first of the nodes it waits for, in words."""
+
+    now: datetime
+    workflow_id: str
+    workflow_name: str
+    workflow_status: str
+    paused_at: datetime | None
+    node_index: int
+    node_id: str
+    node_type: str
+    task_name: str
+    status: str
+    task_id: str | None
+    sub_workflow_id: str | None
+    map_index: int | None
+    join_type: str
+    min_success: int | None
+    deps_total: int
+    deps_completed: int
+    deps_failed: int
+    deps_skipped: int
+    error_code: str | None
+    ready_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    waits_for: list[str]
+
+
+class QueueFacts(NamedTuple):
+    """What is ahead of a waiting task: how many are in flight, the first of them, and how many wait before it."""
+
+    running: int
+    held: int
+    held_in_all: int
+    held_here: list[str]
+    held_anywhere: list[str]
+    due_before: int
+    is_only_a_part: bool  # more may wait before it
+
+
+async def task_facts(conn: Connection, task_id: str) -> TaskFacts | None:
+    row = await (await conn.execute(load("monitoring/explain_task"), {"task_id": task_id}, prepare=False)).fetchone()
+    return None if row is None else TaskFacts(*row)
+
+
+async def node_facts(conn: Connection, workflow_id: str, task_index: int, *, most: int) -> NodeFacts | None:
+    wanted = {"workflow_id": workflow_id, "task_index": task_index, "most": most}
+    row = await (await conn.execute(load("monitoring/explain_node"), wanted, prepare=False)).fetchone()
+    return None if row is None else NodeFacts(*row)
+
+
+async def queue_facts(conn: Connection, task: TaskFacts, *, most: int, look: int) -> QueueFacts:
+    wanted = {
+        "queue": task.queue,
+        "priority": task.priority,
+        "enqueued_at": task.enqueued_at,
+        "task_id": task.task_id,
+        "most": most,
+        "look": look,
+    }
+    [row] = await (await conn.execute(load("monitoring/explain_queue"), wanted, prepare=False)).fetchall()
+    return QueueFacts(*row)

@@ -3,30 +3,39 @@
 Each deletes a bounded batch and returns how many rows; the caller decides how long to continue, and holds the pruning
 lock. None is prepared: on an empty table any index looks good, and the plan of a prepared statement is kept for a long
 time.
+
+One typed function per statement for manual purges: what would be deleted, and what waits.
+
+Each reads a bounded batch and returns where to continue; retention deletes, and the ordinary move cancels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from horsies.core.schema.locks import RETENTION, lock_key
+from horsies.core.db.pool import Connection
+from horsies.core.schema.install import RETENTION, lock_key
 from horsies.core.sql import load
-from horsies.core.store.tasks import Connection
+from horsies.core.store.arrays import texts
 
 BATCH = 500
+
 RETENTION_LOCK = lock_key(RETENTION)
+
 SILENT_WORKERS = timedelta(hours=24)
 
 
-class Place(NamedTuple):
+class RetentionPosition(NamedTuple):
     """The position of a pass: after the row with this end time, as the server writes it, and this id."""
 
     ended_at: str
     row_id: str
 
 
-START = Place("-infinity", "")
+START = RetentionPosition("-infinity", "")
 
 
 class Choice(NamedTuple):
@@ -52,7 +61,7 @@ class Pruned(NamedTuple):
 
     rows: int
     nodes: int
-    next: Place | None
+    next: RetentionPosition | None
 
 
 async def try_lock(conn: Connection) -> bool:
@@ -80,13 +89,15 @@ async def prune_workers(conn: Connection, age: timedelta = SILENT_WORKERS, most:
 
 
 async def prune_tasks(
-    conn: Connection, age: timedelta, after: Place = START, most: int = BATCH, choice: Choice = ALL
+    conn: Connection, age: timedelta, after: RetentionPosition = START, most: int = BATCH, choice: Choice = ALL
 ) -> Pruned:
     """Delete tasks that ended before that time, with their attempts."""
     return await _step(conn, "tasks/prune", {"age": age, "most": most, **choice.params}, after)
 
 
-async def prune_workflows(conn: Connection, age: timedelta, after: Place = START, most: int = BATCH) -> Pruned:
+async def prune_workflows(
+    conn: Connection, age: timedelta, after: RetentionPosition = START, most: int = BATCH
+) -> Pruned:
     """Delete nodes of workflows that ended before that time, and workflows without nodes and children.
 
     A parent is deleted in the pass after the one that deleted its children; passes are repeated while they delete
@@ -95,8 +106,71 @@ async def prune_workflows(conn: Connection, age: timedelta, after: Place = START
     return await _step(conn, "workflows/prune", {"age": age, "most": most}, after)
 
 
-async def _step(conn: Connection, statement: str, params: dict[str, Any], after: Place) -> Pruned:
+async def _step(conn: Connection, statement: str, params: dict[str, Any], after: RetentionPosition) -> Pruned:
     params = {**params, "after": after.ended_at, "after_id": after.row_id}
     cursor = await conn.execute(load(statement), params, prepare=False)
     row = await cursor.fetchone()
-    return Pruned(0, 0, None) if row is None else Pruned(row[0], row[1], Place(*row[2:]))
+    return Pruned(0, 0, None) if row is None else Pruned(row[0], row[1], RetentionPosition(*row[2:]))
+
+
+LOOK = 10_000  # rows that one statement looks at
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCount:
+    """How many tasks of one status, queue and name."""
+
+    status: str
+    queue: str
+    task_name: str
+    count: int
+
+
+class Rank(NamedTuple):
+    """The position of a waiting task in its queue."""
+
+    priority: int
+    enqueued_at: str
+    task_id: str
+
+
+FIRST = Rank(0, "-infinity", "")
+
+
+class WaitingTask(NamedTuple):
+    """A task that waits."""
+
+    rank: Rank
+    task_name: str
+    is_chosen: bool
+
+
+async def count_ended(
+    conn: Connection, age: timedelta, choice: Choice, after: RetentionPosition = START, most: int = LOOK
+) -> tuple[list[EndedCount], RetentionPosition | None]:
+    """The part of the next rows that would be deleted, and where to continue; None at the end."""
+    params = {"age": age, "most": most, "after": after.ended_at, "after_id": after.row_id, **choice.params}
+    rows = await (await conn.execute(load("tasks/count_ended"), params, prepare=False)).fetchall()
+    counts = [EndedCount(*row[2:]) for row in rows if row[5]]
+    return counts, RetentionPosition(rows[0][0], rows[0][1]) if rows else None
+
+
+async def waiting(
+    conn: Connection,
+    queue: str,
+    age: timedelta,
+    task_names: tuple[str, ...] = (),
+    after: Rank = FIRST,
+    most: int = LOOK,
+) -> list[WaitingTask]:
+    """The next waiting tasks of a queue, selected or not; none at the end."""
+    params = {"queue": queue, "age": age, "task_names": list(task_names), "most": most}
+    params |= {"priority": after.priority, "enqueued_at": after.enqueued_at, "after_id": after.task_id}
+    rows = await (await conn.execute(load("tasks/waiting"), params, prepare=False)).fetchall()
+    return [WaitingTask(Rank(row[2], row[3], row[0]), row[1], row[4]) for row in rows]
+
+
+async def cancel(conn: Connection, ids: Iterable[str], result: str) -> set[str]:
+    """PENDING and CLAIMED → CANCELLED, for tasks that belong to no workflow; return those that moved."""
+    params = {"ids": texts(ids), "include_running": False, "with_workflow": False, "result": result}
+    return {row[0] for row in await (await conn.execute(load("tasks/cancel"), params)).fetchall()}

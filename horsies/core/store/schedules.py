@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from horsies.core.scheduler.plan import ScheduleState
-from horsies.core.schema.locks import lock_key, schedule_purpose
+from horsies.core.db.pool import Connection
+from horsies.core.schema.install import lock_key, schedule_purpose
 from horsies.core.sql import load
 from horsies.core.store.arrays import numbers, texts
-from horsies.core.store.tasks import Connection
 
 # What the statements say for 'infinity' and other instants that Python has none for: it will not come.
 FAR_OFF = datetime(9999, 12, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ class Look(NamedTuple):
     version: int
 
 
-class Held(NamedTuple):
+class LockedSchedules(NamedTuple):
     """The schedules whose locks this transaction holds, and its time."""
 
     names: list[str]
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     paused: bool
 
 
-class Stored(NamedTuple):
+class StoredSchedule(NamedTuple):
     """A run-time schedule as it is stored. `problem`: why its definition cannot be read."""
 
     name: str
@@ -72,12 +72,12 @@ async def states(conn: Connection, names: Sequence[str]) -> dict[str, ScheduleSt
     return {row[0]: ScheduleState(*row) for row in await cursor.fetchall()}
 
 
-async def try_lock(conn: Connection, names: Sequence[str]) -> Held:
+async def try_lock(conn: Connection, names: Sequence[str]) -> LockedSchedules:
     """Take the locks of these schedules for the rest of the transaction, except those that are held elsewhere."""
     keys = [lock_key(schedule_purpose(name)) for name in names]
     cursor = await conn.execute(load("schedules/try_lock"), {"names": texts(names), "keys": numbers(keys)})
     rows = await cursor.fetchall()
-    return Held([name for name, _ in rows], rows[0][1] if rows else None)
+    return LockedSchedules([name for name, _ in rows], rows[0][1] if rows else None)
 
 
 async def lock(conn: Connection, name: str) -> None:
@@ -114,7 +114,7 @@ async def marks_of(conn: Connection, names: Sequence[str]) -> dict[str, Mark]:
     return {row[0]: Mark(*row[1:]) for row in await cursor.fetchall()}
 
 
-async def definitions(conn: Connection, names: Sequence[str]) -> list[Stored]:
+async def definitions(conn: Connection, names: Sequence[str]) -> list[StoredSchedule]:
     """These run-time schedules, in the order of their names."""
     cursor = await conn.execute(load("schedules/definitions"), {"names": texts(names)})
     return [_stored(*row) for row in await cursor.fetchall()]
@@ -153,13 +153,25 @@ async def triggered(conn: Connection, name: str, task_id: str) -> None:
     await conn.execute(load("schedules/triggered"), {"name": name, "task_id": task_id})
 
 
-def _stored(name: str, definition: str, paused: bool, changed_at: datetime) -> Stored:
+def _stored(name: str, definition: str, paused: bool, changed_at: datetime) -> StoredSchedule:
     """PostgreSQL accepts numbers and nesting depths that Python's parser refuses."""
     try:
-        return Stored(name, json.loads(definition), paused, changed_at)
+        return StoredSchedule(name, json.loads(definition), paused, changed_at)
     except (ValueError, RecursionError) as problem:
-        return Stored(name, None, paused, changed_at, f"its definition cannot be read: {problem}")
+        return StoredSchedule(name, None, paused, changed_at, f"its definition cannot be read: {problem}")
 
 
 def _json(rows: Iterable[Advance]) -> str:
     return to_json([row._asdict() for row in rows]).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleState:
+    """What the database stores about a schedule (D-35)."""
+
+    name: str
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+    last_task_id: str | None
+    run_count: int
+    config_hash: str | None

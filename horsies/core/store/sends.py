@@ -2,6 +2,8 @@
 
 They are made here and run elsewhere, because they may go over our own connection or over one of the caller's: blocking
 or not, psycopg's or SQLAlchemy's. Rows are sent as one JSON text, which every kind of connection can carry.
+
+The statements by which a task is sent again.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
+from horsies.core.db.pool import Connection
+from horsies.core.models.sending import with_trace
 from horsies.core.models.tasks import TaskOptions, TaskSendPayload
-from horsies.core.models.trace import with_trace
 from horsies.core.sql import load
 
 
@@ -25,7 +28,7 @@ class Send(NamedTuple):
     trace: str | None = None
 
 
-class Stored(NamedTuple):
+class ConflictingRow(NamedTuple):
     """The row that conflicts with the send at `place`."""
 
     place: int
@@ -88,3 +91,14 @@ def _row(send: Send, now: datetime) -> dict[str, Any]:
 def _wait(payload: TaskSendPayload, now: datetime) -> float:
     """Seconds until it is due: its delay minus the age of the call."""
     return float(payload.enqueue_delay_seconds or 0) - max(0.0, (now - payload.sent_at).total_seconds())
+
+
+async def rerun(conn: Connection, task_id: str, new_id: str) -> bool:
+    """Copy a task that ended without success; False if it did not end like that, or belongs to a workflow."""
+    cursor = await conn.execute(load("monitoring/rerun"), {"task_id": task_id, "new_id": new_id}, prepare=False)
+    return await cursor.fetchone() is not None
+
+
+async def why_not_rerun(conn: Connection, task_id: str) -> tuple[Any, ...] | None:
+    """The state of a task and the workflow it belongs to."""
+    return await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()

@@ -2,23 +2,40 @@
 caller.
 
 `apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many tasks.
+
+One typed function per statement that reads the state and the end of tasks, and one for the row that a waiting client
+writes.
+
+One typed function per statement about the start of a workflow's task: its node is locked before it and moves with
+it.
+
+They are separate from `store.workflows`, whose statements run under the lock of the workflow's row; these two do not
+(D-63).
+
+Loads tasks as recovery hooks see them.
+
+Reads waiting tasks, for checks.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
+from psycopg.rows import dict_row
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.lifecycle.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
-from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.schema.locks import CLAIM, lock_key
+from horsies.core.db.pool import Connection
+from horsies.core.hooks import Job
+from horsies.core.models.tasks import OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
+from horsies.core.schema.install import CLAIM, lock_key
 from horsies.core.sql import load
 from horsies.core.store.arrays import numbers, texts
-
-Connection: TypeAlias = AsyncConnection[Any]
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.types.status import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
 
@@ -258,7 +275,7 @@ async def mark_finalizing(conn: Connection, worker_id: str, claims: Sequence[Cla
     await conn.execute(load("tasks/mark_finalizing"), {**_columns(claims), "worker_id": worker_id})
 
 
-async def strays(conn: Connection, worker_id: str) -> list[Claim]:
+async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
     """The claims that belong to this worker according to the database."""
     cursor = await conn.execute(load("tasks/strays"), {"worker_id": worker_id}, prepare=False)
     return [Claim(*row) for row in await cursor.fetchall()]
@@ -277,3 +294,97 @@ def _expired_result() -> str:
 
 
 EXPIRED_WAITING = _expired_result()
+
+
+class EndedTask(NamedTuple):
+    """A task that ended; a missing task has no status."""
+
+    task_id: str
+    task_name: str | None
+    status: TaskStatus | None
+    result: str | None
+    failed_reason: str | None
+
+
+async def ended(conn: AsyncConnection[Any], ids: list[str]) -> list[EndedTask]:
+    """Those of the tasks that ended or do not exist."""
+    cursor = await conn.execute(load("tasks/results"), {"ids": ids}, prepare=True)
+    return [
+        EndedTask(task_id, name, TaskStatus(status) if status else None, result, reason)
+        for task_id, name, status, result, reason in await cursor.fetchall()
+    ]
+
+
+async def announce(conn: AsyncConnection[Any], ids: list[str], holder: str, seconds: float) -> None:
+    await conn.execute(load("waiting/announce"), {"ids": ids, "holder": holder, "seconds": seconds})
+
+
+async def withdraw(conn: AsyncConnection[Any], ids: list[str], holder: str) -> None:
+    await conn.execute(load("waiting/withdraw"), {"ids": ids, "holder": holder})
+
+
+async def info(
+    conn: AsyncConnection[Any], task_id: str, *, include_result: bool, include_failed_reason: bool
+) -> dict[str, Any] | None:
+    """The columns of `TaskInfo`, with the result as stored text."""
+    wanted = {
+        "task_id": task_id,
+        "include_result": include_result,
+        "include_failed_reason": include_failed_reason,
+    }
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("tasks/info"), wanted)
+        row = await cursor.fetchone()
+    return None if row is None else {**row, "status": TaskStatus(row["status"])}
+
+
+async def attempts(conn: AsyncConnection[Any], task_id: str) -> list[TaskAttemptInfo]:
+    """The attempts of a task, newest first."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("tasks/attempts"), {"task_id": task_id})
+        rows = await cursor.fetchall()
+    return [TaskAttemptInfo(**{**row, "outcome": TaskAttemptOutcome(row["outcome"])}) for row in rows]
+
+
+class NodeCheck(NamedTuple):
+    """What is checked before a workflow's task is started (L-25)."""
+
+    status: WorkflowTaskStatus
+    workflow: WorkflowStatus
+    is_overdue: bool  # the deadline of the task has passed
+
+
+async def lock(conn: Connection, task_ids: Iterable[str]) -> dict[str, NodeCheck]:
+    """The locked nodes of these tasks, by task; nodes that are locked elsewhere are missing."""
+    cursor = await conn.execute(load("workflows/lock_started_nodes"), {"ids": texts(task_ids)}, prepare=True)
+    return {
+        row[0]: NodeCheck(WorkflowTaskStatus(row[1]), WorkflowStatus(row[2]), row[3]) for row in await cursor.fetchall()
+    }
+
+
+async def mark_running(conn: Connection, task_ids: Iterable[str]) -> None:
+    """ENQUEUED → RUNNING, in the transaction that has started these tasks."""
+    await conn.execute(load("workflows/mark_running"), {"ids": texts(task_ids)}, prepare=True)
+
+
+async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:
+    """Views of these tasks, in the order of the ids; missing tasks are left out."""
+    cursor = await conn.execute(load("tasks/jobs"), {"ids": texts(task_ids)})
+    found = {row[0]: Job(row[0], row[1], row[2], TaskStatus(row[3]), *row[4:]) for row in await cursor.fetchall()}
+    return [found[task_id] for task_id in task_ids if task_id in found]
+
+
+class WaitingSample(NamedTuple):
+    """Tasks of one name that wait in one queue, as far as they were read; `ids` are the first of them."""
+
+    queue_name: str
+    task_name: str
+    tasks: int
+    ids: list[str]
+
+
+async def waiting(conn: Connection, queues: Sequence[str], *, most: int, sample: int) -> list[WaitingSample]:
+    """The first `most` of each queue, by name, with the ids of at most `sample` of each name."""
+    params = {"queues": texts(queues), "most": most, "sample": sample}
+    cursor = await conn.execute(load("checks/waiting"), params)
+    return [WaitingSample(*row) for row in await cursor.fetchall()]

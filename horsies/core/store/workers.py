@@ -1,15 +1,33 @@
 """One typed function per statement about workers: registration, liveness, snapshots, and the waiting list for
 notifications.
+
+A typed function per statement that reads what workers wrote about themselves.
+
+One typed function per statement about dead workers: who they are, what they hold, and the deletion of their rows.
+
+The queries are not prepared: on an empty table any index looks good, and a prepared plan is kept for a long time.
+
+One typed function per statement that gathers evidence about workers: who is registered, and whose session exists.
 """
 
-from collections.abc import Mapping
-from datetime import timedelta
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
+from horsies.core.db.pool import Connection
+from horsies.core.models.broker import WorkerStateSnapshot
+from horsies.core.models.recovery import ActiveWorker, RecoveryConfig, WorkerRecoveryConfig, WorkerSilence
+from horsies.core.schema.install import SWEEP, lock_key
 from horsies.core.sql import load
-from horsies.core.store.tasks import Connection
+from horsies.core.store.arrays import numbers, texts
+from horsies.core.store.recovery import STEP, in_flight
+from horsies.core.tasks.moves import InFlight
 
 
 async def register(conn: Connection, row: Mapping[str, Any]) -> None:
@@ -32,14 +50,14 @@ async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
     await conn.execute(load("workers/snapshot"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
 
 
-async def doze(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> str:
+async def announce_idle(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> str:
     """Record that this worker waits for these queues, if the recorded notify mode requires it; return that mode."""
     params = {"worker_id": worker_id, "queues": queues, "until": until}
     [(mode,)] = await (await conn.execute(load("workers/doze"), params)).fetchall()
     return str(mode)
 
 
-async def rise(conn: Connection, worker_id: str, queues: list[str]) -> None:
+async def withdraw_idle(conn: Connection, worker_id: str, queues: list[str]) -> None:
     await conn.execute(load("workers/rise"), {"worker_id": worker_id, "queues": queues})
 
 
@@ -51,3 +69,210 @@ async def pong(conn: Connection, payload: str) -> None:
 async def forget_sleepers(conn: Connection) -> None:
     """Delete some rows of the waiting list whose time is over."""
     await conn.execute(load("workers/forget_sleepers"))
+
+
+async def newest(conn: AsyncConnection[Any]) -> list[WorkerStateSnapshot]:
+    """The newest snapshot of each worker, by worker id."""
+    async with conn.cursor(row_factory=class_row(WorkerStateSnapshot)) as cursor:
+        await cursor.execute(load("workers/newest_states"))
+        return await cursor.fetchall()
+
+
+async def history(conn: AsyncConnection[Any], worker_id: str, *, limit: int | None) -> list[WorkerStateSnapshot]:
+    """The snapshots of one worker, newest first."""
+    async with conn.cursor(row_factory=class_row(WorkerStateSnapshot)) as cursor:
+        await cursor.execute(load("workers/state_history"), {"worker_id": worker_id, "limit": limit})
+        return await cursor.fetchall()
+
+
+async def stats(conn: AsyncConnection[Any]) -> list[dict[str, Any]]:
+    """For each process that runs tasks: how many, since when, and its last heartbeat."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("workers/stats"))
+        return await cursor.fetchall()
+
+
+SWEEP_LOCK = lock_key(SWEEP)
+
+WHENEVER = datetime.max.replace(tzinfo=UTC)
+
+DEFAULTS = WorkerRecoveryConfig()
+
+
+class Gone(NamedTuple):
+    """A worker that counts as dead, and the settings that apply to its tasks."""
+
+    worker_id: str
+    seen: datetime | None  # when it was last heard of; None: it is not registered
+    threshold_s: float | None = None  # a task whose heartbeat is younger is deferred (R-47)
+    finalizing_s: float | None = None  # and so is one that began to finalize after that
+    silence_s: float | None = None  # and one whose last sign of life of any kind is younger (R-68)
+
+
+class SweepPosition(NamedTuple):
+    """The position of a sweep: after the task claimed at this time, as the server writes it, with this id."""
+
+    claimed_at: str
+    task_id: str
+
+
+START = SweepPosition("-infinity", "")
+
+
+class OrphanedTask(NamedTuple):
+    """A task of a dead worker."""
+
+    task: InFlight
+    is_deferred: bool
+    place: SweepPosition
+
+
+async def try_lock(conn: Connection) -> datetime | None:
+    """Take the sweep lock for the rest of this transaction, and return when the transaction began; None if another
+    process has the lock."""
+    cursor = await conn.execute(load("workers/sweep_lock"), {"key": SWEEP_LOCK})
+    [(is_mine, now)] = await cursor.fetchall()
+    return now if is_mine else None
+
+
+async def clock(conn: Connection) -> tuple[datetime, float]:
+    """The time of this transaction, and how many seconds ago that was."""
+    [(now, age)] = await (await conn.execute(load("workers/sweep_clock"))).fetchall()
+    return now, age
+
+
+async def dead(
+    conn: Connection,
+    me: str,
+    sweeping: WorkerRecoveryConfig,
+    recovery: RecoveryConfig,
+    *,
+    threshold: timedelta | None = None,
+) -> list[Gone]:
+    """The workers to sweep. A given `threshold` is used unchanged; otherwise workers may be more patient than this one
+    (R-63)."""
+    params = {
+        "me": me,
+        "threshold": sweeping.sweep_threshold if threshold is None else threshold,
+        "as_given": threshold is not None,
+        "multiplier": sweeping.resilient_sweep_threshold_multiplier,
+        "resilient_flags": sweeping.resilient_job_flags,
+        "finalizing": timedelta(milliseconds=recovery.finalizing_stale_threshold_ms),
+    }
+    cursor = await conn.execute(load("workers/dead"), params, prepare=False)
+    return [Gone(*row) for row in await cursor.fetchall()]
+
+
+async def abandoned(conn: Connection, me: str, recovery: RecoveryConfig) -> list[Gone]:
+    """The workers that nobody has swept, although it was time (R-68)."""
+    params = {
+        "me": me,
+        "threshold": DEFAULTS.sweep_threshold,
+        "interval": DEFAULTS.sweep_interval,
+        "silence": DEFAULTS.sweep_threshold + 2 * DEFAULTS.sweep_interval,
+        "multiplier": DEFAULTS.resilient_sweep_threshold_multiplier,
+        "resilient_flags": DEFAULTS.resilient_job_flags,
+        "finalizing": timedelta(milliseconds=recovery.finalizing_stale_threshold_ms),
+    }
+    cursor = await conn.execute(load("workers/abandoned"), params, prepare=False)
+    return [Gone(*row) for row in await cursor.fetchall()]
+
+
+async def held(
+    conn: Connection, gone: Sequence[Gone], *, until: datetime, after: SweepPosition = START, most: int = STEP
+) -> list[OrphanedTask]:
+    """What they held at `until`, the oldest claim first. Nothing is locked."""
+    params = {
+        "ids": texts([one.worker_id for one in gone]),
+        "thresholds": numbers([one.threshold_s for one in gone]),
+        "finalizing": numbers([one.finalizing_s for one in gone]),
+        "silences": numbers([one.silence_s for one in gone]),
+        "enrolled_only": [one.seen is None for one in gone],
+        "before": until,
+        "after": after.claimed_at,
+        "after_id": after.task_id,
+        "most": most,
+    }
+    cursor = await conn.execute(load("tasks/held"), params, prepare=False)
+    return [
+        OrphanedTask(in_flight(row[:-2]), row[-2], SweepPosition(row[-1], row[0])) for row in await cursor.fetchall()
+    ]
+
+
+async def forget(conn: Connection, gone: Sequence[Gone]) -> set[str]:
+    """Delete their rows; return those that were deleted. The others have sent a heartbeat in the meantime."""
+    judged = sorted(gone)
+    params = {"ids": texts([one.worker_id for one in judged]), "seen": [one.seen for one in judged]}
+    cursor = await conn.execute(load("workers/forget"), params, prepare=False)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def active(conn: Connection, threshold: timedelta) -> list[ActiveWorker]:
+    """Every registered worker, the oldest first."""
+    async with conn.cursor(row_factory=class_row(ActiveWorker)) as cursor:
+        await cursor.execute(load("workers/active"), {"threshold": threshold})
+        return await cursor.fetchall()
+
+
+async def silences(conn: Connection) -> list[WorkerSilence]:
+    """Every registered worker, the longest silence first."""
+    async with conn.cursor(row_factory=class_row(WorkerSilence)) as cursor:
+        await cursor.execute(load("workers/silences"))
+        return await cursor.fetchall()
+
+
+async def known(conn: Connection, worker_ids: Sequence[str]) -> set[str]:
+    """Those of these workers that are registered, or hold a task."""
+    cursor = await conn.execute(load("workers/known"), {"ids": texts(list(worker_ids))}, prepare=False)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+class Judge(Protocol):
+    """Which worker looks, and from where."""
+
+    @property
+    def worker_id(self) -> str: ...
+    @property
+    def hostname(self) -> str: ...
+    @property
+    def boot_id(self) -> str | None: ...
+    @property
+    def pid_namespace(self) -> str | None: ...
+
+
+class Registered(NamedTuple):
+    """The columns of `horsies_workers` that are evidence."""
+
+    worker_id: str
+    hostname: str | None
+    boot_id: str | None
+    pid_namespace: str | None
+    pid: int | None
+    process_start: int | None
+    liveness_key: int
+    is_sweeping: bool  # its tasks are enrolled in worker recovery
+    is_silent: bool  # for more than two of its own intervals
+
+
+async def neighbours(conn: Connection, me: Judge) -> list[Registered]:
+    """The workers about which this one may find evidence."""
+    params: dict[str, Any] = {
+        "worker_id": me.worker_id,
+        "hostname": me.hostname,
+        "boot_id": me.boot_id,
+        "pid_namespace": me.pid_namespace,
+    }
+    cursor = await conn.execute(load("workers/neighbours"), params)
+    return [Registered(*row) for row in await cursor.fetchall()]
+
+
+async def held_liveness(conn: Connection, keys: Iterable[int]) -> set[int]:
+    """Those of these liveness locks that a session holds."""
+    cursor = await conn.execute(load("workers/held_liveness"), {"keys": numbers(keys)})
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def bury(conn: Connection, worker_id: str) -> bool:
+    """Delete the row of a dead worker, unless it still has tasks."""
+    cursor = await conn.execute(load("workers/bury"), {"worker_id": worker_id})
+    return cursor.rowcount > 0

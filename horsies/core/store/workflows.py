@@ -8,29 +8,130 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
+from horsies.core.db.pool import Connection
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.sql import load
 from horsies.core.store.arrays import numbers, texts
-from horsies.core.store.tasks import Connection
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.finish import Closing
-from horsies.core.workflows.inputs import Payload, Source
-from horsies.core.workflows.settle import Flow, FlowState, Key, Node, NodeState
+
+if TYPE_CHECKING:
+    from horsies.core.workflows.settle import FlowState, NodeState
+
+
+Key: TypeAlias = tuple[str, int]  # workflow id and index
+
+
+class Flow(NamedTuple):
+    """A workflow as its row was locked."""
+
+    id: str
+    status: WorkflowStatus
+    on_error: str
+    output_index: int | None
+    success_policy: dict[str, list[list[int]]] | None
+    has_error: bool
+    parent_workflow_id: str | None
+    parent_task_index: int | None
+    root_workflow_id: str | None
+    depth: int
+    good_until: datetime | None
+    is_overdue: bool
+    open_nodes: int
+
+
+class FlowNode(NamedTuple):
+    """A node as its row was read."""
+
+    workflow_id: str
+    task_index: int
+    node_type: str
+    status: WorkflowTaskStatus
+    dependents: list[int]
+    total: int
+    completed: int
+    failed: int
+    skipped: int
+    join: str
+    min_success: int | None
+    allow_failed_deps: bool
+    map_index: int | None
+    task_id: str | None
+    sub_workflow_id: str | None = None
+    has_elements: bool = False  # of a map: it has been made into elements, and counts them
+    max_parallel: int | None = None  # so many of them at once
+
+    @property
+    def key(self) -> Key:
+        return self.workflow_id, self.task_index
+
+    @property
+    def is_lost(self) -> bool:
+        """For a node in flight: the row of its task or child workflow has been deleted."""
+        return self.task_id is None and self.sub_workflow_id is None
+
+
+class Closing(NamedTuple):
+    """A node that affects how its workflow ends."""
+
+    workflow_id: str
+    task_index: int
+    status: WorkflowTaskStatus
+    result: str | None
+    error_code: str | None
+    completed_at: datetime | None
+
+
+class Payload(NamedTuple):
+    """What is needed to enqueue a node."""
+
+    workflow_id: str
+    task_index: int
+    node_id: str
+    node_type: str
+    status: str
+    task_name: str
+    kwargs: str | None
+    queue_name: str | None
+    priority: int | None
+    task_options: str | None
+    flags: str | None
+    good_until: datetime | None
+    args_from: dict[str, int]
+    ctx_from: list[int] | None
+    map_options: dict[str, Any] | None
+    map_index: int | None
+    sub_workflow_key: str | None
+    ready_at: datetime | None = None
+
+
+class Source(NamedTuple):
+    """A node whose result others use."""
+
+    workflow_id: str
+    task_index: int
+    node_id: str
+    status: WorkflowTaskStatus
+    result: str | None
+    summary: str | None
+
 
 INSERT_AT_ONCE = 2_000
+
 WALK_MOST = 20_000
+
 NODE_COLUMNS = 17
+
 ENOUGH_BYTES = 8 << 20  # of results, for one step
 
 
-class Ended(NamedTuple):
+class EndedNodeRow(NamedTuple):
     """An open node and the end of its task; without the result if that was too large."""
 
-    node: Node
+    node: FlowNode
     status: TaskStatus
     result: str | None
     error_code: str | None
@@ -41,7 +142,7 @@ class EndedChild(NamedTuple):
     """An open node and the end of its child workflow; `counts`: all, completed, failed and skipped nodes of the
     child."""
 
-    node: Node
+    node: FlowNode
     child_id: str
     status: WorkflowStatus
     result: str | None
@@ -76,14 +177,14 @@ async def lock_children(conn: Connection, ids: Collection[str], states: Collecti
     return [flow for flow in found if flow.status in states]
 
 
-async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[Ended]]:
+async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[EndedNodeRow]]:
     """Lock the workflows of these tasks, and return the ended tasks whose nodes do not know it, both in one round
     trip."""
     ids = texts(tasks)
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
     reading = await conn.execute(load("workflows/ended"), {"tasks": ids, "bytes": ENOUGH_BYTES}, prepare=True)
     flows = _flows(await locking.fetchall())
-    return flows, [Ended(_node(row), TaskStatus(row[17]), *row[18:]) for row in await reading.fetchall()]
+    return flows, [EndedNodeRow(_node(row), TaskStatus(row[17]), *row[18:]) for row in await reading.fetchall()]
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
@@ -96,30 +197,30 @@ async def ended_children(conn: Connection, children: Collection[str]) -> list[En
     ]
 
 
-async def nodes(conn: Connection, keys: Collection[Key], depth: int = 0) -> list[Node]:
+async def nodes(conn: Connection, keys: Collection[Key], depth: int = 0) -> list[FlowNode]:
     """These nodes, and the nodes that wait for them, up to `depth` edges away."""
     params = {**_keys(keys), "depth": depth, "most": max(WALK_MOST, 2 * len(keys))}
     return [_node(row) for row in await _rows(conn, "workflows/nodes", params)]
 
 
-async def open_nodes(conn: Connection, ids: Collection[str], states: Collection[str]) -> list[Node]:
+async def open_nodes(conn: Connection, ids: Collection[str], states: Collection[str]) -> list[FlowNode]:
     """The nodes of these workflows in one of the states; they stay locked."""
     params = {"ids": texts(ids), "states": texts(states)}
     return [_node(row) for row in await _rows(conn, "workflows/open_nodes", params)]
 
 
-async def failed_nodes(conn: Connection, workflow_id: str, names: Collection[str] | None) -> list[Node]:
+async def failed_nodes(conn: Connection, workflow_id: str, names: Collection[str] | None) -> list[FlowNode]:
     """The FAILED nodes of the workflow, or the named ones among them; they stay locked."""
     params = {"id": workflow_id, "names": None if names is None else texts(names)}
     return [_node(row) for row in await _rows(conn, "workflows/failed_nodes", params)]
 
 
-async def skipped_below(conn: Connection, keys: Collection[Key]) -> list[Node]:
+async def skipped_below(conn: Connection, keys: Collection[Key]) -> list[FlowNode]:
     """What was skipped because of these nodes."""
     return [_node(row) for row in await _rows(conn, "workflows/skipped_below", _keys(keys))]
 
 
-async def unsuccessful_elements(conn: Connection, key: Key) -> list[Node]:
+async def unsuccessful_elements(conn: Connection, key: Key) -> list[FlowNode]:
     """The elements of a map that failed or were skipped."""
     return [_node(row) for row in await _rows(conn, "workflows/unsuccessful", {"id": key[0], "index": key[1]})]
 
@@ -264,8 +365,8 @@ def _keys(keys: Collection[Key]) -> dict[str, str]:
     return {"workflows": texts([key[0] for key in keys]), "indexes": numbers([key[1] for key in keys])}
 
 
-def _node(row: Sequence[Any]) -> Node:
-    return Node._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:NODE_COLUMNS]))
+def _node(row: Sequence[Any]) -> FlowNode:
+    return FlowNode._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:NODE_COLUMNS]))
 
 
 def _flows(rows: Iterable[Sequence[Any]]) -> list[Flow]:

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 import psutil
 
-from horsies.core.brokers.answers import answered_within
-from horsies.core.brokers.listener import Listener
-from horsies.core.brokers.pool import Pool as Connections
-from horsies.core.brokers.results import AWAY, describe
-from horsies.core.store import sweeping
-from horsies.core.worker.claimer import Claimer
+from horsies.core.db.failures import AWAY, describe
+from horsies.core.db.listener import Listener, answered_within
+from horsies.core.db.pool import Pool as Connections
+from horsies.core.store import workers
+from horsies.core.worker.children import Child, Children
+from horsies.core.worker.claim import Claimer
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.pool import Child, Pool
-from horsies.core.worker.vital_signs import VitalSigns
+from horsies.core.worker.liveness import VitalSigns
 
 LOOK_AGAIN_S = 1.0  # what was found is believed so long, however often somebody asks
 PING_S = 2.0
@@ -73,7 +72,7 @@ class Health:
         self,
         pool: Connections,
         claimer: Claimer,
-        children: Pool,
+        children: Children,
         listener: Listener,
         pulse: Pulse,
         *,
@@ -129,7 +128,7 @@ class Health:
         try:
             async with asyncio.timeout(PING_S), self._pool.connection() as conn:
                 began = datetime.now(UTC)
-                now, _ = await answered_within(PING_S, conn, sweeping.clock(conn))
+                now, _ = await answered_within(PING_S, conn, workers.clock(conn))
                 middle = began + (datetime.now(UTC) - began) / 2
         except AWAY as problem:
             return "no answer in time" if isinstance(problem, TimeoutError) else self._redact(describe(problem))

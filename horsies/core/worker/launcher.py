@@ -19,14 +19,15 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from horsies.core.worker import wire
-from horsies.core.worker.spec import ChildSpec
-from horsies.core.worker.wire import Decoder, Frame, Kind, WireError
+from horsies.core.child import wire
+from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError
 
 __all__ = ["ChildProcess", "ChildSpec", "Launcher", "LauncherDied"]
 
 BUFFER_BYTES = 1 << 20
+
 HELLO_TIMEOUT_S = 60.0
+
 STOP_TIMEOUT_S = 5.0
 
 

@@ -20,46 +20,34 @@ from functools import partial
 from typing import Any
 
 from horsies.core.app import Horsies
-from horsies.core.brokers.backoff import Backoff
-from horsies.core.brokers.cancelling import cancel_all
-from horsies.core.brokers.connections import BY_INDEX, connect
-from horsies.core.brokers.listener import Listener
-from horsies.core.brokers.results import AWAY
+from horsies.core.db.connect import BY_INDEX, connect
+from horsies.core.db.failures import AWAY
+from horsies.core.db.listener import Backoff, Listener, cancel_all
+from horsies.core.db.pool import Connection
 from horsies.core.errors import HorsiesError
-from horsies.core.lifecycle.moves import Move, Retry
+from horsies.core.loop import DatabaseGone, Service, every
+from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import workers
-from horsies.core.store.tasks import Claimant, Connection
-from horsies.core.worker import outcome
-from horsies.core.worker.advancer import Advancer
-from horsies.core.worker.alarm import Alarm
-from horsies.core.worker.capacity import Limits
-from horsies.core.worker.caretaker import Caretaker
-from horsies.core.worker.claimer import Claimer
-from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.cut_off import CutOff
-from horsies.core.worker.diary import Diary
-from horsies.core.worker.dispatcher import Dispatcher
-from horsies.core.worker.exposure import Exposure
-from horsies.core.worker.fence import Fence
-from horsies.core.worker.finalizer import Finalizer
-from horsies.core.worker.guard import Guard
-from horsies.core.worker.hand import Hand, Held, Phase
-from horsies.core.worker.heartbeats import Heart
-from horsies.core.worker.helper_asker import HelperAsker
-from horsies.core.worker.helper_builder import HelperBuilder
-from horsies.core.worker.helper_child import HelperChild
-from horsies.core.worker.identity import identify
-from horsies.core.worker.journal import Journal
-from horsies.core.worker.lanes import Lanes
-from horsies.core.worker.loop import DatabaseGone, Service, every
-from horsies.core.worker.plan import Plan
-from horsies.core.worker.pool import Child, ChildBroken, Pool
-from horsies.core.worker.pools import Pools
-from horsies.core.worker.scheduling import schedule_steps
+from horsies.core.store.tasks import Claimant
+from horsies.core.tasks.moves import Move, Retry
+from horsies.core.worker import finalize
+from horsies.core.worker.advance import Advancer
+from horsies.core.worker.background import RecoveryServices, RetryTimer, schedule_steps
+from horsies.core.worker.children import Child, ChildBroken, Children
+from horsies.core.worker.claim import Claimer
+from horsies.core.worker.config import Limits, Plan, WorkerConfig, identify
+from horsies.core.worker.dispatch import Dispatcher
+from horsies.core.worker.fence import Fence, ForcedShutdown, SelfFence
+from horsies.core.worker.finalize import ConnectionChoice, Finalizer
+from horsies.core.worker.helper_calls import HelperAsker, HelperBuilder
+from horsies.core.worker.helper_process import HelperChild
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase
+from horsies.core.worker.liveness import Heartbeats
+from horsies.core.worker.metrics import Exposure
 from horsies.core.worker.shutdown import Shutdown, say_last_words
-from horsies.core.worker.starter import Starter
-from horsies.core.worker.startup import Persistence, install_schema
-from horsies.core.worker.tally import PERIOD_S, Tally
+from horsies.core.worker.start import Starter
+from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema
+from horsies.core.worker.stats import PERIOD_S, OutcomeLog, Snapshots
 
 log = logging.getLogger("horsies.worker")
 
@@ -127,13 +115,13 @@ class Worker:
     def _build(self) -> None:
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
-        self._pools = Pools(plan)
+        self._pools = ConnectionPools(plan)
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
-        self._hand = Hand()
-        lanes = Lanes(self._hand, self._database, self._pools.bulk)
+        self._hand = InHand()
+        lanes = ConnectionChoice(self._hand, self._database, self._pools.bulk)
         self._hand.on_drop = self._journal.release
-        self._tally = Tally(me.worker_id)
+        self._tally = OutcomeLog(me.worker_id)
         self._fence = Fence.of(plan.app.config.recovery, plan.recovery)
         self._finalizer = Finalizer(lanes, me.worker_id, resilience, self._settled)
         limits: Limits = plan.limits
@@ -149,18 +137,18 @@ class Worker:
             on_room=self._on_room,
             entry_of=self._journal.entry,
         )
-        self._children = Pool(
+        self._children = Children(
             plan.child_spec, plan.config.processes, self._dispatcher.on_frames, self._dispatcher.on_death,
             self._on_room, self._journal,
         )  # fmt: skip
         self._dispatcher.pool = self._children
-        self._guard = Guard(self._fence, self._dispatcher)
+        self._guard = SelfFence(self._fence, self._dispatcher)
         helper = HelperChild(self._children.launcher, plan.child_spec)
         self._hooks = HelperAsker(helper, lambda: self._children.hook_events)
         builder = HelperBuilder(helper)
         self._schedules = schedule_steps(plan, self._pools.care, helper, lambda: self._is_winding_down)
         self._advancer = Advancer(self._pools.flows, builder, resilience, lambda: self._claimer.ring())
-        self._cut = CutOff(self._database, self._hand, self._hooks)
+        self._cut = ForcedShutdown(self._database, self._hand, self._hooks)
         who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
         self._starter = Starter(
             lanes, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts,
@@ -169,14 +157,14 @@ class Worker:
         self._claimer = Claimer(
             self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake
         )
-        self._alarm = Alarm(self._database, self._claimer.ring)
-        self._diary = Diary(self._database, me, plan.snapshot_settings(), self._hand, self._children)
-        self._heart = Heart(
+        self._alarm = RetryTimer(self._database, self._claimer.ring)
+        self._diary = Snapshots(self._database, me, plan.snapshot_settings(), self._hand, self._children)
+        self._heart = Heartbeats(
             self._connect("horsies heart"), who, me.hostname, me.pid, plan.app.config.recovery, plan.max_claim_age,
             plan.registration(me), plan.recovery.heartbeat_interval.total_seconds(), self._hand, self._dispatcher,
             self._fence, self._guard,
         )  # fmt: skip
-        self._caretaker = Caretaker(
+        self._caretaker = RecoveryServices(
             self._pools.care, self._pools.patient, plan, me, self._hooks, self._fence.pulse,
             on_ended=self._advancer.put_all, build_later=self._advancer.build_later,
         )  # fmt: skip
@@ -329,7 +317,7 @@ class Worker:
         self._starter.wake()
         self._claimer.room()
 
-    def _settled(self, held: Held, move: Move, moved: bool) -> None:
+    def _settled(self, held: HeldTask, move: Move, moved: bool) -> None:
         self._hand.drop(held)
         self._cut.settled(held, move, moved)
         if moved:
@@ -338,21 +326,21 @@ class Worker:
                 self._alarm.set(move.delay_s, held.row.queue_name, held.id)
         else:
             self._claimer.doubt()
-        if held.row.workflow_id is not None and outcome.may_be_the_end(move, moved):
+        if held.row.workflow_id is not None and finalize.may_be_the_end(move, moved):
             self._advancer.put(held.id, held.row.workflow_id)
         if held.row.queue_name in self._capped:
             self._claimer.ring()  # a place under the cap is free, and a task may have waited for it
         else:
             self._claimer.room()
 
-    def _crash_of(self, held: Held, child: Child, how: str) -> Move:
+    def _crash_of(self, held: HeldTask, child: Child, how: str) -> Move:
         if self._is_cut_off:
-            return outcome.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
+            return finalize.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
         facts = [child.remark] if child.remark else []
         if child.process.peak_rss_kb:
             facts.append(f"peak memory {child.process.peak_rss_kb / 1024:.0f} MB")
         end = f"it {how} ({', '.join(facts)})" if facts else f"it {how}"
-        decide = outcome.of_crash if held.phase is Phase.STARTED else outcome.of_failed_start
+        decide = finalize.of_crash if held.phase is Phase.STARTED else finalize.of_failed_start
         return decide(held, self.worker_id, self.me.hostname, child.pid, end)
 
     def _on_claim_lost(self, task_id: str) -> None:

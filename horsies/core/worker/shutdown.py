@@ -13,15 +13,15 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from horsies.core import logs
-from horsies.core.brokers.results import AWAY
-from horsies.core.worker.advancer import Advancer
-from horsies.core.worker.claimer import Claimer
-from horsies.core.worker.dispatcher import Dispatcher
-from horsies.core.worker.finalizer import Finalizer
-from horsies.core.worker.hand import Hand, Phase
-from horsies.core.worker.heartbeats import Heart
-from horsies.core.worker.pool import Pool
-from horsies.core.worker.starter import Starter
+from horsies.core.db.failures import AWAY
+from horsies.core.worker.advance import Advancer
+from horsies.core.worker.children import Children
+from horsies.core.worker.claim import Claimer
+from horsies.core.worker.dispatch import Dispatcher
+from horsies.core.worker.finalize import Finalizer
+from horsies.core.worker.in_hand import InHand, Phase
+from horsies.core.worker.liveness import Heartbeats
+from horsies.core.worker.start import Starter
 
 log = logging.getLogger("horsies.worker")
 
@@ -33,7 +33,7 @@ AGAIN_S = 0.25
 LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks that were cut off
 
 
-async def say_last_words(claimer: Claimer, heart: Heart, *, may_retry: bool) -> None:
+async def say_last_words(claimer: Claimer, heart: Heartbeats, *, may_retry: bool) -> None:
     """Delete what a leaving worker has in the database (W-53). This is repeated if necessary, because lost connections
     are noticed only when they are used."""
     with contextlib.suppress(TimeoutError):
@@ -55,12 +55,12 @@ class Shutdown:
 
     def __init__(
         self,
-        hand: Hand,
+        hand: InHand,
         starter: Starter,
         dispatcher: Dispatcher,
         finalizer: Finalizer,
         advancer: Advancer,
-        children: Pool,
+        children: Children,
         claimer: Claimer,
         *,
         force: asyncio.Event,

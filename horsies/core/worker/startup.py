@@ -1,4 +1,10 @@
-"""What a worker does once before it serves, however long it must wait for the database (W-03, W-61)."""
+"""The worker's connections, divided so that nothing can block the claims.
+
+Batches use sessions that plan for many rows. Recovery has its own connection; so do workflows, and so does a sweep,
+which keeps its connection while hooks are called. If fewer connections are allowed, they share.
+
+What a worker does once before it serves, however long it must wait for the database (W-03, W-61).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +12,70 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from horsies.core.brokers.connections import connect
-from horsies.core.brokers.results import AWAY, describe, hint_for
+from horsies.core.db.connect import BY_INDEX, IN_BULK, connect, make_pool
+from horsies.core.db.failures import AWAY, describe, hint_for
+from horsies.core.db.pool import Pool
+from horsies.core.loop import Patience
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.schema.install import install
+from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.loop import Patience
+
+BULK_STAGES = 2
+
+LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up its own task only
+
+LINGER_S = 5.0
+
+
+class ConnectionShares(NamedTuple):
+    """How many connections each may have; 0 means that it shares with another."""
+
+    database: int
+    bulk: int
+    care: int
+    patient: int
+    flows: int
+
+
+def share_connections(keep: int, most: int) -> ConnectionShares:
+    """Divide `most` connections in all, of which `keep` stay open."""
+    bulk = BULK_STAGES if keep > BULK_STAGES else min(1, most - 1)
+    care = int(most - bulk > 1)
+    patient = int(most - bulk > 2)
+    flows = int(most - bulk > 3)
+    return ConnectionShares(most - bulk - care - patient - flows, bulk, care, patient, flows)
+
+
+class ConnectionPools:
+    """`database` for claims and single rows, `bulk` for batches, `care` for recovery, `patient` for sweeps, `flows` for
+    advancing workflows."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        shares = share_connections(plan.pool_size, plan.pool_size + plan.pool_overflow)
+        self.database = self._open(BY_INDEX, max(1, plan.pool_size - shares.bulk), shares.database)
+        self.bulk = self._open(IN_BULK, shares.bulk, shares.bulk) if shares.bulk else self.database
+        self.care = self._open(BY_INDEX, 0, shares.care) if shares.care else self.database
+        self.patient = self._open(BY_INDEX, 0, shares.patient) if shares.patient else self.care
+        # A sweep is rare and mostly short; the reaper's passes are neither.
+        self.flows = self._open(BY_INDEX, 0, shares.flows) if shares.flows else self.patient
+
+    async def close(self) -> None:
+        for pool in {
+            id(pool): pool for pool in (self.flows, self.patient, self.care, self.bulk, self.database)
+        }.values():
+            await pool.close()
+
+    def _open(self, options: str, keep: int, most: int) -> Pool:
+        settings = f"{options} -c lock_timeout={LOCK_TIMEOUT_MS}"
+        return make_pool(
+            self._plan.postgres, min_size=keep, max_size=most, linger=LINGER_S, name="horsies worker", options=settings
+        )
+
 
 log = logging.getLogger("horsies.worker")
 

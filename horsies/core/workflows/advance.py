@@ -17,20 +17,25 @@ from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 
-from horsies.core.brokers.results import describe, is_about_content
+from horsies.core.db.failures import describe, halves, is_about_content
+from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.codes import OperationalErrorCode
-from horsies.core.models.trace import trace_in
-from horsies.core.recovery.connections import Connections
+from horsies.core.models.sending import trace_in
+from horsies.core.models.workflow.plan import WorkflowPlan
+from horsies.core.models.workflow.registry import (
+    MAX_DEPTH,
+    Builder,
+    BuildFailed,
+    BuildRequest,
+    InputError,
+    NotBuiltHere,
+)
 from horsies.core.store import workflows
-from horsies.core.store.halving import halves
-from horsies.core.store.tasks import Connection
+from horsies.core.store.workflows import Key, Payload, Source
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
-from horsies.core.workflows.definitions import MAX_DEPTH, Builder, BuildFailed, BuildRequest, NotBuiltHere
-from horsies.core.workflows.inputs import CTX, InputError, Payload, Source, context_of, injected, sources_of
+from horsies.core.workflows.inputs import CTX, context_of, injected, sources_of
 from horsies.core.workflows.layout import Place, height, lay_out, write_layout
-from horsies.core.workflows.plan import WorkflowPlan
-from horsies.core.workflows.settle import Key
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
 log = logging.getLogger("horsies.workflows")

@@ -10,21 +10,21 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from horsies.core.brokers.results import AWAY, describe
+from horsies.core.db.failures import AWAY, describe
+from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.codes import OutcomeCode
+from horsies.core.models.workflow import registry
+from horsies.core.models.workflow.plan import WorkflowPlan
+from horsies.core.models.workflow.registry import Builder, BuildRequest, LocalBuilder, NotBuiltHere
 from horsies.core.models.workflow.results import HandleResult
-from horsies.core.recovery.connections import Connections
 from horsies.core.store import workflows
-from horsies.core.store.tasks import Connection
 from horsies.core.store.workflow_reads import NoSuchWorkflow
+from horsies.core.store.workflows import Flow, FlowNode, Key
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.types.twins import run_sync
-from horsies.core.workflows import definitions, read
+from horsies.core.workflows import read
 from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.definitions import Builder, BuildRequest, LocalBuilder, NotBuiltHere
 from horsies.core.workflows.finish import ended_by
-from horsies.core.workflows.plan import WorkflowPlan
-from horsies.core.workflows.settle import Flow, Key, Node
 from horsies.core.workflows.step import UNFINISHED, Step, StepResult, transaction
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class _KnownHere(LocalBuilder):
     """Builds the children whose definitions this program has imported; the others are left to the workers."""
 
     async def build(self, request: BuildRequest) -> WorkflowPlan:
-        if definitions.find(request.definition_key) is None:
+        if registry.find(request.definition_key) is None:
             raise NotBuiltHere(request.definition_key)
         return await super().build(request)
 
@@ -208,7 +208,7 @@ async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) 
     return True
 
 
-async def _can_run_again(conn: Connection, node: Node) -> bool:
+async def _can_run_again(conn: Connection, node: FlowNode) -> bool:
     """Not a map whose elements have all succeeded but were too few: running them again would not add more."""
     return not node.has_elements or bool(await workflows.unsuccessful_elements(conn, node.key))
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models.codes import (
@@ -20,11 +19,13 @@ from horsies.core.models.codes import (
     RetrievalCode,
 )
 from horsies.core.models.tasks import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
+from horsies.core.store.workflows import Closing
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.inputs import NO_RESULT, mapped_result
 
 if TYPE_CHECKING:
-    from horsies.core.workflows.settle import Flow
+    from horsies.core.store.workflows import Flow
+
 
 SHOWN = 20  # places of failed elements in the error of a map
 
@@ -54,7 +55,9 @@ _MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
     TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is missing."),
     TaskStatus.EXPIRED: (OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
 }
+
 LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task no longer exists.")
+
 CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
 
 
@@ -121,17 +124,6 @@ def error_of(result: str | None) -> str | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return json.dumps(error, separators=(",", ":"), ensure_ascii=False)
-
-
-class Closing(NamedTuple):
-    """A node that affects how its workflow ends."""
-
-    workflow_id: str
-    task_index: int
-    status: WorkflowTaskStatus
-    result: str | None
-    error_code: str | None
-    completed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus
 from horsies.core.types.twins import run_sync
 from horsies.core.workflows import control, read
-from horsies.core.workflows.diagram import mermaid
-from horsies.core.workflows.read import NodeCodecs, Waited
+from horsies.core.workflows.read import NodeCodecs, Waited, mermaid
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

@@ -9,54 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.models.workflow.registry import InputError, with_members
+from horsies.core.store.workflows import Payload, Source
 from horsies.core.types.status import WorkflowTaskStatus
 
 CTX, META = "workflow_ctx", "workflow_meta"
+
 NO_RESULT = '{"ok":null}'
-
-
-class Payload(NamedTuple):
-    """What is needed to enqueue a node."""
-
-    workflow_id: str
-    task_index: int
-    node_id: str
-    node_type: str
-    status: str
-    task_name: str
-    kwargs: str | None
-    queue_name: str | None
-    priority: int | None
-    task_options: str | None
-    flags: str | None
-    good_until: datetime | None
-    args_from: dict[str, int]
-    ctx_from: list[int] | None
-    map_options: dict[str, Any] | None
-    map_index: int | None
-    sub_workflow_key: str | None
-    ready_at: datetime | None = None
-
-
-class Source(NamedTuple):
-    """A node whose result others use."""
-
-    workflow_id: str
-    task_index: int
-    node_id: str
-    status: WorkflowTaskStatus
-    result: str | None
-    summary: str | None
-
-
-class InputError(ValueError):
-    """The node cannot be called: it fails with WORKFLOW_ENQUEUE_FAILED (F-72)."""
 
 
 def sources_of(payload: Payload) -> set[int]:
@@ -116,18 +80,6 @@ def context(workflow_id: str, index: int, task_name: str, sources: Iterable[Sour
             summaries.append(f"{json.dumps(source.node_id)}:{source.summary}")
     head = meta(workflow_id, index, task_name)[:-1]
     return f'{head},"results":{{{",".join(results)}}},"summaries":{{{",".join(summaries)}}}}}'
-
-
-def with_members(kwargs: str | None, members: Mapping[str, str]) -> str | None:
-    """A JSON object with further members, whose values are JSON texts."""
-    if not members:
-        return kwargs
-    more = ",".join(f"{json.dumps(name)}:{value}" for name, value in members.items())
-    given = (kwargs or "{}").strip()
-    if not (given.startswith("{") and given.endswith("}")):
-        raise InputError("its stored arguments are not a JSON object")
-    inner = given[1:-1].strip()
-    return f"{{{inner},{more}}}" if inner else f"{{{more}}}"
 
 
 def meta(workflow_id: str, index: int, task_name: str) -> str:

@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from horsies.core.models.trace import with_trace
-from horsies.core.producer.ids import new_task_ids
+from horsies.core.db.pool import Connection
+from horsies.core.models.sending import with_trace
+from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
+from horsies.core.models.workflow.registry import with_members
+from horsies.core.producer.envelope import new_task_ids
 from horsies.core.store import workflows
-from horsies.core.store.tasks import Connection
-from horsies.core.store.workflows import NewTask
+from horsies.core.store.workflows import Key, NewTask, Payload
 from horsies.core.types.status import WorkflowTaskStatus
-from horsies.core.workflows.inputs import CTX, META, Payload, context, meta, with_members
-from horsies.core.workflows.plan import NodePlan, WorkflowPlan
-from horsies.core.workflows.settle import Key
+from horsies.core.workflows.inputs import CTX, META, context, meta
 
 
 @dataclass(slots=True)

@@ -3,23 +3,24 @@
 Each `ask_…` is an async function that runs on the broker's loop and raises what goes wrong; `run` and `run_async` are
 how a caller of either kind gets its answer as a value. The results are made of the rows by plain functions, in the
 caller's thread; a stored text that cannot be read is an error result too.
+
+The graph of a workflow with the current states of its nodes, as Mermaid text. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
-from horsies.core.brokers.endings import AnyResult, read_text
-from horsies.core.brokers.hub import can_exist
-from horsies.core.brokers.results import describe, facts_of, is_known
-from horsies.core.brokers.waiter import TimedOut, Unreachable, WorkflowEnding
-from horsies.core.codec.results import ResultCodec
-from horsies.core.definition import TaskDefinition
+from horsies.core.codec.shapes import ResultCodec
+from horsies.core.db.bridge import BridgeError
+from horsies.core.db.failures import describe, facts_of, is_known
 from horsies.core.errors import HorsiesError
 from horsies.core.models.tasks import (
     BuiltInTaskCode,
@@ -29,21 +30,25 @@ from horsies.core.models.tasks import (
     TaskError,
     TaskResult,
 )
+from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.nodes import TaskNode
 from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult, WorkflowTaskInfo
+from horsies.core.producer.hub import can_exist
+from horsies.core.producer.waiter import AnyResult, TimedOut, Unreachable, WorkflowEnding, read_text
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
-from horsies.core.sync import BridgeError
+from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.types.twins import run_sync
-from horsies.core.workflows import definitions
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
     from horsies.core.models.workflow.spec import WorkflowSpec
 
+
 T = TypeVar("T")
+
 CodecOf: TypeAlias = Callable[[StoredNode], ResultCodec | None]
 
 
@@ -257,7 +262,7 @@ class NodeCodecs:
     def _find(self, node: StoredNode) -> ResultCodec | None:
         try:
             if node.node_type == "SUBWORKFLOW":
-                definition = definitions.find(node.sub_workflow_key or "")
+                definition = registry.find(node.sub_workflow_key or "")
                 return None if definition is None else definition.output_codec()
             if (task := self._known().get(node.task_name)) is None:
                 return None
@@ -274,3 +279,50 @@ class NodeCodecs:
             of_spec = {node.name: node.fn for node in nodes if isinstance(node, TaskNode)}
             self._tasks = {**({} if self._app is None else self._app.tasks), **of_spec}
         return self._tasks
+
+
+# A node is a box, a child workflow a box with double sides, a map a stack of its own shape.
+_SHAPES = {"TASK": ('["', '"]'), "SUBWORKFLOW": ('[["', '"]]'), "MAP": ('[/"', '"/]')}
+
+_COLOURS = {
+    WorkflowTaskStatus.PENDING: "fill:#f4f4f4,stroke:#999,color:#333",
+    WorkflowTaskStatus.READY: "fill:#eef4ff,stroke:#5b8def,color:#222",
+    WorkflowTaskStatus.ENQUEUED: "fill:#dbe8ff,stroke:#5b8def,color:#222",
+    WorkflowTaskStatus.RUNNING: "fill:#fff3cd,stroke:#d39e00,color:#222",
+    WorkflowTaskStatus.COMPLETED: "fill:#d7f5dd,stroke:#2e8540,color:#222",
+    WorkflowTaskStatus.FAILED: "fill:#fddede,stroke:#c0392b,color:#222",
+    WorkflowTaskStatus.SKIPPED: "fill:#f4f4f4,stroke:#999,color:#777,stroke-dasharray:4 3",
+}
+
+_SPECIAL = re.compile(r"[^\w .,:/()\-]", re.ASCII)
+
+
+def mermaid(rows: Sequence[NodeRow]) -> str:
+    """A flowchart from top to bottom. The elements of a map are counted, not drawn."""
+    nodes = [row for row in rows if row.node_type != "ELEMENT"]
+    elements: dict[int, Counter[WorkflowTaskStatus]] = {}
+    for row in rows:
+        if row.map_index is not None:
+            elements.setdefault(row.map_index, Counter())[row.status] += 1
+    lines = ["flowchart TD"]
+    lines += [_drawn(node, elements.get(node.task_index)) for node in nodes]
+    lines += [f"    n{source} --> n{node.task_index}" for node in nodes for source in node.dependencies]
+    shown = {node.status for node in nodes}
+    lines += [f"    classDef {status} {style}" for status, style in _COLOURS.items() if status in shown]
+    return "\n".join(lines) + "\n"
+
+
+def _drawn(node: NodeRow, elements: Counter[WorkflowTaskStatus] | None) -> str:
+    opening, closing = _SHAPES[node.node_type]
+    state = node.status.value
+    if elements:
+        state += f" {elements[WorkflowTaskStatus.COMPLETED]}/{elements.total()}"
+    if node.error_code and node.status is WorkflowTaskStatus.FAILED:
+        state += f": {_text(node.error_code)}"
+    label = f"{_text(node.node_id)}<br/>{state}"
+    return f"    n{node.task_index}{opening}{label}{closing}:::{node.status}"
+
+
+def _text(text: str) -> str:
+    """The text of a label: characters with a meaning in Mermaid are written as numbers."""
+    return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", text)

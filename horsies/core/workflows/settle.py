@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import Enum, auto
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from horsies.core.store.workflows import Flow, FlowNode, Key
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.finish import SKIPPED, End, error_of
-
-Key: TypeAlias = tuple[str, int]  # workflow id and index
 
 
 class Readiness(Enum):
@@ -54,55 +52,6 @@ def readiness(
     return Readiness.SKIP if total - unsuccessful < needed else Readiness.WAIT
 
 
-class Flow(NamedTuple):
-    """A workflow as its row was locked."""
-
-    id: str
-    status: WorkflowStatus
-    on_error: str
-    output_index: int | None
-    success_policy: dict[str, list[list[int]]] | None
-    has_error: bool
-    parent_workflow_id: str | None
-    parent_task_index: int | None
-    root_workflow_id: str | None
-    depth: int
-    good_until: datetime | None
-    is_overdue: bool
-    open_nodes: int
-
-
-class Node(NamedTuple):
-    """A node as its row was read."""
-
-    workflow_id: str
-    task_index: int
-    node_type: str
-    status: WorkflowTaskStatus
-    dependents: list[int]
-    total: int
-    completed: int
-    failed: int
-    skipped: int
-    join: str
-    min_success: int | None
-    allow_failed_deps: bool
-    map_index: int | None
-    task_id: str | None
-    sub_workflow_id: str | None = None
-    has_elements: bool = False  # of a map: it has been made into elements, and counts them
-    max_parallel: int | None = None  # so many of them at once
-
-    @property
-    def key(self) -> Key:
-        return self.workflow_id, self.task_index
-
-    @property
-    def is_lost(self) -> bool:
-        """For a node in flight: the row of its task or child workflow has been deleted."""
-        return self.task_id is None and self.sub_workflow_id is None
-
-
 @dataclass(slots=True)
 class FlowState:
     """A workflow with the changes that will be written."""
@@ -132,7 +81,7 @@ class FlowState:
 class NodeState:
     """A node with the changes that will be written."""
 
-    row: Node
+    row: FlowNode
     status: WorkflowTaskStatus = field(init=False)
     completed: int = 0  # what its counters gain
     failed: int = 0
@@ -190,7 +139,7 @@ class Settling:
         self.freed: set[str] = set()  # workflows with a map that has a free place
         self._effects: deque[_Effect] = deque()
 
-    def add(self, nodes: Iterable[Node]) -> None:
+    def add(self, nodes: Iterable[FlowNode]) -> None:
         """Add loaded nodes. A node that is already known keeps its changes."""
         for node in nodes:
             if node.workflow_id in self.flows:

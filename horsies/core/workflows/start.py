@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from horsies.core import tracing
-from horsies.core.brokers.results import describe, is_about_content, is_known, is_transient, reason
+from horsies.core.db.failures import describe, is_about_content, is_known, is_transient, reason
 from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.core.models.workflow.nodes import SubWorkflowNode
+from horsies.core.models.workflow.registry import BuildFailed
 from horsies.core.models.workflow.results import (
     NOTHING_IS_STARTED,
     WorkflowStartError,
@@ -23,11 +24,10 @@ from horsies.core.models.workflow.results import (
     WorkflowStartResult,
     no_broker,
 )
-from horsies.core.producer.resending import RESEND_PAUSES, tried
+from horsies.core.producer.send import RESEND_PAUSES, tried
 from horsies.core.store import workflow_reads
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.twins import run_sync
-from horsies.core.workflows.definitions import BuildFailed
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
 

@@ -11,27 +11,18 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.codes import OperationalErrorCode
-from horsies.core.producer.ids import new_task_ids
-from horsies.core.recovery.connections import Connections
+from horsies.core.models.workflow.registry import InputError
+from horsies.core.producer.envelope import new_task_ids
 from horsies.core.store import workflows
-from horsies.core.store.tasks import Connection
-from horsies.core.store.workflows import Ended, NewTask
+from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
-from horsies.core.workflows.finish import (
-    SKIPPED,
-    Closing,
-    End,
-    conclude,
-    deciding,
-    end_of_child,
-    end_of_map,
-    end_of_task,
-)
-from horsies.core.workflows.inputs import Expansion, InputError, Payload, Source, arguments, expand, sources_of
+from horsies.core.workflows.finish import SKIPPED, End, conclude, deciding, end_of_child, end_of_map, end_of_task
+from horsies.core.workflows.inputs import Expansion, arguments, expand, sources_of
 from horsies.core.workflows.layout import earlier, task_of_payload
-from horsies.core.workflows.settle import Flow, FlowState, Key, Settling
+from horsies.core.workflows.settle import FlowState, Settling
 
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
 AT_FIRST = 16  # of them are read at once, then ever more: their inputs may be large
@@ -103,7 +94,7 @@ class Step:
 
     # What happened
 
-    async def take_tasks(self, ended: Collection[Ended]) -> None:
+    async def take_tasks(self, ended: Collection[EndedNodeRow]) -> None:
         """The tasks of these nodes have ended, and so have the nodes."""
         for row in ended:
             self.settling.add([row.node])

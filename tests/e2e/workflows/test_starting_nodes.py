@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.worker import starter
+from horsies.core.worker import start
 from tests.e2e.workflows.rows import flow_status, given_flow, node_of, nodes_locked
 from tests.factories import given_task, task_row
 from tests.support import eventually
@@ -53,7 +53,7 @@ async def test_l25_what_was_claimed_when_its_workflow_stopped_is_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Paused: back to the queue; cancelled: CANCELLED; and the deadline goes before both."""
-    monkeypatch.setattr(starter, "NODE_PATIENCE_S", 60.0)  # nothing goes back before the test has seen it claimed
+    monkeypatch.setattr(start, "NODE_PATIENCE_S", 60.0)  # nothing goes back before the test has seen it claimed
     paused, of_paused = await given_flow(db, ("pid", {"name": "paused"}))
     cancelled, of_cancelled = await given_flow(db, ("pid", {"name": "cancelled"}))
     late, of_late = await given_flow(db, ("pid", {"name": "late"}), good_until="tomorrow")

@@ -25,15 +25,15 @@ from horsies import (
     WorkerRecovered,
     WorkerRecoveryConfig,
 )
-from horsies.core.brokers.connections import BY_INDEX, make_pool
-from horsies.core.brokers.pool import Pool
-from horsies.core.lifecycle.moves import Claim, Complete
+from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.pool import Pool
 from horsies.core.recovery import sweep as sweeping
-from horsies.core.recovery.asking import Asker, InProcess, NoHooks
+from horsies.core.recovery.hooks import HookCaller, InProcess, NoHooks
 from horsies.core.recovery.sweep import Sweeper, force_unlock, sweep_abandoned, sweep_workers
 from horsies.core.store import tasks
-from horsies.core.store.sweeping import SWEEP_LOCK
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
+from horsies.core.store.workers import SWEEP_LOCK
+from horsies.core.tasks.moves import Claim, Complete
 from horsies.core.types.status import TaskStatus
 from tests.factories import (
     given_attempt,
@@ -67,7 +67,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 
 async def sweep(
-    pool: Pool, config: WorkerRecoveryConfig | None = None, asker: Asker | None = None, **more: Any
+    pool: Pool, config: WorkerRecoveryConfig | None = None, asker: HookCaller | None = None, **more: Any
 ) -> SweepStaleWorkersResult:
     config = config or WorkerRecoveryConfig()
     return await sweeping.sweep(pool, config, more.pop("policy", POLICY), asker or NoHooks(), **{"me": "me", **more})

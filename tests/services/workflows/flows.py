@@ -8,9 +8,9 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows.layout import Place, lay_out, write_layout
-from horsies.core.workflows.plan import NodePlan, WorkflowPlan
 
 Db = AsyncConnection[Any]
 

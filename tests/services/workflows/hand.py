@@ -11,12 +11,12 @@ from psycopg import AsyncConnection
 from pydantic import BaseModel
 
 from horsies import Horsies, TaskError, TaskResult, WorkflowHandle, from_node
+from horsies.core.models.workflow.registry import LocalBuilder
 from horsies.core.models.workflow.spec import WorkflowSpec
 from horsies.core.store import tasks as store
 from horsies.core.store.tasks import Claimant, ClaimOrder
 from horsies.core.task_decorator import TaskFunction
 from horsies.core.workflows.advance import Advanced, Worklist, advance
-from horsies.core.workflows.definitions import LocalBuilder
 
 Db = AsyncConnection[Any]
 Int = TaskResult[int, TaskError]

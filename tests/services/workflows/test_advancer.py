@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.pool import Pool
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.db.pool import Pool
+from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.recovery.reconcile import NobodyBuilds
 from horsies.core.types.status import TaskStatus
-from horsies.core.worker.advancer import Advancer
+from horsies.core.worker.advance import Advancer
 from tests.factories import given_node, given_task, given_workflow
 from tests.support import eventually
 

@@ -10,12 +10,12 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import NodeKey, OnError, SuccessCase, SuccessPolicy, WorkflowStatus
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.pool import Pool
+from horsies.core.models.workflow.plan import WorkflowPlan
+from horsies.core.models.workflow.registry import BuildRequest, NotBuiltHere
 from horsies.core.workflows import control, step
 from horsies.core.workflows.advance import Advanced, Worklist, advance
-from horsies.core.workflows.definitions import BuildRequest, NotBuiltHere
 from horsies.core.workflows.layout import Place, lay_out, write_layout
-from horsies.core.workflows.plan import WorkflowPlan
 from tests.services.workflows.flows import child_node, end_task_of, node, plan, started
 from tests.services.workflows.hand import Hand, Tasks
 

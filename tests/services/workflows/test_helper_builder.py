@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from horsies.core.child.wire import ChildSpec
 from horsies.core.models.codes import OperationalErrorCode
-from horsies.core.worker.helper_builder import HelperBuilder
-from horsies.core.worker.helper_child import HelperChild, HelperFailed
-from horsies.core.worker.launcher import ChildSpec, Launcher
-from horsies.core.workflows.definitions import BuildFailed, BuildRequest
+from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
+from horsies.core.worker.helper_calls import HelperBuilder
+from horsies.core.worker.helper_process import HelperChild, HelperFailed
+from horsies.core.worker.launcher import Launcher
 from tests.services.children import ROOT, is_alive
 from tests.support import eventually
 

@@ -14,15 +14,15 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.connections import BY_INDEX, make_pool
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.models.workflow.plan import MapOptions, WorkflowPlan
+from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import advance
-from horsies.core.workflows.definitions import BuildFailed, BuildRequest
-from horsies.core.workflows.plan import MapOptions, WorkflowPlan
 from tests.factories import task_row
 from tests.services.workflows.flows import (
     OK,

@@ -13,17 +13,17 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import RecoveryConfig, SweepStaleWorkersOptions, WorkerRecoveryConfig, WorkerUtils
-from horsies.core.brokers.pool import Pool
 from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.recovery.asking import NoHooks
-from horsies.core.recovery.ended import EndedNode
-from horsies.core.recovery.evidence import Evidence
+from horsies.core.recovery.apply import EndedNode
+from horsies.core.recovery.dead_workers import DeadWorkers
+from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.types.status import TaskStatus
+from horsies.core.worker.config import identify
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.identity import identify
 from horsies.core.workflows.advance import advance
 from tests.factories import given_task, given_worker, task_row
 from tests.recovery_support import LONG_AGO, hasty
@@ -124,7 +124,7 @@ async def test_r57_r100_evidence_tells_of_what_a_dead_worker_held(
     me = replace(identify(), worker_id="me")
     pid = await given_dead(db, me, sweeping=is_enrolled)
     task_id = await given_running(db, pid, recovery_enrolled=is_enrolled, workflow_id="flow")
-    await Evidence(
+    await DeadWorkers(
         pool, pool, me, RecoveryConfig(), WorkerRecoveryConfig(), NoHooks(), Pulse(2.0), on_ended=heard
     ).look()
     assert heard.ended == [(task_id, "flow")]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.pool import Pool
-from horsies.core.models.resilience import WorkerResilienceConfig
+from horsies.core.db.pool import Pool
+from horsies.core.models.recovery import WorkerResilienceConfig
+from horsies.core.models.workflow.plan import MapOptions, WorkflowPlan
+from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.store import workflows as store
 from horsies.core.types.status import TaskStatus
-from horsies.core.worker.advancer import Advancer
+from horsies.core.worker.advance import Advancer
 from horsies.core.workflows import control, step
 from horsies.core.workflows.advance import Worklist, advance
-from horsies.core.workflows.definitions import BuildFailed, BuildRequest
-from horsies.core.workflows.plan import MapOptions, WorkflowPlan
 from tests.services.workflows.flows import child_node, child_of, end_task_of, node, node_row, plan, started, states
 from tests.support import eventually
 

@@ -28,7 +28,7 @@ from horsies import (
 )
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.producer import resending
+from horsies.core.producer import send
 from tests.app_support import an_app
 from tests.conftest import with_database
 from tests.services.test_pool import refusing_port
@@ -79,7 +79,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def note(seconds: float) -> None:
         noted.append(seconds)
 
-    monkeypatch.setattr(resending, "wait", note)
+    monkeypatch.setattr(send, "wait", note)
     return noted
 
 

@@ -20,7 +20,7 @@ from horsies import (
 )
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery.asking import NoHooks
+from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
 from horsies.core.worker.fence import Pulse
 from tests.app_support import an_app

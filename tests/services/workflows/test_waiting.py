@@ -19,9 +19,9 @@ from horsies import (
     TaskStatus,
     WorkflowHandle,
 )
-from horsies.core.brokers import waiter
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.producer import waiter
 from tests.app_support import an_app
 from tests.doorbell_support import change_mode
 from tests.factories import end_task, given_node, given_task, given_workflow

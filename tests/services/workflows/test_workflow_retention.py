@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.brokers.pool import Pool
+from horsies.core.db.pool import Pool
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.workflow.plan import MapOptions
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.retention import Retention
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows import control
-from horsies.core.workflows.plan import MapOptions
 from tests.services.workflows.flows import Db, child_node, child_of, end_task_of, node, plan, started, states
 
 TABLES = ("horsies_tasks", "horsies_workflows", "horsies_workflow_tasks")

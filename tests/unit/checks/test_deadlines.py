@@ -9,7 +9,7 @@ import pytest
 
 from horsies import AppConfig, Horsies, RetryPolicy, TaskError, TaskResult, WorkflowDefinition, WorkflowSpec
 from horsies.core.checks import require_sound
-from horsies.core.checks.advice import earliest_retries, late_retries
+from horsies.core.checks.code import earliest_retries, late_retries
 from horsies.core.models.tasks import TaskOptions
 from tests.unit.workflows.sample import URL
 

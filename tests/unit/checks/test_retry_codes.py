@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from horsies import AppConfig, Horsies, OutcomeCode, RetryPolicy, TaskError, TaskResult
-from horsies.core.checks.advice import useless_retry_codes
+from horsies.core.checks.code import useless_retry_codes
 from horsies.core.errors import CheckWarning
 from tests.unit.workflows.sample import URL
 

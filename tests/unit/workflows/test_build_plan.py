@@ -19,8 +19,8 @@ from horsies import (
     WorkflowValidationError,
     from_node,
 )
-from horsies.core.workflows.definitions import MAX_DEPTH, BuildFailed, BuildRequest, LocalBuilder, build_plan
-from horsies.core.workflows.plan import plan_from_json, plan_to_json
+from horsies.core.models.workflow.plan import plan_from_json, plan_to_json
+from horsies.core.models.workflow.registry import MAX_DEPTH, BuildFailed, BuildRequest, LocalBuilder, build_plan
 from tests.unit.workflows.sample import APP, number, words, workflow
 
 CALLS: list[dict[str, Any]] = []

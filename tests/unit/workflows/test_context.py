@@ -24,7 +24,7 @@ from horsies import (
     WorkflowMeta,
     WorkflowStatus,
 )
-from horsies.core import execution
+from horsies.core.tasks import execute
 from tests.unit.workflows.sample import APP, number, see, take, where, words, workflow
 
 
@@ -92,11 +92,11 @@ def test_f36_t70_a_lookup_without_an_id_has_a_code_of_its_own() -> None:
     APP._tasks.pop("lookup", None)
     task = APP.task("lookup", queue_name="fast", default_unhandled_error_code="MINE")(fn)
     given = {"workflow_id": "w", "task_index": 0, "task_name": "t", "results": {}}
-    report = execution.run(task, None, json.dumps({"workflow_ctx": given}))
+    report = execute.run(task, None, json.dumps({"workflow_ctx": given}))
     assert report.error_code == ContractCode.WORKFLOW_CTX_MISSING_ID
     assert f'"{ContractCode.WORKFLOW_CTX_MISSING_ID.value}"' in report.result
     mapped = APP.task("lookup mapped", queue_name="fast", exception_mapper={WorkflowContextMissingIdError: "OWN"})(fn)
-    assert execution.run(mapped, None, json.dumps({"workflow_ctx": given})).error_code == "OWN"
+    assert execute.run(mapped, None, json.dumps({"workflow_ctx": given})).error_code == "OWN"
 
 
 def test_f34_errors_are_delivered_as_they_are() -> None:

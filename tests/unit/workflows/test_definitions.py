@@ -22,7 +22,7 @@ from horsies import (
     WorkflowValidationError,
     from_node,
 )
-from horsies.core.workflows import definitions
+from horsies.core.models.workflow import registry
 from tests.unit.workflows.sample import APP, codes_of, maybe, number, take, words, workflow
 
 if TYPE_CHECKING:
@@ -261,8 +261,8 @@ def test_f05_hrs_025_what_build_with_returns_has_the_declared_type() -> None:
 
 
 def test_f06_a_definition_is_registered_when_it_is_defined() -> None:
-    assert definitions.find("definitions.steps") is Steps
-    assert definitions.find("definitions.unknown") is None
+    assert registry.find("definitions.steps") is Steps
+    assert registry.find("definitions.unknown") is None
 
 
 def test_f06_hrs_017_a_key_belongs_to_one_definition() -> None:
@@ -280,7 +280,7 @@ def test_f06_hrs_017_a_key_belongs_to_one_definition() -> None:
         class Inherits(Steps):
             third = words.node()()
 
-    assert definitions.find("definitions.steps") is Steps
+    assert registry.find("definitions.steps") is Steps
 
 
 def test_f06_the_same_lines_may_run_again() -> None:
@@ -293,10 +293,10 @@ def test_f06_the_same_lines_may_run_again() -> None:
         return Again
 
     first, second = define(), define()
-    assert definitions.find("definitions.again") is second is not first
+    assert registry.find("definitions.again") is second is not first
     del second
     gc.collect()
-    assert definitions.find("definitions.again") is None, "the registry does not keep classes alive"
+    assert registry.find("definitions.again") is None, "the registry does not keep classes alive"
 
 
 def test_f06_hrs_016_a_definition_without_a_key() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from horsies.core.models.tasks import BUILTIN_KEY
+from horsies.core.models.workflow.registry import InputError
+from horsies.core.store.workflows import Closing, Flow, FlowNode, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
-from horsies.core.workflows.finish import Closing, End, conclude, deciding, end_of_map
-from horsies.core.workflows.inputs import InputError, Payload, Source, arguments, elements, expand
-from horsies.core.workflows.settle import Flow, Node, Readiness, Settling, readiness
+from horsies.core.workflows.finish import End, conclude, deciding, end_of_map
+from horsies.core.workflows.inputs import arguments, elements, expand
+from horsies.core.workflows.settle import Readiness, Settling, readiness
 
 PENDING, READY, RUNNING = WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY, WorkflowTaskStatus.RUNNING
 COMPLETED, FAILED, SKIPPED = WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED
@@ -50,14 +52,14 @@ def test_f30_f31_f32_when_a_node_runs(
 
 
 FLOW = Flow("w", WorkflowStatus.RUNNING, "FAIL", None, None, False, None, None, "w", 0, None, False, open_nodes=3)
-NODE = Node("w", 0, "TASK", PENDING, [], 1, 0, 0, 0, "all", None, False, None, None)
+NODE = FlowNode("w", 0, "TASK", PENDING, [], 1, 0, 0, 0, "all", None, False, None, None)
 
 
 def flow(**more: Any) -> Flow:
     return FLOW._replace(**more)
 
 
-def node(index: int, *dependents: int, **more: Any) -> Node:
+def node(index: int, *dependents: int, **more: Any) -> FlowNode:
     return NODE._replace(task_index=index, dependents=list(dependents), **more)
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from horsies import TaskError, TaskResult
-from horsies.core.workflows.fits import element_of, fits, results_in, shown
+from horsies.core.models.workflow.input_checks import element_of, fits, results_in, shown
 
 UserId = NewType("UserId", int)
 

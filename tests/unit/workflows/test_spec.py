@@ -22,7 +22,7 @@ from horsies import (
     WorkflowSpec,
     from_node,
 )
-from horsies.core.workflows.plan import MapOptions, plan_from_json, plan_to_json
+from horsies.core.models.workflow.plan import MapOptions, plan_from_json, plan_to_json
 from tests.unit.workflows.sample import APP, URL, codes_of, maybe, number, numbers, see, take, where, words, workflow
 
 LATER = datetime(2999, 1, 1, tzinfo=UTC)

@@ -2,16 +2,10 @@
 
 from horsies.core.models.schedule.config import ScheduleConfig, SchedulePattern, TaskSchedule
 from horsies.core.models.schedule.cron import CronSchedule
-from horsies.core.models.schedule.days import BothDays, ByMonthDay, ByWeekday, DaySelector, EitherDay, EveryDay
-from horsies.core.models.schedule.enums import Month, Weekday
-from horsies.core.models.schedule.patterns import (
-    DailySchedule,
-    HourlySchedule,
-    IntervalSchedule,
-    MonthlySchedule,
-    WeeklySchedule,
-)
-from horsies.core.models.schedule.terms import (
+from horsies.core.models.schedule.cron_terms import (
+    BothDays,
+    ByMonthDay,
+    ByWeekday,
     CronEnumRange,
     CronEnumStep,
     CronEnumValues,
@@ -19,6 +13,18 @@ from horsies.core.models.schedule.terms import (
     CronRange,
     CronStep,
     CronValues,
+    DaySelector,
+    EitherDay,
+    EveryDay,
+)
+from horsies.core.models.schedule.patterns import (
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    Month,
+    MonthlySchedule,
+    Weekday,
+    WeeklySchedule,
 )
 
 __all__ = [

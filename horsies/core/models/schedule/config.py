@@ -1,25 +1,33 @@
-"""A scheduled task, and the settings of the scheduler."""
+"""A scheduled task, and the settings of the scheduler.
+
+What `app.schedules` returns: the state of schedules, and why one could not be changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
-from horsies.core.errors import SourceLocation
+from horsies.core.errors import HorsiesError, SourceLocation
 from horsies.core.models.base import Violation
-from horsies.core.models.schedule.base import ScheduleModel, duplicates
 from horsies.core.models.schedule.cron import CronSchedule
 from horsies.core.models.schedule.patterns import (
     DailySchedule,
     HourlySchedule,
     IntervalSchedule,
     MonthlySchedule,
+    SchedulePart,
     WeeklySchedule,
+    duplicates,
 )
+from horsies.core.types.result import Err, Ok
 
 SchedulePattern: TypeAlias = (
     IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule | CronSchedule
@@ -38,7 +46,7 @@ def _is_a_known_zone(name: str) -> str:
     return name
 
 
-class TaskSchedule(ScheduleModel):
+class TaskSchedule(SchedulePart):
     """A task and when it is sent."""
 
     name: str = Field(
@@ -70,7 +78,7 @@ class TaskSchedule(ScheduleModel):
         return place
 
 
-class ScheduleConfig(ScheduleModel):
+class ScheduleConfig(SchedulePart):
     """What the scheduler sends, and how often it checks."""
 
     enabled: bool = Field(default=True, description="`False`: a scheduler refuses to start")
@@ -82,3 +90,58 @@ class ScheduleConfig(ScheduleModel):
     def _violations(self) -> Iterator[Violation]:
         for name in duplicates(schedule.name for schedule in self.schedules):
             yield Violation(("schedules",), f"the name {name!r} is used more than once")
+
+
+T = TypeVar("T")
+
+
+class ScheduleSource(StrEnum):
+    """Where a schedule is defined."""
+
+    CODE = "code"
+    DATABASE = "database"
+
+
+class ScheduleErrorCode(StrEnum):
+    """Why nothing was done."""
+
+    INVALID_SCHEDULE = "INVALID_SCHEDULE"
+    SCHEDULE_IN_CODE = "SCHEDULE_IN_CODE"
+    SCHEDULE_NOT_FOUND = "SCHEDULE_NOT_FOUND"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleError:
+    """A change that was not made; `errors` are the mistakes in an invalid schedule."""
+
+    code: ScheduleErrorCode
+    message: str
+    name: str | None = None
+    retryable: bool = False
+    errors: tuple[HorsiesError, ...] = ()
+    exception: BaseException | None = None
+
+
+ScheduleResult: TypeAlias = Ok[T] | Err[ScheduleError]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """One schedule and its state. If the stored schedule cannot be used, `schedule` is None and `problem` says why."""
+
+    name: str
+    source: ScheduleSource
+    schedule: TaskSchedule | None = field(repr=False)
+    is_paused: bool
+    problem: str | None
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    last_task_id: str | None
+    run_count: int
+    upcoming: tuple[datetime, ...]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs, if there is a scheduler."""
+        return self.schedule is not None and self.schedule.enabled and not self.is_paused and self.problem is None

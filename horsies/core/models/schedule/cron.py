@@ -1,32 +1,247 @@
-"""The typed form of a cron schedule."""
+"""Parses a cron line into typed fields, or says which field is wrong.
+
+A line and the typed form differ in two ways. Cron's week begins on Sunday, so steps and ranges of weekdays become lists
+of days if they do not fit a week that begins on Monday. And if both day fields name days, cron runs on days that match
+either field; but if one of them begins with an asterisk, both must match.
+
+The typed form of a cron schedule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field
 
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
 from horsies.core.models.base import Violation
-from horsies.core.models.schedule.base import ScheduleModel
-from horsies.core.models.schedule.days import DaySelector, EitherDay
-from horsies.core.models.schedule.parse import cron_fields
-from horsies.core.models.schedule.terms import (
+from horsies.core.models.schedule.cron_terms import (
+    DAY_OF_MONTH,
     HOUR,
     MINUTE,
     MONTH,
+    BothDays,
+    ByMonthDay,
+    ByWeekday,
+    CronEnumRange,
+    CronEnumStep,
+    CronEnumValues,
+    CronEvery,
+    CronRange,
+    CronStep,
+    CronValues,
+    DaySelector,
+    Domain,
+    EitherDay,
+    EveryDay,
     HourTerms,
     MinuteTerms,
+    MonthTerm,
     MonthTerms,
+    NumericTerm,
+    WeekdayTerm,
     enum_bits,
     numeric_bits,
 )
-from horsies.core.models.schedule.wall import WEEKDAYS, WallTimes, days_in_month, numbers_of
+from horsies.core.models.schedule.patterns import (
+    WEEKDAYS,
+    Month,
+    SchedulePart,
+    WallTimes,
+    Weekday,
+    days_in_month,
+    numbers_of,
+)
+
+NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+
+_FIELDS = ("minute", "hour", "day of month", "month", "day of week")
+
+_TERM = re.compile(r"(?:(?P<every>\*)|(?P<start>[a-z0-9]+)(?:-(?P<end>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?", re.ASCII)
+
+_NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
+
+_WEEK = Domain(0, 7, 6)  # cron's: both 0 and 7 are Sunday
+
+_MONTHS = list(Month)
+
+_DAYS = [Weekday.SUNDAY, *list(Weekday)[:6], Weekday.SUNDAY]
+
+T = TypeVar("T")
 
 
-class CronSchedule(ScheduleModel):
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One element of a field's list, in numbers: `*`, `*/step`, a value, or a range."""
+
+    start: int | None
+    end: int | None
+    step: int | None
+
+
+def cron_fields(line: str) -> dict[str, Any]:
+    """The fields of a `CronSchedule`; a `ConfigurationError` names each field that is wrong."""
+    parts = _split(line)
+    report = ValidationReport(phase="CronSchedule.parse")
+
+    def field(place: int, read: Callable[[str], T]) -> T | None:
+        try:
+            return read(parts[place])
+        except HorsiesError as problem:  # what the term itself has to say
+            report.add(_error(line, f"{_FIELDS[place]}: {problem.message}", problem.help_text))
+        except ValueError as problem:
+            report.add(_error(line, f"{_FIELDS[place]}: {problem}"))
+        return None
+
+    fields = {
+        "minute": field(0, lambda text: _numeric(text, MINUTE)),
+        "hour": field(1, lambda text: _numeric(text, HOUR)),
+        "month": field(3, _months),
+    }
+    month_days, weekdays = field(2, lambda text: _numeric(text, DAY_OF_MONTH)), field(4, _weekdays)
+    report.raise_if_any()
+    return {**fields, "day": _days(month_days or [], weekdays or [], parts[2], parts[4])}
+
+
+def _split(line: str) -> list[str]:
+    if not isinstance(line, str):
+        raise _error(line, "not a text")
+    text = line.strip().lower()
+    parts = NICKNAMES.get(text, text).split()
+    if len(parts) == len(_FIELDS):
+        return parts
+    help_text = f"the fields are {', '.join(_FIELDS)}; or write one of {', '.join(NICKNAMES)}"
+    if text.startswith("@"):
+        raise _error(line, "there is no such name", help_text)
+    raise _error(line, f"{len(parts)} fields instead of {len(_FIELDS)}", help_text)
+
+
+def _error(line: object, problem: str, help_text: str | None = None) -> ConfigurationError:
+    return ConfigurationError(
+        f"CronSchedule.parse({line!r}): {problem}",
+        code=ErrorCode.CONFIG_INVALID_SCHEDULE,
+        location=SourceLocation.of_caller(),
+        help_text=help_text,
+    )
+
+
+def _days(month_days: list[NumericTerm], weekdays: list[WeekdayTerm], of_month: str, of_week: str) -> DaySelector:
+    if of_month == "*" and of_week == "*":
+        return EveryDay()
+    if of_week == "*":
+        return ByMonthDay(day_of_month=month_days)
+    if of_month == "*":
+        return ByWeekday(day_of_week=weekdays)
+    kind = BothDays if of_month.startswith("*") or of_week.startswith("*") else EitherDay
+    return kind(day_of_month=month_days, day_of_week=weekdays)
+
+
+def _numeric(text: str, domain: Domain) -> list[NumericTerm]:
+    terms: list[NumericTerm] = []
+    values: list[int] = []
+    for piece in _pieces(text, domain, {}):
+        match piece:
+            case _Piece(start=None, step=None):
+                terms.append(CronEvery())
+            case _Piece(start=None):
+                terms.append(CronStep(step=piece.step))
+            case _Piece(start=int(start), end=None):
+                values.append(start)
+            case _:
+                terms.append(CronRange(start=piece.start, end=piece.end, step=piece.step or 1))
+    return [*([CronValues(values=_once(values))] if values else []), *terms]
+
+
+def _months(text: str) -> list[MonthTerm]:
+    terms: list[MonthTerm] = []
+    values: list[Month] = []
+    names = {name: number for number, month in enumerate(_MONTHS, 1) for name in (month.value, month.value[:3])}
+    for piece in _pieces(text, MONTH, names):
+        match piece:
+            case _Piece(start=None, step=None):
+                terms.append(CronEvery())
+            case _Piece(start=None):
+                terms.append(CronEnumStep[Month](step=piece.step))
+            case _Piece(start=int(start), end=None):
+                values.append(_MONTHS[start - 1])
+            case _Piece(start=int(start), end=int(end)):
+                step = piece.step or 1
+                terms.append(CronEnumRange[Month](start=_MONTHS[start - 1], end=_MONTHS[end - 1], step=step))
+    return [*([CronEnumValues[Month](values=_once(values))] if values else []), *terms]
+
+
+def _weekdays(text: str) -> list[WeekdayTerm]:
+    terms: list[WeekdayTerm] = []
+    values: list[Weekday] = []
+    names = {name: number for number, day in enumerate(_DAYS[:7]) for name in (day.value, day.value[:3])}
+    for piece in _pieces(text, _WEEK, names):
+        match piece:
+            case _Piece(start=None, step=None):
+                terms.append(CronEvery())
+            case _Piece(start=None):
+                terms.append(_listed(0, 6, piece.step or 1))
+            case _Piece(start=int(start), end=None):
+                values.append(_DAYS[start])
+            case _Piece(start=0, end=int(end)):
+                terms.append(_listed(0, end, piece.step or 1))
+            case _Piece(start=int(start), end=int(end)):
+                terms.append(CronEnumRange[Weekday](start=_DAYS[start], end=_DAYS[end], step=piece.step or 1))
+    return [*([CronEnumValues[Weekday](values=_once(values))] if values else []), *terms]
+
+
+def _listed(start: int, end: int, step: int) -> CronEnumValues[Weekday]:
+    named = {_DAYS[number] for number in range(start, end + 1, step)}
+    return CronEnumValues[Weekday](values=[day for day in Weekday if day in named])
+
+
+def _once(values: list[T]) -> list[T]:
+    """A line may repeat a value, such as Sunday in `0,7`; the typed form may not."""
+    return list(dict.fromkeys(values))
+
+
+def _pieces(text: str, domain: Domain, names: dict[str, int]) -> Iterator[_Piece]:
+    for item in text.split(","):
+        found = _TERM.fullmatch(item)
+        if found is None:
+            raise ValueError(f"{item!r} is not a value, a range, `*` or one of them with a step")
+        start, end = _value(found["start"], domain, names), _value(found["end"], domain, names)
+        if domain is _WEEK and found["end"] in ("sun", "sunday") and start:
+            end = 7  # friday-sunday: the end of the week, not its beginning; sun-sun is one day
+        step = int(found["step"]) if found["step"] else None
+        if step is not None and start is not None and end is None:
+            raise ValueError(f"{item!r} has a step without a range; did you mean {start}-{domain.last}/{step}?")
+        if step is not None and not 1 <= step <= domain.longest_step:
+            raise ValueError(f"a step of {step} is not in 1..{domain.longest_step}")
+        if start is not None and end is not None and end < start:
+            raise ValueError(f"{item!r} ends before it starts: a range that wraps around is two ranges")
+        yield _Piece(start, end, step)
+
+
+def _value(text: str | None, domain: Domain, names: dict[str, int]) -> int | None:
+    if text is None:
+        return None
+    if text in names:
+        return names[text]
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a {'name or ' if names else ''}number")
+    if not domain.first <= int(text) <= domain.last:
+        raise ValueError(f"{text} is not in {domain.first}..{domain.last}")
+    return int(text)
+
+
+class CronSchedule(SchedulePart):
     """Runs at second 0 of the minutes that match all four fields; a field matches if one of its terms does."""
 
     type: Literal["cron"] = "cron"

@@ -1,26 +1,153 @@
-"""The patterns that most schedules need: intervals, and times of the hour, day, week or month."""
+"""The days of the week and the months of the year, in the order in which ranges and steps count them.
+
+The normal form of every pattern with local times.
+
+A daily, a monthly or a cron schedule names a second and some minutes, hours, months and days. Sets of small numbers are
+the bits of an `int`, so that the next member is found with one shift.
+
+What the models of a schedule share: they are immutable, and every mistake is HRS-205.
+
+The patterns that most schedules need: intervals, and times of the hour, day, week or month.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import time, timedelta
+from calendar import isleap
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from horsies.core.models.base import Violation
-from horsies.core.models.schedule.base import Positive, ScheduleModel, duplicates
-from horsies.core.models.schedule.enums import Weekday
-from horsies.core.models.schedule.wall import WallTimes, bits
+from horsies.core.errors import ErrorCode
+from horsies.core.models.base import ConfigModel, Violation
+
+
+class Weekday(StrEnum):
+    """A day of the week; the week begins on Monday."""
+
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
+
+
+class Month(StrEnum):
+    """A month of the year."""
+
+    JANUARY = "january"
+    FEBRUARY = "february"
+    MARCH = "march"
+    APRIL = "april"
+    MAY = "may"
+    JUNE = "june"
+    JULY = "july"
+    AUGUST = "august"
+    SEPTEMBER = "september"
+    OCTOBER = "october"
+    NOVEMBER = "november"
+    DECEMBER = "december"
+
+
+HOURS = (1 << 24) - 1  # 0..23
+
+MONTHS = (1 << 13) - 2  # 1..12
+
+MONTH_DAYS = (1 << 32) - 2  # 1..31
+
+WEEKDAYS = (1 << 7) - 1  # 0..6, Monday first
+
+_FIVE_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
+
+_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True, slots=True)
+class WallTimes:
+    """The local times of a pattern: every combination of its fields. A day must match both day fields, or either."""
+
+    second: int
+    minutes: int
+    hours: int = HOURS
+    months: int = MONTHS
+    month_days: int = MONTH_DAYS
+    weekdays: int = WEEKDAYS
+    days_match: Literal["both", "either"] = "both"
+
+    @property
+    def is_every_hour(self) -> bool:
+        """Whether the pattern runs in both passes of an hour that the clocks repeat (S-23)."""
+        return self.hours == HOURS
+
+
+def bits(numbers: Iterable[int]) -> int:
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found
+
+
+def numbers_of(mask: int) -> Iterator[int]:
+    """The members in order."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def first_from(mask: int, start: int) -> int | None:
+    """The smallest member not smaller than `start`."""
+    rest = mask >> start
+    return start + (rest & -rest).bit_length() - 1 if rest else None
+
+
+def days_in_month(times: WallTimes, year: int, month: int) -> int:
+    """The days of this month that match."""
+    weekday = date(year, month, 1).weekday()
+    length = 29 if month == 2 and isleap(year) else _LENGTHS[month]
+    week = (times.weekdays >> weekday | times.weekdays << (7 - weekday)) & WEEKDAYS  # as the first of the month has it
+    by_weekday = week * _FIVE_WEEKS << 1
+    matching = times.month_days | by_weekday if times.days_match == "either" else times.month_days & by_weekday
+    return matching & ((1 << (length + 1)) - 2)
+
+
+# Neither a boolean nor a text is a number here: a stored schedule means exactly what its author wrote.
+WholeNumber = Annotated[int, Field(strict=True)]
+
+Positive = Annotated[int, Field(strict=True, ge=1)]
+
+
+class SchedulePart(ConfigModel):
+    """A part of a schedule."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID_SCHEDULE
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with these fields changed, validated like any other, so that derived values are never stale."""
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**{**fields, **(update or {})})
+
+
+def duplicates(values: Iterable[Hashable]) -> list[Hashable]:
+    """The values that are listed more than once, each once."""
+    return [value for value, times in Counter(values).items() if times > 1]
+
 
 # What does not come again within eight years is not a schedule (S-24): eight years are the longest that two 29ths of
 # February lie apart.
 HORIZON = timedelta(days=2922)
+
 _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
-class IntervalSchedule(ScheduleModel):
+class IntervalSchedule(SchedulePart):
     """Runs at an interval: the sum of the units, counted from run to run. The time zone does not matter."""
 
     type: Literal["interval"] = "interval"
@@ -61,7 +188,7 @@ def _is_a_time_of_the_wall_clock(value: time) -> time:
 TimeOfDay = Annotated[time, BeforeValidator(_is_not_a_number), AfterValidator(_is_a_time_of_the_wall_clock)]
 
 
-class HourlySchedule(ScheduleModel):
+class HourlySchedule(SchedulePart):
     """Every hour at this minute and second."""
 
     type: Literal["hourly"] = "hourly"
@@ -73,7 +200,7 @@ class HourlySchedule(ScheduleModel):
         return WallTimes(self.second, bits([self.minute]))
 
 
-class DailySchedule(ScheduleModel):
+class DailySchedule(SchedulePart):
     """Every day at this time."""
 
     type: Literal["daily"] = "daily"
@@ -84,7 +211,7 @@ class DailySchedule(ScheduleModel):
         return WallTimes(self.time.second, bits([self.time.minute]), bits([self.time.hour]))
 
 
-class WeeklySchedule(ScheduleModel):
+class WeeklySchedule(SchedulePart):
     """On these days of the week at this time."""
 
     type: Literal["weekly"] = "weekly"
@@ -102,7 +229,7 @@ class WeeklySchedule(ScheduleModel):
             yield Violation(("days",), f"{day} is listed more than once")
 
 
-class MonthlySchedule(ScheduleModel):
+class MonthlySchedule(SchedulePart):
     """On this day of the month at this time; months without that day are skipped."""
 
     type: Literal["monthly"] = "monthly"

@@ -6,36 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from horsies.core.codec.context import WorkflowContext, WorkflowMeta
     from horsies.core.models.tasks import SubWorkflowSummary
-    from horsies.core.models.workflow.context import WorkflowContext, WorkflowMeta
     from horsies.core.models.workflow.definition import WorkflowDefinition
-    from horsies.core.models.workflow.enums import (
-        WORKFLOW_TASK_TERMINAL_STATES,
-        WORKFLOW_TERMINAL_STATES,
-        OnError,
-        WorkflowStatus,
-        WorkflowTaskStatus,
-    )
     from horsies.core.models.workflow.nodes import (
         AnyNode,
         MapNode,
         NodeKey,
         SubWorkflowNode,
+        SuccessCase,
+        SuccessPolicy,
         TaskNode,
         from_node,
         slugify,
     )
-    from horsies.core.models.workflow.policies import SuccessCase, SuccessPolicy
     from horsies.core.models.workflow.results import (
         HandleErrorCode,
         HandleOperationError,
         HandleResult,
+        OnError,
         WorkflowStartError,
         WorkflowStartErrorCode,
         WorkflowStartResult,
         WorkflowTaskInfo,
     )
     from horsies.core.models.workflow.spec import WorkflowSpec
+    from horsies.core.types.status import (
+        WORKFLOW_TASK_TERMINAL_STATES,
+        WORKFLOW_TERMINAL_STATES,
+        WorkflowStatus,
+        WorkflowTaskStatus,
+    )
 
 __all__ = [
     "WORKFLOW_TASK_TERMINAL_STATES",

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
-from horsies.core.codec.results import ResultCodec
+from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.core.models.workflow.enums import OnError
+from horsies.core.models.workflow import registry
+from horsies.core.models.workflow.input_checks import output_problem
 from horsies.core.models.workflow.nodes import Node, placed
+from horsies.core.models.workflow.results import OnError
 from horsies.core.models.workflow.spec import WorkflowSpec
-from horsies.core.workflows import definitions
-from horsies.core.workflows.input_checks import output_problem
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
@@ -42,9 +42,9 @@ class WorkflowDefinition(Generic[T_co]):
         if "build_with" in cls.__dict__:
             cls.build_with = classmethod(_with_key(cls, cls.__dict__["build_with"]))  # type: ignore[method-assign, assignment]
         if "<locals>" in cls.__qualname__ and cls.takes_parameters():
-            definitions.prepare(cls, _names_around())
+            registry.prepare(cls, _names_around())
         if isinstance(cls.definition_key, str) and cls.definition_key:
-            definitions.register(cls)
+            registry.register(cls)
 
     @classmethod
     def build(cls, app: Horsies) -> WorkflowSpec[T_co]:
@@ -139,7 +139,7 @@ def _with_key(cls: type[WorkflowDefinition[Any]], method: Any) -> Callable[..., 
 
     @functools.wraps(inner)
     def build_with(cls: type[WorkflowDefinition[Any]], *args: Any, **params: Any) -> Any:
-        with definitions.building(cls.definition_key or None):
+        with registry.building(cls.definition_key or None):
             spec = inner(cls, *args, **params)
         _check_built(cls, spec, SourceLocation.from_function(inner))
         return spec

@@ -3,6 +3,11 @@
 Nodes are immutable. A node may be used in several workflows: each workflow makes its own copies, which know their id
 and index there. A node with a single place knows that place too, so that `handle.result_for(node)` finds it. Mistakes
 in a node are found when a workflow is built from it (`workflows/checks`).
+
+When a workflow counts as a success although a node failed (F-42).
+
+Nodes are given as objects, by their key, or by their id, because the body of an inner `class Meta` does not see the
+names of the class around it.
 """
 
 from __future__ import annotations
@@ -14,20 +19,23 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeVar, get_args
 
-from horsies.core.codec.results import ResultCodec
+from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowContextMissingIdError, WorkflowValidationError
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow.enums import Join
+from horsies.core.models.workflow.results import Join
 
 if TYPE_CHECKING:
     from horsies.core.models.workflow.definition import WorkflowDefinition
-    from horsies.core.producer.options import Flags
     from horsies.core.task_decorator import TaskFunction
+    from horsies.core.tasks.definition import Flags
+
 
 T = TypeVar("T")
+
 T_co = TypeVar("T_co", covariant=True)
 
 MAX_ID_LENGTH = 128
+
 _OUTSIDE = re.compile(r"[^A-Za-z0-9_\-:.]+")
 
 
@@ -371,3 +379,34 @@ def placed(nodes: Sequence[Node[Any]], ids: Sequence[str]) -> tuple[Node[Any], .
 
 def _each_once(nodes: Iterable[Node[Any]]) -> tuple[Node[Any], ...]:
     return tuple({id(getattr(node, "origin", node)): node for node in nodes}.values())
+
+
+if TYPE_CHECKING:
+    NodeRef: TypeAlias = Node[Any] | NodeKey[Any] | str
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessCase:
+    """One way to succeed: all of these nodes have completed."""
+
+    required: Iterable[NodeRef]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "required", _listed(self.required))
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessPolicy:
+    """The workflow is COMPLETED if one of the cases holds, checked in order; optional nodes may fail."""
+
+    cases: Iterable[SuccessCase]
+    optional: Iterable[NodeRef] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cases", tuple(self.cases))
+        object.__setattr__(self, "optional", _listed(self.optional))
+
+
+def _listed(nodes: Iterable[NodeRef]) -> tuple[NodeRef, ...]:
+    # A text is iterable too, and its letters are not what is meant.
+    return (nodes,) if isinstance(nodes, str) else tuple(nodes)

@@ -1,4 +1,7 @@
-"""What starting a workflow and using its handle return: errors as values (F-81, F-87), and a node as its row describes
+"""What a workflow does about errors, how a node waits for several others, and, re-exported, the states of workflows and
+their nodes.
+
+What starting a workflow and using its handle return: errors as values (F-81, F-87), and a node as its row describes
 it (F-86).
 """
 
@@ -8,11 +11,22 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowTaskStatus
+
+Join: TypeAlias = Literal["all", "any", "quorum"]
+
+
+class OnError(StrEnum):
+    """After the final failure of a node: continue with everything that does not depend on it, or pause until somebody
+    resumes."""
+
+    FAIL = "fail"
+    PAUSE = "pause"
+
 
 T = TypeVar("T")
 

@@ -10,27 +10,27 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
-from horsies.core.codec.results import ResultCodec
+from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.core.models.workflow.enums import OnError
-from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, placed
-from horsies.core.models.workflow.policies import SuccessPolicy
-from horsies.core.models.workflow.results import WorkflowStartError, WorkflowStartResult, no_broker
+from horsies.core.models.workflow import registry
+from horsies.core.models.workflow.checks import check
+from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, SuccessPolicy, placed
+from horsies.core.models.workflow.plan import Draft, WorkflowPlan, plan_of
+from horsies.core.models.workflow.registry import BuildRequest
+from horsies.core.models.workflow.results import OnError, WorkflowStartError, WorkflowStartResult, no_broker
 from horsies.core.types.twins import run_sync
-from horsies.core.workflows import definitions
-from horsies.core.workflows.checks import check
-from horsies.core.workflows.definitions import BuildRequest
-from horsies.core.workflows.plan import Draft, WorkflowPlan, plan_of
 
 if TYPE_CHECKING:
-    from horsies.core.models.workflow.policies import NodeRef
+    from horsies.core.models.workflow.nodes import NodeRef
     from horsies.core.workflows.handle import WorkflowHandle
 
+
 T = TypeVar("T")
+
 OutT = TypeVar("OutT")
 
 
-class Starter(Protocol):
+class SpecStarter(Protocol):
     """Writes the start of a spec; made by an app."""
 
     async def start_async(
@@ -52,7 +52,7 @@ class WorkflowSpec(Generic[OutT]):
     success_policy: SuccessPolicy | None
     location: SourceLocation | None
     app: Any  # whose queues and tasks it was checked with
-    starter: Starter | None
+    starter: SpecStarter | None
     _plan: WorkflowPlan
 
     def __init__(
@@ -74,7 +74,7 @@ class WorkflowSpec(Generic[OutT]):
             on_error,
             output,
             success_policy,
-            definition_key or definitions.key_of_build(),
+            definition_key or registry.key_of_build(),
             app,
             location or SourceLocation.of_caller(),
             declared,
@@ -123,7 +123,7 @@ class WorkflowSpec(Generic[OutT]):
         if not roots:
             return self._plan
         children = {
-            index: definitions.build_plan(
+            index: registry.build_plan(
                 app, BuildRequest(node.sub_workflow_key or "", node.kwargs_json, {}, depth=depth + 1)
             )
             for index, node in roots.items()

@@ -1,0 +1,62 @@
+"""`horsies demo`: run thousands of tasks on a real worker and a real PostgreSQL, and prove that each ended as
+expected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import uuid
+
+from horsies.cli import database, output
+from horsies.cli.options import DatabaseUrl
+from horsies.core.db.connect import connect
+from horsies.core.db.failures import AWAY, describe
+from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.models.broker import PostgresConfig
+from horsies.core.schema.install import install
+
+
+def demo(database_url: DatabaseUrl = None) -> int:
+    """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the worker is stopped whatever ends us
+    chosen = database.choose(database_url)
+    console = output.out()
+    console.print(chosen.opening_sentence(), markup=False)
+    queue = f"demo-{uuid.uuid4().hex[:8]}"
+    try:
+        notify = asyncio.run(_prepare(chosen.config))
+        _tell_the_app(queue, chosen.config, notify)
+        from horsies.demo.run import play  # builds the app, which reads what it was just told
+
+        came_out = asyncio.run(play(console))
+    except KeyboardInterrupt:
+        output.say("interrupted")
+        return 1
+    except AWAY as problem:
+        raise ConfigurationError(
+            "the database cannot be used",
+            code=ErrorCode.BROKER_INIT_FAILED,
+            notes=[chosen.config.redact(describe(problem))],
+        ) from problem
+    console.print(f"The rows are in the queue {queue!r} of table horsies_tasks.", markup=False)
+    return 0 if came_out else 1
+
+
+async def _prepare(config: PostgresConfig) -> str:
+    """Install the schema, and return the notify mode of the database."""
+    conn = await connect(config, session=True, name="horsies demo")
+    try:
+        return (await install(conn)).notify
+    finally:
+        await conn.close()
+
+
+def _tell_the_app(queue: str, config: PostgresConfig, notify: str) -> None:
+    """Pass the settings to the app's module, here and in the worker, in the environment; everybody could read a command
+    line."""
+    url = config.database_url.get_secret_value()
+    if config.embedded_path is not None:
+        url = f"embedded:{config.embedded_path.expanduser().resolve()}"
+    os.environ.update(HORSIES_DEMO_QUEUE=queue, HORSIES_DEMO_DATABASE_URL=url, HORSIES_DEMO_NOTIFY=notify)

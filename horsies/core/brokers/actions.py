@@ -1,0 +1,165 @@
+"""Cancelling a task (M-48); `reruns.py` sends one again.
+
+Cancelling is one guarded statement; if it changed nothing, a second statement looks for the reason.
+
+Sends a task again that ended without success (M-49).
+
+One statement copies it; if nothing was copied, a second statement looks for the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from psycopg import AsyncConnection
+
+from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.db.failures import facts_of
+from horsies.core.models.broker import PostgresConfig
+from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
+from horsies.core.producer.envelope import new_task_id
+from horsies.core.producer.hub import can_exist
+from horsies.core.sql import load
+from horsies.core.store import sends
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import TaskStatus
+
+if TYPE_CHECKING:
+    from horsies.core.brokers.postgres import PostgresBroker
+
+
+class TaskActionErrorCode(StrEnum):
+    """Why nothing was done."""
+
+    TASK_NOT_FOUND = "TASK_NOT_FOUND"
+    TASK_NOT_CANCELLABLE = "TASK_NOT_CANCELLABLE"
+    TASK_IS_WORKFLOW_TASK = "TASK_IS_WORKFLOW_TASK"
+    TASK_HAS_COMPLETED = "TASK_HAS_COMPLETED"
+    TASK_HAS_NOT_ENDED = "TASK_HAS_NOT_ENDED"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskActionError:
+    """An action that was not made."""
+
+    code: TaskActionErrorCode
+    message: str
+    task_id: str
+    current_status: TaskStatus | None = None
+    retryable: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCancelled:
+    """The task is CANCELLED now; before that it was in `previous_status`."""
+
+    task_id: str
+    previous_status: TaskStatus
+
+
+TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
+
+
+async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
+    """Cancel a task that has not ended. A running task is cancelled only with `include_running`; its code is then
+    stopped."""
+    return await broker.cancel_task_async(task_id, include_running=include_running)
+
+
+async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
+    """PENDING, CLAIMED and, with `include_running`, RUNNING → CANCELLED."""
+    wanted = {"ids": [task_id], "include_running": include_running, "with_workflow": False, "result": _CANCELLED}
+    while True:
+        moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
+        if moved is not None:
+            return Ok(TaskCancelled(task_id, TaskStatus(moved[1])))
+        found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
+        if not _is_cancellable(found, include_running=include_running):
+            return Err(why_not_cancelled(task_id, found))
+
+
+def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
+    facts = facts_of(problem)
+    facts["message"] = config.redact(facts["message"])
+    return Err(TaskActionError(TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts))
+
+
+def _is_cancellable(found: Any, *, include_running: bool) -> bool:
+    """The task appeared, or came back, between the two statements: there is no reason to report, so cancelling is tried
+    again."""
+    if found is None or found[1] is not None:
+        return False
+    return found[0] in ("PENDING", "CLAIMED") or (found[0] == "RUNNING" and include_running)
+
+
+def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
+    """Why a task was not cancelled; `found` is its state and its workflow."""
+    if found is None:
+        return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
+    status, workflow_id = TaskStatus(found[0]), found[1]
+    if workflow_id is not None:
+        why = f"task {task_id} belongs to workflow {workflow_id}; cancel the workflow"
+        return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
+    hint = "; include_running=True stops it" if status is TaskStatus.RUNNING else ""
+    why = f"task {task_id} is {status.value}{hint}"
+    return TaskActionError(TaskActionErrorCode.TASK_NOT_CANCELLABLE, why, task_id, status)
+
+
+_CANCELLED = serialize_error_payload(
+    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRerun:
+    """The new task, and the one it repeats."""
+
+    task_id: str
+    rerun_of: str
+
+
+TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
+
+
+async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
+    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
+    try:
+        return await broker.bridge.call(partial(_rerun, broker, task_id))
+    except Exception as problem:
+        return action_failed(task_id, problem, broker.config)
+
+
+async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
+    if not can_exist(task_id):
+        return Err(why_not(task_id, None))
+    async with broker.hub.connection() as conn:
+        while not await sends.rerun(conn, task_id, new_id := new_task_id()):
+            found = await sends.why_not_rerun(conn, task_id)
+            if not _can_be_rerun(found):
+                return Err(why_not(task_id, found))
+    return Ok(TaskRerun(new_id, task_id))
+
+
+def _can_be_rerun(found: tuple[Any, ...] | None) -> bool:
+    """The task ended between the two statements: there is no reason to report, so copying is tried again."""
+    return found is not None and found[1] is None and found[0] in ("FAILED", "CANCELLED", "EXPIRED")
+
+
+def why_not(task_id: str, found: tuple[Any, ...] | None) -> TaskActionError:
+    """Why a task is not sent again; `found` is its state and its workflow."""
+    if found is None:
+        return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
+    status, workflow_id = TaskStatus(found[0]), found[1]
+    if workflow_id is not None:
+        why = f"task {task_id} belongs to workflow {workflow_id}; retry the node there"
+        return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
+    if status is TaskStatus.COMPLETED:
+        why = f"task {task_id} has succeeded; send a new task to run it again"
+        return TaskActionError(TaskActionErrorCode.TASK_HAS_COMPLETED, why, task_id, status)
+    why = f"task {task_id} is {status.value}: only a task that has ended can be sent again"
+    return TaskActionError(TaskActionErrorCode.TASK_HAS_NOT_ENDED, why, task_id, status)

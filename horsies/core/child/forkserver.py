@@ -1,0 +1,242 @@
+"""Kernel features for parents and children. Linux has them; other systems do without.
+
+A process can be killed when its parent ends, even if it could not notice that itself. And a process can become the
+parent of its orphaned descendants, so that processes which tasks leave behind are reaped even if nothing else does it
+(a worker that is process 1 of a container).
+
+The fork server: a small process that forks children for a supervisor and reaps them (W-41).
+
+It runs no user code and has no threads, so a copy of it is a clean start for a child; and it has imported the library,
+so the start is quick. It lives exactly as long as its supervisor: when that is gone (its pidfd, or the end of the
+control socket), it kills every child together with all processes that the child started, and ends (W-54). If the fork
+server itself is killed, the kernel kills its children where the system supports that; otherwise they end at the end of
+their socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
+
+import psutil
+
+from horsies.core.child import wire
+from horsies.core.child.wire import Decoder, Frame, Kind, WireError
+
+_PR_SET_PDEATHSIG = 1
+
+_PR_SET_NAME = 15
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None) if sys.platform == "linux" else None
+
+
+def die_with_parent(parent: int) -> None:
+    """Kill this process with SIGKILL when the process `parent` ends, also if that has just happened."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(70)
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent has ended become children of this process, which has to reap them."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def name_process(name: str) -> None:
+    """Set the name that `ps` and `top` show (15 bytes of it)."""
+    if _prctl is not None:
+        _prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+if __name__ == "__main__":  # started by file name: make sure that `horsies` is this very package
+    _root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    if _root not in sys.path:
+        sys.path.insert(0, _root)
+
+PARENT_CHECK_MS = 500  # where there are no pidfds
+
+
+class ForkServer:
+    """Serves one supervisor over one control socket."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._decoder = Decoder()
+        self._received: list[int] = []  # descriptors that came with SPAWN frames, in their order
+        self._pids: dict[int, int] = {}  # number → pid, of children not yet reaped
+        self._supervisor = os.getppid()
+        self._bell, self._bell_end = os.pipe()
+        self._poll = select.poll()
+
+    def serve(self) -> None:
+        """Until the supervisor is gone."""
+        os.set_blocking(self._bell, False)
+        os.set_blocking(self._bell_end, False)
+        signal.set_wakeup_fd(self._bell_end, warn_on_full_buffer=False)
+        for sig in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(sig, _noted)  # not SIG_IGN, which programs started by tasks would inherit
+        self._poll.register(self._control, select.POLLIN)
+        self._poll.register(self._bell, select.POLLIN)
+        timeout = None if self._watch_supervisor() else PARENT_CHECK_MS
+        try:
+            self._say(wire.pack(Kind.HELLO, 0))
+            while os.getppid() == self._supervisor:
+                for fd, _ in self._poll.poll(timeout):
+                    if fd == self._bell:
+                        self._reap()
+                    elif fd == self._control.fileno():
+                        self._listen()
+        except (EOFError, WireError, OSError):
+            pass
+        finally:
+            self._end_children()
+
+    def _watch_supervisor(self) -> bool:
+        try:
+            self._poll.register(os.pidfd_open(self._supervisor), select.POLLIN)
+        except (AttributeError, OSError):
+            return False
+        return True
+
+    def _say(self, data: bytes) -> None:
+        self._control.sendall(data)
+
+    def _listen(self) -> None:
+        data, fds, _, _ = socket.recv_fds(self._control, 65536, 64)
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        self._received += fds
+        if not data:
+            raise EOFError
+        for frame in self._decoder.feed(data):
+            self._obey(frame)
+
+    def _obey(self, frame: Frame) -> None:
+        kind, number, parts = frame
+        if kind is Kind.SPAWN:
+            self._spawn(number, parts[0].decode(), parts[1])
+        elif kind is Kind.SIGNAL and (pid := self._pids.get(number)) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                send = os.killpg if parts[1] == b"1" else os.kill
+                send(pid, wire.word(parts[0]))
+
+    def _spawn(self, number: int, name: str, spec: bytes) -> None:
+        fd = self._received.pop(0)
+        server = os.getpid()
+        gc.freeze()  # a collection in a child must not touch, and so copy, the pages it shares with us
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(fd)
+            self._say(wire.pack(Kind.REFUSED, number, f"cannot fork: {error}".encode()))
+            return
+        if pid == 0:
+            self._become_child(server, fd, name, spec)
+        with contextlib.suppress(OSError):  # both sides set it: whoever comes first, the group is there from now on
+            os.setpgid(pid, pid)
+        os.close(fd)
+        self._pids[number] = pid
+        self._say(wire.pack(Kind.SPAWNED, number, wire.pack_word(pid)))
+
+    def _become_child(self, server: int, fd: int, name: str, spec: bytes) -> NoReturn:
+        try:
+            os.setpgid(0, 0)
+            die_with_parent(server)
+            signal.set_wakeup_fd(-1)
+            for sig in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(sig, signal.SIG_DFL)
+            self._control.detach()  # the object must not close a number that soon belongs to someone else
+            _close_all_but(fd)
+            gc.enable()
+            from horsies.core.child.main import child_main
+
+            child_main(socket.socket(fileno=fd), spec, name)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(70)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._bell, 4096):
+                pass
+        numbers = {pid: number for number, pid in self._pids.items()}
+        for pid in _ended(numbers):
+            number = numbers.get(pid)
+            if number is None:  # something that a task had started and that has outlived its parent
+                os.waitpid(pid, 0)
+            else:
+                self._bury(number, pid)
+
+    def _bury(self, number: int, pid: int) -> None:
+        _kill_group(pid)  # before reaping: until then the pid, and with it the group, cannot be anyone else's
+        _, status, usage = os.wait4(pid, 0)
+        del self._pids[number]
+        code = os.waitstatus_to_exitcode(status)
+        peak_kb = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
+        self._say(wire.pack(Kind.EXITED, number, wire.pack_signed(code), wire.pack_word(peak_kb)))
+
+    def _end_children(self) -> None:
+        for pid in self._pids.values():
+            _kill_group(pid)
+        for pid in self._pids.values():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _kill_group(pid: int) -> None:
+    """The process group of a child ends with the child: processes that a task started must not outlive it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _ended(children: Iterable[int]) -> Iterator[int]:
+    """The processes that wait to be reaped; each must be reaped before the next is requested."""
+    if not hasattr(os, "waitid"):
+        yield from [pid for pid in children if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE]
+        return
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            yield ended.si_pid
+
+
+def _noted(_signal: int, _frame: object) -> None:
+    """SIGCHLD wakes the loop; other signals are meant for the supervisor, whose end also ends this process."""
+
+
+def _close_all_but(keep: int) -> None:
+    try:
+        numbers = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:
+        numbers = list(range(4096))
+    for fd in numbers:
+        if fd > 2 and fd != keep:
+            with contextlib.suppress(OSError):  # the listing's own descriptor is closed already
+                os.close(fd)
+
+
+def main(control_fd: int) -> None:
+    """Run as a program: import what children need, then serve."""
+    import horsies
+    import horsies.core.child.main  # noqa: F401
+
+    adopt_orphans()
+    gc.collect()
+    gc.disable()
+    ForkServer(socket.socket(fileno=control_fd)).serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

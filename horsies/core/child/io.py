@@ -1,0 +1,386 @@
+"""The tasks that a child has received and not run yet. The io thread fills it, and the main thread empties it.
+
+There are no locks: each step is one operation on a dict or a deque, which is atomic in Python. `_waiting` decides who
+gets a task, the main thread that runs it or the supervisor that takes it back: only one of them can pop it.
+
+The child's end of the socket: it sends frames to the supervisor, complete and in order, or ends the child.
+
+A child that cannot report must not continue to run tasks that nobody can see (W-54), so every failure here ends the
+process. That includes copies which user code made by `fork`: they lose the socket in the fork and end at the first
+attempt to report (W-31).
+
+The io thread of a child: reads the messages of the supervisor, reports that the child is alive, and watches the
+start hooks.
+
+It lives as long as the child and never runs user code. Whatever the main thread does, this thread notices within
+moments that the supervisor is gone, and ends the process. If the supervisor exists but is silent, as when it is
+stopped, the child waits until the time that the last message allowed; after that others may take over its tasks
+(R-101).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from time import monotonic
+from typing import NamedTuple, NoReturn, Protocol
+
+from horsies.core.child import wire
+from horsies.core.child.wire import Decoder, Frame, Kind, clock
+
+PLAIN_PARTS = 4  # of a task that is not traced
+
+
+class Item(NamedTuple):
+    """One task to run, as it was received."""
+
+    token: int
+    parts: list[bytes]  # task name, args, kwargs, what to note in the start journal, and what its span says
+
+    @property
+    def task_name(self) -> str:
+        return self.parts[0].decode("utf-8", "replace")
+
+    @property
+    def args(self) -> str | None:
+        return _text(self.parts[1])
+
+    @property
+    def kwargs(self) -> str | None:
+        return _text(self.parts[2])
+
+    @property
+    def entry(self) -> bytes:
+        return self.parts[3]
+
+    @property
+    def about(self) -> bytes:
+        """What its span says: present only if there are more than `PLAIN_PARTS`."""
+        return self.parts[PLAIN_PARTS]
+
+
+class Inbox:
+    """Tasks in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()  # handed in and not yet reported done or given up
+        self.is_closed = False
+        self._order: deque[int] = deque()
+        self._waiting: dict[int, Item] = {}
+        self._is_asleep = False
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._on_change: Callable[[], None] = self._ring
+
+    # The io thread
+
+    def put(self, items: Iterable[Item]) -> None:
+        for item in items:
+            self.held.add(item.token)
+            self._waiting[item.token] = item
+            self._order.append(item.token)
+        self._on_change()
+
+    def take_back(self, tokens: Iterable[int]) -> list[int]:
+        """Remove tasks that have not been taken to run; return those that were removed."""
+        removed = [token for token in tokens if self._waiting.pop(token, None) is not None]
+        self.held.difference_update(removed)
+        return removed
+
+    def close(self) -> None:
+        """Nothing more will come: `wait` returns None once everything has been taken."""
+        self.is_closed = True
+        self._on_change()
+
+    # The main thread
+
+    def poll(self) -> Item | None:
+        """Take the next task, if there is one."""
+        order = self._order
+        while order:
+            item = self._waiting.pop(order.popleft(), None)
+            if item is not None:
+                return item
+        return None
+
+    def peek(self) -> Item | None:
+        """Look at the next task. It can still be taken back before it is taken."""
+        order = self._order
+        while order:
+            item = self._waiting.get(order[0])
+            if item is not None:
+                return item
+            order.popleft()
+        return None
+
+    def take(self, peeked: Item) -> bool:
+        """Take the task that `peek` has just shown. False if it was taken back in between."""
+        self._order.popleft()
+        return self._waiting.pop(peeked.token, None) is not None
+
+    def wait(self) -> Item | None:
+        """Take the next task, and sleep until there is one. None if there will be none."""
+        while True:
+            self._is_asleep = True  # before the last look: whoever puts something after that look will ring
+            item = self.poll()
+            if item is not None or self.is_closed:
+                self._is_asleep = False
+                return item
+            self._bell.get()
+
+    def notify(self, callback: Callable[[], None] | None) -> None:
+        """Set who is informed of changes: the sleeping main thread, or else this callback."""
+        self._on_change = callback or self._ring
+
+    def _ring(self) -> None:
+        if self._is_asleep:
+            self._is_asleep = False
+            self._bell.put(None)
+
+
+def _text(part: bytes) -> str | None:
+    return part.decode("utf-8", "surrogatepass") if part else None
+
+
+EXIT_LOST = 70  # no supervisor to report to, or the child's own machinery is broken
+
+EXIT_ALONE = 75  # no word from the supervisor for too long: others may take over soon (R-101)
+
+EXIT_BROKEN = 78  # the app cannot be served; a BROKEN frame says why
+
+HIGH_FD = 1000
+
+
+class Uplink:
+    """Used by the main thread and the io thread; each send is complete before the next one begins."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = _move_up(sock)
+        self.sock.setblocking(True)
+        self.is_copy = False
+        self.on_copied: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+        os.register_at_fork(before=flush_stdio, after_in_child=self._copied)
+
+    def send(self, data: bytes) -> None:
+        """Write everything, however long the supervisor takes to read it."""
+        if self.is_copy:
+            leave(0)
+        try:
+            with self._lock:
+                self.sock.sendall(data)
+        except OSError:
+            os._exit(EXIT_LOST)
+
+    def send_if_room(self, data: bytes) -> None:
+        """Send a few bytes that need not arrive. A supervisor that does not read must not block the io thread, which
+        has to notice that the child's time is over (R-101)."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLOUT)
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if poll.poll(0):
+                self.sock.sendall(data)
+        except OSError:
+            os._exit(EXIT_LOST)
+        finally:
+            self._lock.release()
+
+    def receive(self) -> bytes:
+        """Wait for data and return it. The end of the stream is the end of the child."""
+        try:
+            data = self.sock.recv(1 << 18)
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(EXIT_LOST)
+        return data
+
+    def _copied(self) -> None:
+        self.is_copy = True
+        with contextlib.suppress(OSError):
+            os.close(self.sock.detach())
+        if self.on_copied is not None:
+            self.on_copied()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process now. Threads that never end cannot hold it, and no user code runs any more."""
+    flush_stdio()
+    os._exit(code)
+
+
+def end_alone() -> NoReturn:
+    """End this process and all processes that its tasks started. It leaves its group first; otherwise the signal would
+    hit it as well, and hide why it ended."""
+    if (group := os.getpgrp()) == os.getpid():
+        with contextlib.suppress(OSError):
+            os.setpgid(0, os.getpgid(os.getppid()))
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+    os._exit(EXIT_ALONE)
+
+
+def flush_stdio() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # user code may have closed or replaced it
+            stream.flush()
+
+
+def _move_up(sock: socket.socket) -> socket.socket:
+    """Give the socket a high number. User code that closes and opens descriptors gets low numbers: it may close ours,
+    which we notice, but it never gets our number, so we never write into a file of the user."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = HIGH_FD if soft == resource.RLIM_INFINITY else min(HIGH_FD, soft - 8)
+    try:
+        fd = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest)
+    except OSError:
+        return sock
+    sock.close()
+    return socket.socket(fileno=fd)
+
+
+WATCH_EVERY_MS = 50  # while the child starts
+
+
+class RunsTasks(Protocol):
+    """What the io thread must know about the work of the main thread."""
+
+    def tokens(self) -> list[int]: ...
+    def stop(self, token: int) -> None: ...
+
+
+class ChildIO:
+    """It is started before the app is loaded; from `serve` on it knows what runs."""
+
+    def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
+        self._uplink = uplink
+        self._inbox = inbox
+        self._interval = beat_interval_ms / 1000
+        self._next_beat = 0.0
+        self._running: RunsTasks | None = None
+        self._limit: tuple[float, str] | None = None
+        self._poll = select.poll()
+        self._decoder = Decoder()
+        self._until = math.inf  # it may go on so long without another word
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="horsies-io", daemon=True).start()
+
+    def limit(self, seconds: float, what: str) -> None:
+        """End the child with this text if `unlimit` is not called in time."""
+        self._limit = (monotonic() + seconds, what)
+
+    def unlimit(self) -> None:
+        self._limit = None
+
+    def is_late(self) -> bool:
+        """Whether its time is over, as after a pause. In that case nothing may begin until waiting messages have been
+        read: if there are none, this thread ends the process in a moment."""
+        return clock() > self._until
+
+    def serve(self, running: RunsTasks) -> None:
+        """The child is ready: from now on there may be tasks to report and to stop."""
+        self._running = running
+
+    def _run(self) -> None:
+        try:
+            self._poll.register(self._uplink.sock, select.POLLIN)
+            while True:
+                heard = self._receive() if self._poll.poll(self._timeout_ms()) else []
+                if clock() > self._until:
+                    self._end_if_alone(heard)
+                self._hear(heard)
+                self._beat()
+                self._watch()
+        except BaseException:
+            if not sys.is_finalizing():
+                sys.excepthook(*sys.exc_info())
+            os._exit(EXIT_LOST)
+
+    def _timeout_ms(self) -> float | None:
+        if self._running is None:
+            return WATCH_EVERY_MS
+        if not self._inbox.held:
+            return None
+        return max(0.0, min(self._next_beat - monotonic(), self._until - clock()) * 1000) + 1
+
+    def _receive(self) -> list[Frame]:
+        return self._decoder.feed(self._uplink.receive())
+
+    def _end_if_alone(self, heard: list[Frame]) -> None:
+        """Its time is over. Read all waiting messages: unless one of them extends the time, nothing may run here any
+        more."""
+        while self._poll.poll(0):
+            heard += self._receive()
+        for kind, number, _ in heard:
+            if kind is Kind.WORD:
+                self._until = number / 1e9
+        if clock() > self._until and (self._inbox.held or any(kind is Kind.RUN for kind, _, _ in heard)):
+            end_alone()
+
+    def _hear(self, frames: list[Frame]) -> None:
+        items = []
+        for kind, number, parts in frames:
+            if kind is Kind.RUN:
+                items.append(Item(number, parts))
+                continue
+            if items:  # whatever else was said, was said after these
+                self._put(items)
+                items = []
+            if kind is Kind.TAKE_BACK:
+                self._give_up(wire.tokens_of(parts))
+            elif kind is Kind.STOP:
+                self._stop(number)
+            elif kind is Kind.WORD:
+                self._until = number / 1e9
+                if clock() > self._until:
+                    self._end_if_alone(frames)  # what it reads, this loop comes to as well
+            elif kind is Kind.BYE:
+                self._inbox.close()
+        if items:
+            self._put(items)
+
+    def _put(self, items: list[Item]) -> None:
+        if not self._inbox.held:
+            self._next_beat = monotonic() + self._interval
+        self._inbox.put(items)
+
+    def _give_up(self, tokens: list[int]) -> None:
+        removed = self._inbox.take_back(tokens)
+        if removed:
+            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, removed))
+
+    def _stop(self, token: int) -> None:
+        if self._inbox.take_back([token]):
+            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, [token]))
+        elif self._running is not None:
+            self._running.stop(token)
+
+    def _beat(self) -> None:
+        if self._running is None or not self._inbox.held:
+            return
+        now = monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._interval
+        tokens = self._running.tokens()
+        if tokens:
+            self._uplink.send_if_room(wire.pack_tokens(Kind.BEAT, tokens))
+
+    def _watch(self) -> None:
+        limit = self._limit
+        if limit is not None and monotonic() > limit[0]:
+            self._uplink.send(wire.pack(Kind.BROKEN, 0, limit[1].encode("utf-8", "replace")))
+            os._exit(EXIT_BROKEN)

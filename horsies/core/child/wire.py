@@ -1,0 +1,252 @@
+"""What a child must know to serve an app. It is sent as JSON to the fork server, never on a command line.
+
+Frames between a supervisor and its children: how they are packed, and how a byte stream is split into frames.
+
+One frame is `<IBQH` (size of the rest, kind, number, number of parts), then the lengths of the parts, then the parts.
+The number is a token: the supervisor's name for one task sent to one child. This module does no I/O and knows nothing
+about tasks; comments explain each kind, and `child.py`, `forkserver.py` and `pool.py` send them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from functools import partial
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """The same for all children of a worker. `app_locator` is resolved by `locate.load_app` in the child itself."""
+
+    app_locator: str
+    imports: tuple[str, ...] = ()  # further modules to import, dotted or `.py`
+    beat_interval_ms: int = 1_000
+    hook_timeout_ms: int = 10_000  # W-45, for each hook
+    goodbye_timeout_ms: int = 3_000  # for what user code wants to do at the end
+    concurrency: int = 1  # async tasks at a time
+    loglevel: str = "INFO"
+    log_format: str = "text"
+    is_helper: bool = False  # asked about recovery instead of running tasks (W-01)
+    recovery_hook_timeout_ms: int = 10_000  # R-74, for each call of a handler
+    sys_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+    cwd: str = field(default_factory=os.getcwd)
+    journal: str | None = None  # the file in which starts are noted (R-103)
+    database_url: str | None = field(default=None, repr=False)  # replaces the app's own; holds a password
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> ChildSpec:
+        fields = json.loads(text)
+        return cls(**{**fields, "imports": tuple(fields["imports"]), "sys_path": tuple(fields["sys_path"])})
+
+
+class Kind(IntEnum):
+    """What a frame means."""
+
+    # supervisor → child
+    # To a helper an event and its JSON instead of name and arguments (empty: NULL); last what to note of the start.
+    RUN = 1  # number: token; task name, args, kwargs, entry of the start journal, for one that traces what it is about
+    TAKE_BACK = 2  # tokens the supervisor would like to have back
+    STOP = 3  # number: token; reason
+    BYE = 4  # finish what you hold, then exit 0
+    WORD = 5  # number: until when you may go on without another word, nanoseconds of the clock in `fence.py`
+    # child → supervisor
+    READY = 16  # info as JSON
+    BROKEN = 17  # text: why this child cannot serve the app
+    STARTED = 18  # number: token; in a helper, the handler about to be called
+    DONE = 19  # number: token; see `Done`
+    GAVE_UP = 20  # tokens that will not be run by this child
+    BEAT = 21  # tokens whose functions are running
+    ANSWER = 22  # number: token; what the recovery hooks say, as JSON; or a plan (`build_wire.py`)
+    # supervisor → fork server
+    SPAWN = 32  # number: child; name, spec as JSON; carries the child's end of the socket pair
+    SIGNAL = 33  # number: child; signal number, b"1" for the whole process group
+    # fork server → supervisor
+    HELLO = 48  # ready to fork
+    SPAWNED = 49  # number: child; pid
+    REFUSED = 50  # number: child; why it could not be forked
+    EXITED = 51  # number: child; return code (signed), peak memory in KiB
+
+
+Frame = tuple[Kind, int, list[bytes]]
+
+MAX_FRAME = 1 << 30
+
+
+class WireError(Exception):
+    """The bytes are not frames: the other side is broken, or is not what we expect."""
+
+
+class Done(NamedTuple):
+    """The parts of a DONE frame, as the supervisor reads them. `stopped`: a stop was raised into the code. In that case
+    `result` is empty, unless the code caught it and returned."""
+
+    ok: bool
+    result: str
+    error_code: str | None
+    error_message: str | None
+    stopped: bool
+    run_ns: int
+    rss_kb: int
+
+
+_SIZE = struct.Struct("<I")
+
+_HEAD = struct.Struct("<IBQH")
+
+_WORD = struct.Struct("<Q")
+
+_SIGNED = struct.Struct("<q")
+
+_DONE = struct.Struct("<IBQH4I")
+
+_FACTS = struct.Struct("<??QQ")  # ok, stopped, nanoseconds it ran, resident KiB after it
+
+_LENGTHS = [struct.Struct(f"<{count}I") for count in range(16)]
+
+_AFTER_SIZE = _HEAD.size - _SIZE.size
+
+_KINDS: list[Kind | None] = [None] * 256
+
+for _kind in Kind:
+    _KINDS[_kind] = _kind
+
+
+def pack(kind: Kind, number: int, *parts: bytes) -> bytes:
+    """One frame as bytes."""
+    count = len(parts)
+    if not count:
+        return _HEAD.pack(_AFTER_SIZE, kind, number, 0)
+    lengths = [len(part) for part in parts]
+    size = _AFTER_SIZE + 4 * count + sum(lengths)
+    if size > MAX_FRAME or count > 0xFFFF:
+        raise WireError(f"a {kind.name} frame of {size} bytes in {count} parts is too large")
+    return b"".join((_HEAD.pack(size, kind, number, count), _lengths(count).pack(*lengths), *parts))
+
+
+def pack_tokens(kind: Kind, tokens: Iterable[int]) -> bytes:
+    """TAKE_BACK, GAVE_UP and BEAT have their tokens as parts."""
+    return pack(kind, 0, *map(_WORD.pack, tokens))
+
+
+def pack_done(token: int, done: Done) -> bytes:
+    """DONE is the most frequent frame of a child; texts that UTF-8 cannot encode are replaced rather than lost."""
+    result = done.result.encode("utf-8", "replace")
+    code = done.error_code.encode("utf-8", "replace") if done.error_code else b""
+    message = done.error_message.encode("utf-8", "replace") if done.error_message else b""
+    size = _AFTER_SIZE + 4 * 4 + _FACTS.size + len(result) + len(code) + len(message)
+    if size > MAX_FRAME:
+        raise WireError(f"a result of {len(result)} bytes is too large")
+    head = _DONE.pack(size, Kind.DONE, token, 4, _FACTS.size, len(result), len(code), len(message))
+    return b"".join((head, _FACTS.pack(done.ok, done.stopped, done.run_ns, done.rss_kb), result, code, message))
+
+
+def tokens_of(parts: Sequence[bytes]) -> list[int]:
+    """The tokens of a TAKE_BACK, GAVE_UP or BEAT frame."""
+    return [word(part) for part in parts]
+
+
+def done_of(parts: Sequence[bytes]) -> Done:
+    """The content of a DONE frame."""
+    try:
+        facts, result, code, message = parts
+        ok, stopped, run_ns, rss_kb = _FACTS.unpack(facts)
+        return Done(ok, result.decode(), code.decode() or None, message.decode() or None, stopped, run_ns, rss_kb)
+    except (ValueError, struct.error) as error:
+        raise WireError(f"unreadable DONE frame: {error}") from None
+
+
+def word(part: bytes) -> int:
+    """An unsigned number of eight bytes."""
+    return _unpack(_WORD, part)
+
+
+def signed(part: bytes) -> int:
+    """A signed number of eight bytes."""
+    return _unpack(_SIGNED, part)
+
+
+def pack_word(number: int) -> bytes:
+    return _WORD.pack(number)
+
+
+def pack_signed(number: int) -> bytes:
+    return _SIGNED.pack(number)
+
+
+class Decoder:
+    """Splits a stream of bytes into frames, however the stream was divided."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._needed = 0  # do not look at the rest before it is this long: a large frame arrives in many pieces
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames completed by these bytes. Raises WireError on invalid data; the stream cannot be used after
+        that."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        frames: list[Frame] = []
+        end = self._cut(data, frames)
+        if end < len(data):
+            self._rest += memoryview(data)[end:]
+        return frames
+
+    def _cut(self, data: bytes, frames: list[Frame]) -> int:
+        start, length = 0, len(data)
+        while length - start >= _HEAD.size:
+            size, code, number, count = _HEAD.unpack_from(data, start)
+            kind = _KINDS[code]
+            if kind is None or size > MAX_FRAME or size < _AFTER_SIZE + 4 * count:
+                raise WireError(f"not a frame: kind {code}, {size} bytes, {count} parts")
+            following = start + _SIZE.size + size
+            if following > length:
+                self._needed = following - start
+                return start
+            frames.append((kind, number, _parts(data, start + _HEAD.size, count, following) if count else []))
+            if not count and following != start + _HEAD.size:
+                raise WireError(f"a {kind.name} frame without parts has {size} bytes")
+            start = following
+        self._needed = _HEAD.size
+        return start
+
+
+def _parts(data: bytes, start: int, count: int, end: int) -> list[bytes]:
+    lengths = _lengths(count)
+    at = start + lengths.size
+    parts = []
+    for length in lengths.unpack_from(data, start):
+        parts.append(data[at : at + length])
+        at += length
+    if at != end:
+        raise WireError(f"the parts of a frame end at {at}, the frame at {end}")
+    return parts
+
+
+def _lengths(count: int) -> struct.Struct:
+    return _LENGTHS[count] if count < len(_LENGTHS) else struct.Struct(f"<{count}I")
+
+
+def _unpack(form: struct.Struct, part: bytes) -> int:
+    try:
+        number: int = form.unpack(part)[0]
+    except struct.error:
+        raise WireError(f"a number of {len(part)} bytes") from None
+    return number
+
+
+# Seconds on a clock that runs while the machine sleeps and that nobody sets. All processes of a machine read the same.
+clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,139 @@
+"""Opens connections, single or through a pool, always with the settings of a `PostgresConfig`.
+
+Every connection is in autocommit mode (a statement is a transaction unless the caller opens one), has a name that an
+operator sees in `pg_stat_activity`, and gives up after `pool_timeout`. Errors contain the server's own words, and never
+the password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Self
+
+from psycopg import AsyncConnection, AsyncCursor, conninfo
+from psycopg.abc import Params
+
+from horsies.core.db.pool import Pool
+from horsies.core.models.broker import PostgresConfig
+
+log = logging.getLogger("horsies.sql")
+
+# Below this libpq rounds a connect timeout up anyway.
+SHORTEST_CONNECT_TIMEOUT = 2
+
+# A session keeps the plan of a prepared statement until the next ANALYZE. One made while the table was small would read
+# all of it once it has filled; every frequent statement has an index to go by, so that may be ruled out (D-12). The few
+# others look infinitely dear to the planner then, which must not make it compile them. And since there is only one good
+# way to go, a prepared statement need not be planned again for each set of parameters, which takes longer than a task.
+# A bitmap loses the order of its index: a claim planned for a short queue would sort the long one it has become.
+BY_INDEX = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan"
+
+# For statements that move a batch of named rows: the batch and the rows come sorted by id and are joined in memory, so
+# rows are locked in id order, and a plan made for an empty table does not compare each with each once it has filled.
+IN_BULK = f"{BY_INDEX} -c enable_nestloop=off -c work_mem=16MB"
+
+
+def make_pool(
+    config: PostgresConfig,
+    *,
+    min_size: int = 1,
+    max_size: int | None = None,
+    linger: float = 0.0,
+    name: str = "horsies",
+    options: str | None = None,
+) -> Pool:
+    """A pool that connects on demand: up to `max_size` connections, `min_size` of which stay open when idle."""
+
+    async def opened() -> AsyncConnection[Any]:
+        return await connect(config, name=name, options=options)
+
+    return Pool(
+        opened,
+        keep=min_size,
+        max_size=min_size if max_size is None else max_size,
+        timeout=config.pool_timeout,
+        max_lifetime=config.pool_recycle,
+        linger=linger,
+        check=config.pool_pre_ping,
+        name=name,
+    )
+
+
+async def connect(
+    config: PostgresConfig, *, session: bool = False, name: str = "horsies", options: str | None = None
+) -> AsyncConnection[Any]:
+    """Open one connection. Use `session=True` for LISTEN and schema changes, which a transaction pooler cannot carry.
+    `options` are server settings of the session; they are not sent to a pooler, which would refuse them and plans every
+    statement anew anyway."""
+    dsn = await _dsn(config, session=session)
+    parameters = _parameters(config, dsn, name)
+    pooled_by_proxy = config.pgbouncer_transaction_mode and not session
+    if options is not None and not pooled_by_proxy:
+        given = conninfo.conninfo_to_dict(dsn).get("options") or parameters.get("options")
+        parameters["options"] = f"{given} {options}" if given else options
+    opening = AsyncConnection.connect(
+        dsn,
+        autocommit=True,
+        prepare_threshold=None if pooled_by_proxy else 5,
+        cursor_factory=EchoCursor if config.echo else None,
+        **parameters,
+    )
+    return await _unless_cancelled(opening)
+
+
+async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:
+    """If psycopg is cancelled while it connects, it leaves a session behind on the server. So the connect is completed,
+    and the connection is then closed."""
+    task = asyncio.create_task(opening)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        _unwanted.add(task)
+        task.add_done_callback(_close_unwanted)
+        raise
+
+
+_unwanted: set[asyncio.Task[AsyncConnection[Any]]] = set()
+
+
+def _close_unwanted(task: asyncio.Task[AsyncConnection[Any]]) -> None:
+    _unwanted.discard(task)
+    if not task.cancelled() and task.exception() is None:
+        task.result().pgconn.finish()
+
+
+async def drain_pending_connects(patience_s: float = 2.0) -> None:
+    """Wait for connects that nobody needs any more. Call this before the loop ends."""
+    loop = asyncio.get_running_loop()
+    opening = [task for task in _unwanted if task.get_loop() is loop]
+    if opening:
+        await asyncio.wait(opening, timeout=patience_s)
+
+
+class EchoCursor(AsyncCursor[Any]):
+    """Logs each statement (`echo=True`), never its parameters, which may be secrets."""
+
+    async def execute(
+        self, query: Any, params: Params | None = None, *, prepare: bool | None = None, binary: bool | None = None
+    ) -> Self:
+        log.info("%s", query)
+        return await super().execute(query, params, prepare=prepare, binary=binary)
+
+
+async def _dsn(config: PostgresConfig, *, session: bool) -> str:
+    read = config.session_dsn if session else config.dsn
+    # An embedded server may first have to be started, which takes seconds and must not hold up the loop.
+    return await asyncio.to_thread(read) if config.is_embedded else read()
+
+
+def _parameters(config: PostgresConfig, dsn: str, name: str) -> dict[str, Any]:
+    """The parameters that are added to the URL; parameters in the URL take precedence."""
+    given = conninfo.conninfo_to_dict(dsn)
+    wanted: dict[str, Any] = {
+        "connect_timeout": max(SHORTEST_CONNECT_TIMEOUT, int(config.pool_timeout)),
+        **config.connect_kwargs(),
+        "application_name": name,
+    }
+    return {key: value for key, value in wanted.items() if key not in given} | {"client_encoding": "UTF8"}

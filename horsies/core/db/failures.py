@@ -1,0 +1,212 @@
+"""Turns database exceptions into values: `@as_broker_result(code)`, and which failures are worth a retry.
+
+Internal code raises exceptions. At the public interface each becomes one `Err` with a code, a message that a person can
+act on, and `retryable`, which is true exactly for lost or refused connections, serialization failures and deadlocks
+(T-66).
+
+A batch of which the database may refuse one item: that one is found, and the others are not kept back by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, ParamSpec, TypedDict, TypeVar
+
+import psycopg
+from psycopg import errors
+
+from horsies.core.db.bridge import BridgeError
+from horsies.core.errors import HorsiesError
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.core.types.result import Err, Ok
+
+P = ParamSpec("P")
+
+T = TypeVar("T")
+
+# Everything that working with the database raises, whether it is away or does not like what it was given.
+AWAY = (psycopg.Error, OSError)  # a TimeoutError is an OSError
+
+_TRANSIENT = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleSessionTimeout,
+    errors.TooManyConnections,
+    ConnectionError,
+    TimeoutError,
+)
+
+# libpq gives no code for a refused login, only the server's sentence.
+_REFUSED_FOR_GOOD = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "does not exist",
+    "permission denied",
+    "is not permitted to log in",
+    "not currently accepting connections",
+    "does not support SSL",
+)
+
+_NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
+
+_NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
+
+
+class OperationRefused(Exception):
+    """What is asked for cannot be done; nothing went wrong."""
+
+    def __init__(self, code: BrokerErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SchemaInitFailed(Exception):
+    """The tables could not be created or checked; the cause says why."""
+
+
+def reason(exc: BaseException) -> BaseException:
+    """The underlying error."""
+    return exc.__cause__ or exc if isinstance(exc, SchemaInitFailed) else exc
+
+
+def is_transient(exc: BaseException) -> bool:
+    """Whether the same statement may succeed a moment later."""
+    exc = reason(exc)
+    if isinstance(exc, _TRANSIENT):
+        return True
+    if not isinstance(exc, psycopg.OperationalError):
+        return False
+    if exc.sqlstate is not None:
+        return exc.sqlstate.startswith("08")
+    return not any(sentence in str(exc) for sentence in _REFUSED_FOR_GOOD)
+
+
+def is_about_content(problem: BaseException) -> bool:
+    """Whether the database refuses the content (data, constraints, size limits), as opposed to failing to write it."""
+    if isinstance(problem, psycopg.DataError | psycopg.IntegrityError | UnicodeError):
+        return True
+    sqlstate = problem.sqlstate if isinstance(problem, psycopg.Error) else None
+    return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
+
+
+def is_away(problem: BaseException) -> bool:
+    """Is it the database's fault? No batch does better in smaller parts then."""
+    return isinstance(problem, AWAY) and not is_about_content(problem)
+
+
+def is_held_up(problem: BaseException) -> bool:
+    """Does somebody keep a row locked, or did the statement take too long? The database answers all the same."""
+    return isinstance(problem, errors.LockNotAvailable | errors.QueryCanceled)
+
+
+def describe(exc: BaseException) -> str:
+    """One line for a person: what failed, in the words of the component that refused it."""
+    exc = reason(exc)
+    if isinstance(exc, HorsiesError):
+        return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
+    text = " ".join(str(exc).split())
+    return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def is_known(problem: BaseException) -> bool:
+    """May the database or its configuration fail like this? Anything else is a mistake of ours."""
+    return isinstance(problem, (*AWAY, HorsiesError, SchemaInitFailed))
+
+
+def hint_for(text: str) -> str | None:
+    """What to do about a failure that only the owner of the database can fix; None if unknown."""
+    if missing := _NO_DATABASE.search(text):
+        return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL"
+    if _NOT_IN_SCHEMA.search(text):
+        return "the tables may be of an older version; horsies init-db upgrades them"
+    return None
+
+
+class ErrorFacts(TypedDict):
+    """What every error value says of the exception behind it."""
+
+    message: str
+    retryable: bool
+    exception: BaseException
+
+
+def facts_of(problem: BaseException) -> ErrorFacts:
+    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`."""
+    return {"message": describe(problem), "retryable": is_transient(problem), "exception": reason(problem)}
+
+
+def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
+    return BrokerOperationError(code, **facts_of(exc))
+
+
+def as_broker_result(
+    code: BrokerErrorCode,
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
+    """Turn the return value of the function into `Ok`, and its exception into an `Err` with this code."""
+
+    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
+        @functools.wraps(fn)
+        async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
+            try:
+                return Ok(await fn(*args, **kwargs))
+            except Exception as exc:
+                return Err(failure(code, exc))
+
+        return safe
+
+    return decorate
+
+
+def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
+    """The error value for what was raised. A schema that could not be created and a bridge that broke have codes of
+    their own, whatever was asked."""
+    if isinstance(exc, OperationRefused):
+        return BrokerOperationError(exc.code, str(exc))
+    if isinstance(exc, BridgeError):
+        return broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, exc)
+    if isinstance(exc, SchemaInitFailed):
+        return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
+    if not is_known(exc):
+        return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
+    return broker_error(code, exc)
+
+
+R = TypeVar("R")
+
+
+async def by_halves(
+    items: Sequence[T],
+    act: Callable[[Sequence[T]], Awaitable[R]],
+    *,
+    is_refusal: Callable[[Exception], bool],
+    give_up: Callable[[T, Exception], None],
+) -> list[R]:
+    """What `act` has returned: for all the items at once or, if it must be, for ever smaller parts, in their order.
+
+    `is_refusal` tells whether one item may be at fault: then its part is halved, and an item that is alone goes to
+    `give_up`. Any other exception ends it all and is raised; what was done before that stays done."""
+    done: list[R] = []
+    parts = [items] if items else []
+    while parts:
+        part = parts.pop()
+        try:
+            done.append(await act(part))
+        except Exception as problem:
+            if not is_refusal(problem):
+                raise
+            if len(part) > 1:
+                parts += reversed(halves(part))
+            else:
+                give_up(part[0], problem)
+    return done
+
+
+def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
+    middle = len(items) // 2
+    return items[:middle], items[middle:]

@@ -1,0 +1,312 @@
+"""How a query ends: with an answer, or with the reason why there is none; and how answers become JSON.
+
+Single tasks, and counts of tasks.
+
+Workflows, their nodes and edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic_core import to_jsonable_python
+
+from horsies.core.models.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
+from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.types.result import Err, Ok
+from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+
+T = TypeVar("T")
+
+
+def to_jsonable(value: Any) -> Any:
+    """The value as dicts, lists, texts and numbers, ready for `json.dumps`."""
+    return to_jsonable_python(value)
+
+
+class MonitoringErrorCode(StrEnum):
+    """Why there is no answer."""
+
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    QUERY_TIMEOUT = "QUERY_TIMEOUT"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class MonitoringQueryError:
+    """A query without an answer; `retryable` if the same query may succeed a moment later."""
+
+    code: MonitoringErrorCode
+    message: str
+    retryable: bool = False
+
+
+MonitoringResult: TypeAlias = Ok[T] | Err[MonitoringQueryError]
+
+GroupBy: TypeAlias = Literal["worker", "task_name", "queue"]
+
+SortBy: TypeAlias = Literal["id", "claim_order", "started_at", "ended_at", "sent_at"]
+
+SortDir: TypeAlias = Literal["asc", "desc"]
+
+
+class ErrorCategory(StrEnum):
+    """The family of an error code (M-46); DOMAIN is every code that is not built in."""
+
+    OPERATIONAL = "OPERATIONAL"
+    CONTRACT = "CONTRACT"
+    RETRIEVAL = "RETRIEVAL"
+    OUTCOME = "OUTCOME"
+    DOMAIN = "DOMAIN"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """One line of a list of tasks, without columns that may be large."""
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    priority: int
+    status: TaskStatus
+    sent_at: datetime
+    enqueued_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    next_retry_at: datetime | None
+    good_until: datetime | None
+    retry_count: int
+    max_retries: int
+    error_code: str | None
+    error_category: ErrorCategory | None
+    worker_id: str | None
+    worker_hostname: str | None
+    worker_pid: int | None
+    workflow_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskListPage:
+    """A page of a list of tasks; `total` is the exact number of tasks on all pages."""
+
+    items: tuple[TaskSummary, ...]
+    total: int
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDetail:
+    """A task with all its columns, payloads as JSON texts, and its attempts, newest first."""
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    priority: int
+    args: str | None
+    kwargs: str | None
+    status: TaskStatus
+    sent_at: datetime
+    enqueued_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    ended_at: datetime | None
+    result: str | None
+    failed_reason: str | None
+    error_code: str | None
+    error_category: ErrorCategory | None
+    claimed: bool
+    claimed_by_worker_id: str | None
+    good_until: datetime | None
+    retry_count: int
+    max_retries: int
+    next_retry_at: datetime | None
+    task_options: str | None
+    worker_pid: int | None
+    worker_hostname: str | None
+    worker_process_name: str | None
+    claim_expires_at: datetime | None
+    enqueue_sha: str | None
+    created_at: datetime
+    updated_at: datetime
+    finalizing_at: datetime | None
+    claim_seq: int
+    flags: Mapping[str, Any]
+    recovery_enrolled: bool
+    start_failures: int
+    workflow_id: str | None
+    idempotency_key: str | None
+    attempts: tuple[TaskAttemptInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCount:
+    """How many tasks are in a state."""
+
+    status: TaskStatus
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValue:
+    """A value that occurs, and how often."""
+
+    value: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFacet:
+    """An error code that occurs, its family, and how often."""
+
+    code: str
+    category: ErrorCategory
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """The values that can be used in filters: the most frequent ones of each kind, at most `queries.MOST_FACETS`."""
+
+    task_names: tuple[FacetValue, ...]
+    queues: tuple[FacetValue, ...]
+    workers: tuple[FacetValue, ...]
+    error_codes: tuple[ErrorFacet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group of a breakdown; `value` is None for tasks that were never claimed."""
+
+    value: str | None
+    total: int
+    counts: tuple[StatusCount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Tasks by worker, name or queue, the largest groups first; `groups` is how many there are in all."""
+
+    group_by: GroupBy
+    rows: tuple[GroupRow, ...]
+    groups: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRunSummary:
+    """One line of a list of workflows."""
+
+    workflow_id: str
+    name: str
+    definition_key: str
+    status: WorkflowStatus
+    open_nodes: int
+    error_code: str | None
+    parent_workflow_id: str | None
+    root_workflow_id: str | None
+    depth: int
+    good_until: datetime | None
+    sent_at: datetime
+    started_at: datetime | None
+    paused_at: datetime | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowNodeInfo:
+    """A node as a line of its workflow; for an element, `map_index` is the index of its map."""
+
+    task_index: int
+    node_id: str
+    node_type: str
+    task_name: str
+    queue_name: str | None
+    status: WorkflowTaskStatus
+    task_id: str | None
+    sub_workflow_id: str | None
+    map_index: int | None
+    map_position: int | None
+    join_type: str
+    deps_total: int
+    deps_completed: int
+    deps_failed: int
+    deps_skipped: int
+    error_code: str | None
+    ready_at: datetime | None
+    enqueued_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowEdge:
+    """`target` waits for `source`, both as indexes of nodes."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRunDetail:
+    """A workflow with its nodes, its edges and the indexes of failed nodes. For a very wide workflow these are only the
+    first nodes and edges: `total_nodes` and `total_edges` are the real numbers."""
+
+    run: WorkflowRunSummary
+    on_error: str
+    output_index: int | None
+    success_policy: Mapping[str, Any] | None
+    result: str | None
+    error: str | None
+    nodes: tuple[WorkflowNodeInfo, ...]
+    edges: tuple[WorkflowEdge, ...]
+    failed_indexes: tuple[int, ...]
+    total_nodes: int
+    total_edges: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowTaskDetail:
+    """One node in full, with its current task, if there is one."""
+
+    workflow_id: str
+    node: WorkflowNodeInfo
+    priority: int | None
+    task_kwargs: str | None
+    task_options: str | None
+    dependencies: tuple[int, ...]
+    dependents: tuple[int, ...]
+    args_from: Mapping[str, Any]
+    workflow_ctx_from: tuple[int, ...] | None
+    min_success: int | None
+    allow_failed_deps: bool
+    good_until: datetime | None
+    sub_workflow_key: str | None
+    sub_workflow_summary: str | None
+    previous_task_ids: tuple[str, ...]
+    result: str | None
+    task: TaskDetail | None
+
+
+_FAMILIES: dict[ErrorCategory, type[StrEnum]] = {
+    ErrorCategory.OPERATIONAL: OperationalErrorCode,
+    ErrorCategory.CONTRACT: ContractCode,
+    ErrorCategory.RETRIEVAL: RetrievalCode,
+    ErrorCategory.OUTCOME: OutcomeCode,
+}
+
+_CATEGORY_OF: dict[str, ErrorCategory] = {
+    member.value: category for category, family in _FAMILIES.items() for member in family
+}
+
+
+def category_of(code: str | None) -> ErrorCategory | None:
+    """The family of a stored error code."""
+    return None if code is None else _CATEGORY_OF.get(code, ErrorCategory.DOMAIN)

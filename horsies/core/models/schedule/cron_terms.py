@@ -1,0 +1,290 @@
+"""The terms of a cron schedule's fields: what each matches, and which are refused.
+
+A term does not know its field, so the limits belong to the lists of the fields (`MinuteTerms` and so on);
+`numeric_bits` and `enum_bits` say what such a list matches.
+
+The days on which a cron schedule runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from horsies.core.models.base import Violation
+from horsies.core.models.schedule.patterns import (
+    MONTH_DAYS,
+    WEEKDAYS,
+    Month,
+    Positive,
+    SchedulePart,
+    Weekday,
+    WholeNumber,
+    bits,
+    duplicates,
+)
+
+E = TypeVar("E", Weekday, Month)
+
+
+class CronEvery(SchedulePart):
+    """Every value."""
+
+    type: Literal["every"] = "every"
+
+
+class CronStep(SchedulePart):
+    """The first value of the domain, then every n-th: `*/n`."""
+
+    type: Literal["step"] = "step"
+    step: Positive = Field(description="the n; at most 59 for minutes, 23 for hours, 30 for days")
+
+
+class CronValues(SchedulePart):
+    """These values."""
+
+    type: Literal["values"] = "values"
+    values: tuple[WholeNumber, ...] = Field(min_length=1, description="each value once, in any order")
+
+    def _violations(self) -> Iterator[Violation]:
+        yield from _listed_once(self.values)
+
+
+class CronRange(SchedulePart):
+    """From `start` to `end` inclusive, every `step`-th. A range does not wrap around."""
+
+    type: Literal["range"] = "range"
+    start: WholeNumber = Field(description="the first")
+    end: WholeNumber = Field(description="the last value, unless the step skips it")
+    step: Positive = Field(default=1, description="1: every value")
+
+    def _violations(self) -> Iterator[Violation]:
+        if self.end < self.start:
+            yield _backwards(self.start, self.end)
+
+
+class CronEnumStep(SchedulePart, Generic[E]):
+    """The first month or weekday, then every n-th."""
+
+    type: Literal["step"] = "step"
+    step: Positive = Field(description="the n; at most 11 for months, 6 for weekdays")
+
+
+class CronEnumValues(SchedulePart, Generic[E]):
+    """These months or weekdays."""
+
+    type: Literal["values"] = "values"
+    values: tuple[E, ...] = Field(min_length=1, description='each once, in any order; names are allowed: `"may"`')
+
+    def _violations(self) -> Iterator[Violation]:
+        yield from _listed_once(self.values)
+
+
+class CronEnumRange(SchedulePart, Generic[E]):
+    """From `start` to `end` inclusive, every `step`-th. A range does not wrap around."""
+
+    type: Literal["range"] = "range"
+    start: E = Field(description="the first")
+    end: E = Field(description="the last value, unless the step skips it")
+    step: Positive = Field(default=1, description="1: every value")
+
+    def _violations(self) -> Iterator[Violation]:
+        if type(self.start) is not type(self.end):
+            yield Violation(("start", "end"), "a range must be of months or of weekdays, not of both")
+        elif _place(self.end) < _place(self.start):
+            yield _backwards(self.start.value, self.end.value)
+
+
+def _listed_once(values: tuple[Any, ...]) -> Iterator[Violation]:
+    for value in duplicates(values):
+        yield Violation(("values",), f"{value} is listed more than once")
+
+
+def _backwards(start: object, end: object) -> Violation:
+    return Violation(
+        ("start", "end"), f"{end} comes before {start}", help_text="a range that wraps around is two ranges"
+    )
+
+
+def _place(member: Weekday | Month) -> int:
+    return list(type(member)).index(member)
+
+
+def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
+    """Refuse a term that was made for the other enum; a step would look the same."""
+
+    def check(term: object) -> object:
+        args = getattr(type(term), "__pydantic_generic_metadata__", {}).get("args", ())
+        if args and isinstance(args[0], type) and args[0] is not wanted:
+            raise ValueError(f"the terms must be for {wanted.__name__}, not for {args[0].__name__}")
+        return term
+
+    return BeforeValidator(check)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values that a field can have, and its longest step."""
+
+    first: int
+    last: int
+    longest_step: int
+
+
+MINUTE = Domain(0, 59, 59)
+
+HOUR = Domain(0, 23, 23)
+
+DAY_OF_MONTH = Domain(1, 31, 30)
+
+MONTH = Domain(1, 12, 11)
+
+WEEKDAY = Domain(0, 6, 6)
+
+NumericTerm: TypeAlias = CronEvery | CronStep | CronValues | CronRange
+
+MonthTerm: TypeAlias = CronEvery | CronEnumStep[Month] | CronEnumValues[Month] | CronEnumRange[Month]
+
+WeekdayTerm: TypeAlias = CronEvery | CronEnumStep[Weekday] | CronEnumValues[Weekday] | CronEnumRange[Weekday]
+
+
+def _within(domain: Domain) -> AfterValidator:
+    def check(terms: tuple[NumericTerm | MonthTerm | WeekdayTerm, ...]) -> object:
+        if problems := list(_problems(terms, domain)):
+            raise ValueError("; ".join(problems))
+        return terms
+
+    return AfterValidator(check)
+
+
+def _problems(terms: Sequence[NumericTerm | MonthTerm | WeekdayTerm], domain: Domain) -> Iterator[str]:
+    if not terms:
+        yield "at least one term is needed; CronEvery() matches everything"
+    for term in terms:
+        step = getattr(term, "step", 1)
+        if step > domain.longest_step:
+            yield f"a step of {step} is longer than {domain.longest_step}"
+        for value in _numbers_named(term):
+            if not domain.first <= value <= domain.last:
+                yield f"{value} is not in {domain.first}..{domain.last}"
+
+
+def _numbers_named(term: NumericTerm | MonthTerm | WeekdayTerm) -> tuple[int, ...]:
+    if isinstance(term, CronRange):
+        return (term.start, term.end)
+    return term.values if isinstance(term, CronValues) else ()
+
+
+# In code the class says which term it is, in a stored schedule `type` does.
+_Numeric: TypeAlias = Annotated[NumericTerm, Field(discriminator="type")]
+
+_Month: TypeAlias = Annotated[MonthTerm, Field(discriminator="type"), _made_for(Month)]
+
+_Weekday: TypeAlias = Annotated[WeekdayTerm, Field(discriminator="type"), _made_for(Weekday)]
+
+MinuteTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(MINUTE)]
+
+HourTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(HOUR)]
+
+MonthDayTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(DAY_OF_MONTH)]
+
+MonthTerms: TypeAlias = Annotated[tuple[_Month, ...], _within(MONTH)]
+
+WeekdayTerms: TypeAlias = Annotated[tuple[_Weekday, ...], _within(WEEKDAY)]
+
+
+def numeric_bits(terms: Sequence[NumericTerm], domain: Domain) -> int:
+    """The values that at least one of the terms matches."""
+    found = 0
+    for term in terms:
+        match term:
+            case CronEvery():
+                found |= bits(range(domain.first, domain.last + 1))
+            case CronStep():
+                found |= bits(range(domain.first, domain.last + 1, term.step))
+            case CronValues():
+                found |= bits(term.values)
+            case CronRange():
+                found |= bits(range(term.start, term.end + 1, term.step))
+    return found
+
+
+def enum_bits(terms: Sequence[MonthTerm] | Sequence[WeekdayTerm], domain: Domain) -> int:
+    """The same for months and weekdays, by their number."""
+    found = 0
+    for term in terms:
+        match term:
+            case CronEvery():
+                found |= bits(range(domain.first, domain.last + 1))
+            case CronEnumStep():
+                found |= bits(range(domain.first, domain.last + 1, term.step))
+            case CronEnumValues():
+                found |= bits(domain.first + _place(value) for value in term.values)
+            case CronEnumRange():
+                start, end = domain.first + _place(term.start), domain.first + _place(term.end)
+                found |= bits(range(start, end + 1, term.step))
+    return found
+
+
+class _Days(SchedulePart):
+    """A day selector: the days of the month and of the week that it names."""
+
+    @property
+    def month_day_bits(self) -> int:
+        return MONTH_DAYS
+
+    @property
+    def weekday_bits(self) -> int:
+        return WEEKDAYS
+
+
+class _MonthDays(_Days):
+    day_of_month: MonthDayTerms = Field(description="numeric terms, 1 to 31")
+
+    @property
+    def month_day_bits(self) -> int:
+        return numeric_bits(self.day_of_month, DAY_OF_MONTH)
+
+
+class _WeekDays(_Days):
+    day_of_week: WeekdayTerms = Field(description="terms for `Weekday`")
+
+    @property
+    def weekday_bits(self) -> int:
+        return enum_bits(self.day_of_week, WEEKDAY)
+
+
+class EveryDay(_Days):
+    """All days."""
+
+    type: Literal["every_day"] = "every_day"
+
+
+class ByMonthDay(_MonthDays):
+    """These days of the month."""
+
+    type: Literal["by_month_day"] = "by_month_day"
+
+
+class ByWeekday(_WeekDays):
+    """These days of the week."""
+
+    type: Literal["by_weekday"] = "by_weekday"
+
+
+class EitherDay(_WeekDays, _MonthDays):
+    """Days that at least one of the two fields names."""
+
+    type: Literal["either_day"] = "either_day"
+
+
+class BothDays(_WeekDays, _MonthDays):
+    """Days that both fields name: the 13th, if it is a Friday."""
+
+    type: Literal["both_days"] = "both_days"
+
+
+DaySelector: TypeAlias = EveryDay | ByMonthDay | ByWeekday | EitherDay | BothDays

@@ -1,0 +1,225 @@
+"""What one process keeps open to the database: a pool, one LISTEN connection for everything that waits, and the
+knowledge that the schema is installed. It lives on the loop of the bridge and is made anew after a fork.
+
+Checks whether the database and the workers answer: one statement for the database, a NOTIFY and a time of listening
+for the workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from time import monotonic, perf_counter
+from typing import Any, TypeVar
+
+from psycopg import AsyncConnection
+
+from horsies.core.db.connect import BY_INDEX, connect, drain_pending_connects, make_pool
+from horsies.core.db.failures import SchemaInitFailed
+from horsies.core.db.listener import Listener
+from horsies.core.db.pool import PoolClosed
+from horsies.core.models.broker import DatabasePing, PostgresConfig, WorkerPong
+from horsies.core.producer.waiter import (
+    FIRST_LOOK_SECONDS,
+    TASKS,
+    WORKFLOWS,
+    Ending,
+    TimedOut,
+    Unreachable,
+    Waiter,
+    WorkflowEnding,
+)
+from horsies.core.producer.writer import Writer
+from horsies.core.schema.install import InstallReport, install, look
+from horsies.core.sql import load
+from horsies.core.store.tasks import EndedTask
+from horsies.core.store.workflow_reads import WorkflowEnded
+
+LONGEST_ID = 36
+
+EndedT = TypeVar("EndedT", bound=EndedTask | WorkflowEnded)
+
+
+class Hub:
+    """Nothing is opened before it is needed."""
+
+    def __init__(self, config: PostgresConfig, *, installs: bool = True) -> None:
+        """`installs`: install or upgrade the schema if necessary."""
+        self._config = config
+        self._installs = installs
+        self._pool = make_pool(
+            config,
+            min_size=config.pool_size,
+            max_size=config.pool_size + config.max_overflow,
+            name="horsies",
+            options=BY_INDEX,
+        )
+        self.listener = Listener(self._session, name="result listener")
+        self.writer = Writer(self)
+        self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._waiter: Waiter[EndedTask] | None = None
+        self._workflow_waiter: Waiter[WorkflowEnded] | None = None
+        self._installed: InstallReport | None = None
+        self._installing: asyncio.Task[InstallReport] | None = None
+
+    async def ready(self) -> InstallReport:
+        """Make sure that the schema is installed (T-12). Concurrent callers share one try; the next call tries
+        again."""
+        if self._installed is None:
+            if self._installing is None or self._installing.done():
+                self._installing = asyncio.create_task(self._install())
+            try:
+                self._installed = await asyncio.shield(self._installing)
+            except Exception as problem:
+                raise SchemaInitFailed from problem
+        return self._installed
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """A pooled connection to a database that has the schema."""
+        await self.ready()
+        async with self._pool.connection() as conn:
+            yield conn
+
+    def borrow(self) -> AsyncConnection[Any] | None:
+        """Borrow an idle connection to a database that has the schema, if there is one. It can be called from any
+        thread; `bring_back` returns the connection."""
+        return self._pool.borrow() if self._installed is not None else None
+
+    def bring_back(self, conn: AsyncConnection[Any]) -> None:
+        self._pool.bring_back(conn)
+
+    async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
+        """How the task ended, or why that is not known; it never raises."""
+        if not can_exist(task_id):
+            # Not worth a look, and the others that are looked up with it must not suffer from it.
+            return EndedTask(task_id, None, None, None, None)
+        return await self._wait(self._open_waiter, task_id, timeout)
+
+    async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> WorkflowEnding:
+        """How the workflow ended, or that it is paused, or why that is not known; it never raises."""
+        if not can_exist(workflow_id):
+            return WorkflowEnded(workflow_id, None)
+        return await self._wait(self._open_workflow_waiter, workflow_id, timeout)
+
+    async def listen(self) -> None:
+        """Make sure that the LISTEN connection exists; raise the reason if it does not."""
+        await self.ready()
+        await self.listener.start()
+        if not self.listener.connected:
+            raise self.listener.last_error or PoolClosed("the listener was stopped")
+
+    async def close(self) -> None:
+        await self.writer.close()
+        for waiter in (self._waiter, self._workflow_waiter):
+            if waiter is not None:
+                await waiter.stop()
+        await self.listener.stop()
+        await self._pool.close()
+        await drain_pending_connects()
+
+    async def _wait(
+        self, open_waiter: Callable[[], Awaitable[Waiter[EndedT]]], id_: str, timeout: float | None
+    ) -> EndedT | TimedOut | Unreachable:
+        begun = monotonic()
+        try:
+            async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK_SECONDS)):
+                waiter = await open_waiter()
+        except TimeoutError:
+            return TimedOut()
+        except SchemaInitFailed as problem:
+            return Unreachable(problem)
+        return await waiter.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
+
+    async def _open_waiter(self) -> Waiter[EndedTask]:
+        report = await self.ready()
+        if self._waiter is None:
+            self._waiter = Waiter(self._pool, self.listener, TASKS, holder=self._holder, notify=report.notify)
+        return self._waiter
+
+    async def _open_workflow_waiter(self) -> Waiter[WorkflowEnded]:
+        await self.ready()
+        if self._workflow_waiter is None:
+            self._workflow_waiter = Waiter(self._pool, self.listener, WORKFLOWS, holder=self._holder)
+        return self._workflow_waiter
+
+    async def _install(self) -> InstallReport:
+        conn = await connect(self._config, session=True, name="horsies schema")
+        try:
+            return await install(conn, notify=self._config.notify) if self._installs else await look(conn)
+        finally:
+            await conn.close()
+
+    async def _session(self) -> AsyncConnection[Any]:
+        return await connect(self._config, session=True, name="horsies listener")
+
+
+def can_exist(id_: str) -> bool:
+    """Whether this can be the id of a task or a workflow."""
+    return isinstance(id_, str) and 0 < len(id_) <= LONGEST_ID and id_.isprintable()
+
+
+PONG = "horsies_worker_pong"
+
+LISTEN_SECONDS = 5.0  # for a connection that is there to take one more channel
+
+
+async def ping_database(hub: Hub) -> DatabasePing:
+    """How long an empty statement takes."""
+    async with hub.connection() as conn:
+        begun = perf_counter()
+        await conn.execute("SELECT 1")
+        return DatabasePing(latency_ms=(perf_counter() - begun) * 1000)
+
+
+async def ping_workers(
+    hub: Hub, target_worker_id: str | None, timeout_seconds: float, min_responses: int | None
+) -> list[WorkerPong]:
+    """The workers that answer in time. The wait ends early when the named worker, or `min_responses` workers, have
+    answered."""
+    enough = 1 if target_worker_id is not None and min_responses is None else min_responses
+    nonce = uuid.uuid4().hex
+    pongs: dict[str, WorkerPong] = {}
+    complete = asyncio.Event()
+    begun = perf_counter()  # an answer to an earlier question may come before ours is asked
+
+    def on_pong(payload: str) -> None:
+        if (pong := _read(payload, nonce, begun)) is not None:
+            pongs.setdefault(pong.worker_id, pong)
+            if enough is not None and len(pongs) >= enough:
+                complete.set()
+
+    await hub.listen()
+    hub.listener.subscribe(PONG, on_pong)
+    try:
+        async with asyncio.timeout(LISTEN_SECONDS):
+            await hub.listener.in_step()
+        begun = perf_counter()
+        async with hub.connection() as conn:
+            await conn.execute(
+                load("workers/ping"), {"question": json.dumps({"id": nonce, "target": target_worker_id})}
+            )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await complete.wait()
+    finally:
+        hub.listener.unsubscribe(PONG, on_pong)
+    return sorted(pongs.values(), key=lambda pong: pong.worker_id)
+
+
+def _read(payload: str, nonce: str, begun: float) -> WorkerPong | None:
+    """The reply to our question; other messages on the channel belong to others."""
+    try:
+        fields = json.loads(payload)
+        if fields["id"] != nonce:
+            return None
+        latency_ms = (perf_counter() - begun) * 1000
+        return WorkerPong(str(fields["worker_id"]), str(fields["hostname"]), int(fields["pid"]), latency_ms)
+    except (ValueError, TypeError, KeyError):
+        return None

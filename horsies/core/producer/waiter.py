@@ -1,0 +1,378 @@
+"""Waits for tasks or workflows to end, for any number of callers, with one LISTEN connection and one statement at a
+time.
+
+A caller's id goes into a registry and is looked up at once. It is looked up again after a notification of its end,
+after a new LISTEN session, and every second. If the notify mode is not `always`, it is also looked up after a few
+growing delays. All ids that are due at the same time are looked up together. NOTIFY only saves time: if all
+notifications are lost, a result is found a second later. If the database does not answer, the waiter waits briefly and
+then reports that (T-61); nothing raises.
+
+Turns the end of a wait into the `TaskResult` for the caller (T-61). Pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from psycopg import AsyncConnection
+
+from horsies.core.codec.serde import SerializationError, task_result_from_json
+from horsies.core.codec.shapes import ResultCodec
+from horsies.core.db.failures import broker_error, describe, is_transient
+from horsies.core.db.listener import Backoff, Listener
+from horsies.core.db.pool import Pool
+from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.core.models.tasks import (
+    BuiltInTaskCode,
+    ContractCode,
+    OperationalErrorCode,
+    OutcomeCode,
+    RetrievalCode,
+    TaskError,
+    TaskResult,
+)
+from horsies.core.schema.install import read_meta
+from horsies.core.store import tasks, workflow_reads
+from horsies.core.store.tasks import EndedTask
+from horsies.core.store.workflow_reads import WorkflowEnded
+from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types.status import TaskStatus
+
+log = logging.getLogger("horsies.waiter")
+
+POLL_SECONDS = 1.0
+
+PAUSES = (0.02, 0.1, 0.4)  # from look to look; whoever ended the task may have looked for our word before it was there
+
+MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
+
+PATIENCE_SECONDS = 5.0  # how long an unreachable database is no news
+
+FIRST_LOOK_SECONDS = 0.5  # what a caller whose time is over already is granted for one look
+
+WORD_SECONDS = 60.0  # how long a word left in horsies_waiting holds
+
+CHUNK = 500
+
+EndedT = TypeVar("EndedT", bound=EndedTask | WorkflowEnded)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The timeout passed before the task or the workflow ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The database could not be queried."""
+
+    problem: BaseException
+
+
+Ending: TypeAlias = EndedTask | TimedOut | Unreachable
+
+WorkflowEnding: TypeAlias = WorkflowEnded | TimedOut | Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSubject(Generic[EndedT]):
+    """What is waited for: the channel of its end, the query for it, and whether its notification depends on the notify
+    mode."""
+
+    channel: str
+    look: Callable[[AsyncConnection[Any], list[str]], Awaitable[list[EndedT]]]
+    by_mode: bool
+
+
+TASKS = WaitSubject("task_done", tasks.ended, by_mode=True)
+
+WORKFLOWS = WaitSubject("workflow_done", workflow_reads.ended, by_mode=False)
+
+
+class Waiter(Generic[EndedT]):
+    """The registry of all waiting callers, and the task that queries."""
+
+    def __init__(
+        self, pool: Pool, listener: Listener, subject: WaitSubject[EndedT], *, holder: str, notify: str = "always"
+    ) -> None:
+        self._pool = pool
+        self._listener = listener
+        self._subject = subject
+        self._holder = holder
+        self._notify = notify if subject.by_mode else "always"
+        self._places: dict[str, list[_Place[EndedT]]] = {}
+        self._due: dict[str, None] = {}  # a set that remembers its order
+        self._word: dict[str, float] = {}  # id -> when the word left for it must be renewed
+        self._unneeded: set[str] = set()  # ids whose word can be taken back
+        self._again: list[deque[tuple[float, list[str]]]] = [deque() for _ in PAUSES]  # when to look at whom, per pause
+        self._wake = asyncio.Event()
+        self._backoff = Backoff(initial=0.1, maximum=POLL_SECONDS)
+        self._failures = 0
+        self._outage_since: float | None = None
+        self._next_poll = 0.0
+        self._next_mode = 0.0
+        self._background: list[asyncio.Task[None]] = []
+
+    async def wait(self, id_: str, timeout: float | None) -> EndedT | TimedOut | Unreachable:
+        """How it ended, or why that is not known. At least one query is made, however short the timeout."""
+        self._begin()
+        place: _Place[EndedT] = _Place(asyncio.get_running_loop().create_future())
+        self._places.setdefault(id_, []).append(place)
+        self._look_at([id_])
+        try:
+            await asyncio.wait([place.future], timeout=timeout)
+            if not place.future.done() and not place.looked:
+                place.overdue = True
+                await asyncio.wait([place.future], timeout=FIRST_LOOK_SECONDS)
+            return place.future.result() if place.future.done() else TimedOut()
+        finally:
+            self._leave(id_, place)
+
+    async def stop(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._unneeded.update(self._word)
+        self._places.clear()
+        if self._unneeded:
+            with contextlib.suppress(Exception):
+                await self._take_back_words()
+
+    def _begin(self) -> None:
+        if self._background:
+            return
+        self._listener.subscribe(self._subject.channel, self._on_done)
+        self._listener.on_reconnect(self._listens_anew)
+        # The first look does not wait for LISTEN: when the session is there, everybody is looked up once more.
+        self._background = [asyncio.create_task(self._listen()), asyncio.create_task(self._keep_looking())]
+
+    async def _listen(self) -> None:
+        await self._listener.start()
+        await self._listener.in_step()  # a session that was there before us did not LISTEN for us when we first looked
+        self._look_at(self._places)
+
+    def _listens_anew(self) -> None:
+        """Notifications were missed. After a crash of the server the rows in the waiting table are gone too, because it
+        is unlogged."""
+        self._word = dict.fromkeys(self._word, 0.0)
+        self._look_at(self._places)
+
+    def _on_done(self, id_: str) -> None:
+        if id_ in self._places:
+            self._look_at([id_])
+
+    def _look_at(self, ids: Iterable[str]) -> None:
+        self._due.update(dict.fromkeys(ids))
+        self._wake.set()
+
+    def _leave(self, id_: str, place: _Place[EndedT]) -> None:
+        places = self._places.get(id_, [])
+        if place in places:
+            places.remove(place)
+        if not places:
+            self._places.pop(id_, None)
+            if id_ in self._word:
+                self._unneeded.add(id_)
+                self._wake.set()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await self._until_due()
+            ids = self._take_due()
+            try:
+                await self._look(ids)
+                self._failures, self._outage_since = 0, None
+            except Exception as problem:
+                await self._could_not_look(ids, problem)
+
+    async def _until_due(self) -> None:
+        """Sleep until an id is due or, while anybody waits, until the next poll. An idle waiter costs nothing."""
+        clock = asyncio.get_running_loop().time
+        if not self._due and not self._unneeded:
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._next_look()):
+                    await self._wake.wait()
+        self._take_ripe(clock())
+        if clock() >= self._next_poll:
+            self._next_poll = clock() + POLL_SECONDS
+            self._due.update(dict.fromkeys(self._places))
+
+    def _next_look(self) -> float | None:
+        if not self._places:
+            return None
+        return min([self._next_poll, *(line[0][0] for line in self._again if line)])
+
+    def _take_ripe(self, now: float) -> None:
+        """Mark ids whose delay is over as due, and set their next delay."""
+        for nth, line in enumerate(self._again):
+            while line and line[0][0] <= now:
+                ids = [id_ for id_ in line.popleft()[1] if id_ in self._places]
+                self._due.update(dict.fromkeys(ids))
+                self._plan_look(ids, nth + 1)
+
+    def _plan_look(self, ids: list[str], nth: int) -> None:
+        if ids and nth < len(PAUSES):
+            self._again[nth].append((asyncio.get_running_loop().time() + PAUSES[nth], ids))
+
+    def _take_due(self) -> list[str]:
+        ids = list(islice(self._due, CHUNK))
+        for id_ in ids:
+            del self._due[id_]
+        return [id_ for id_ in ids if id_ in self._places]
+
+    async def _look(self, ids: list[str]) -> None:
+        if self._unneeded:
+            await self._take_back_words()
+        if not ids:
+            return
+        async with self._pool.connection() as conn:
+            now = asyncio.get_running_loop().time()
+            if self._subject.by_mode and now >= self._next_mode:
+                recorded = await read_meta(conn)
+                self._notify = recorded.notify if recorded else self._notify
+                self._next_mode = now + MODE_SECONDS
+            if self._notify == "when_waiting" and (wordless := [i for i in ids if self._word.get(i, 0.0) <= now]):
+                # Committed before the look: whoever ends the task later than that sees it and rings.
+                await tasks.announce(conn, wordless, self._holder, WORD_SECONDS)
+                self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
+                self._unneeded.update(i for i in wordless if i not in self._places)  # gone meanwhile
+            rows = await self._subject.look(conn, ids)
+        for row in rows:
+            self._tell(row[0], row)
+        if self._notify != "always":
+            self._plan_look([i for i in ids if any(not place.looked for place in self._places.get(i, ()))], 0)
+        for id_ in ids:
+            self._mark_looked(id_)
+
+    def _mark_looked(self, id_: str) -> None:
+        for place in self._places.get(id_, ()):
+            place.looked = True
+            if place.overdue:
+                place.tell(TimedOut())
+
+    def _tell(self, id_: str, ending: EndedT | TimedOut | Unreachable) -> None:
+        for place in self._places.pop(id_, ()):
+            place.tell(ending)
+
+    async def _could_not_look(self, ids: list[str], problem: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        self._outage_since = self._outage_since or now
+        self._failures += 1
+        log.debug("the query for results failed: %s", problem)
+        if not is_transient(problem):
+            self._give_up(ids, problem)
+        elif now - self._outage_since >= PATIENCE_SECONDS:
+            self._give_up(list(self._places), problem)
+        else:
+            self._due.update(dict.fromkeys(ids))
+        await asyncio.sleep(self._backoff.delay(self._failures))
+
+    def _give_up(self, ids: list[str], problem: Exception) -> None:
+        for id_ in ids:
+            self._tell(id_, Unreachable(problem))
+
+    async def _take_back_words(self) -> None:
+        ids = [id_ for id_ in self._unneeded if id_ not in self._places]
+        for id_ in ids:
+            self._word.pop(id_, None)  # first: if this fails, the word lapses by itself
+        self._unneeded.clear()
+        async with self._pool.connection() as conn:
+            await tasks.withdraw(conn, ids, self._holder)
+
+
+class _Place(Generic[EndedT]):
+    """One caller that waits."""
+
+    __slots__ = ("future", "looked", "overdue")
+
+    def __init__(self, future: asyncio.Future[EndedT | TimedOut | Unreachable]) -> None:
+        self.future = future
+        self.looked = False
+        self.overdue = False
+
+    def tell(self, ending: EndedT | TimedOut | Unreachable) -> None:
+        if not self.future.done():
+            self.future.set_result(ending)
+
+
+AnyResult: TypeAlias = TaskResult[Any, TaskError]
+
+
+def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyResult:
+    """What the caller gets; a stored text that cannot be read is an error result too."""
+    match ending:
+        case TimedOut():
+            return _err(RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running")
+        case Unreachable(problem):
+            return _err(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
+        case EndedTask(status=None):
+            return _err(RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
+        case EndedTask(result=None):
+            return _without_text(ending)
+        case EndedTask():
+            read = read_text(ending.result or "", codec)
+            return read.value if isinstance(read, Ok) else _unreadable(ending, read.err_value)
+
+
+def typed_result_of(
+    task_id: str, ending: Ending, codec_of: Callable[[str | None], ResultCodec | None]
+) -> BrokerResult[AnyResult]:
+    """The same for a caller that needs the type (T-64): a failed query, an unknown type or an unreadable text is an
+    `Err`."""
+    if isinstance(ending, Unreachable):
+        return Err(broker_error(BrokerErrorCode.DB_OPERATION_FAILED, ending.problem))
+    if not isinstance(ending, EndedTask) or ending.status is None or ending.result is None:
+        return Ok(result_of(task_id, ending, None))
+    if (codec := codec_of(ending.task_name)) is None:
+        why = f"task {ending.task_name!r} is not registered here, so the type of its result is unknown"
+        return Err(BrokerOperationError(BrokerErrorCode.NO_TYPE_AVAILABLE, why))
+    result = result_of(task_id, ending, codec)
+    if result.err is not None and result.err.error_code is OperationalErrorCode.RESULT_DESERIALIZATION_ERROR:
+        return Err(BrokerOperationError(BrokerErrorCode.INVALID_JSON_PAYLOAD, result.err.message or ""))
+    return Ok(result)
+
+
+def is_final(ending: Ending) -> bool:
+    """Whether a later wait would end in the same way."""
+    return isinstance(ending, EndedTask) and ending.status is not None
+
+
+def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
+    """Read a stored result. A valid result whose value has the wrong type is distinguished from an invalid result."""
+    read = task_result_from_json(text, codec)
+    if isinstance(read, Ok) or codec is None:
+        return read
+    plain = task_result_from_json(text)
+    if isinstance(plain, Ok) and plain.value.is_ok():
+        return Err(SerializationError(read.err_value.message, ContractCode.PYDANTIC_HYDRATION_ERROR))
+    return read
+
+
+def _without_text(ended: EndedTask) -> AnyResult:
+    match ended.status:
+        case TaskStatus.CANCELLED:
+            return _err(OutcomeCode.TASK_CANCELLED, "the task was cancelled")
+        case TaskStatus.EXPIRED:
+            return _err(OutcomeCode.TASK_EXPIRED, "the task expired before it ran")
+        case TaskStatus.FAILED:
+            return _err(OperationalErrorCode.WORKER_CRASHED, ended.failed_reason or "the task failed without a result")
+        case _:
+            return _err(RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but no result is stored")
+
+
+def _unreadable(ended: EndedTask, problem: SerializationError) -> AnyResult:
+    if ended.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED):
+        return _without_text(ended)  # the status alone says it all
+    return _err(problem.code, f"the stored result of task {ended.task_id} cannot be read: {problem.message}")
+
+
+def _err(code: BuiltInTaskCode, message: str) -> AnyResult:
+    return TaskResult(err=TaskError(error_code=code, message=message))

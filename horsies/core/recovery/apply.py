@@ -1,0 +1,217 @@
+"""Tasks of workflows that recovery or expiry has ended: they are reported after the commit, so that their workflows are
+advanced at once (R-57). If a report is lost, reconciliation finds them (R-30).
+
+The single routine that recovers tasks, for all callers (R-55).
+
+Tasks without recent heartbeats: how the reaper and manual operations recover them (R-19, R-20, R-91).
+
+One query finds many, which are then recovered in small steps, each in a separate transaction. The statement decides
+which tasks are silent, `lifecycle.recovery` what becomes of them; the caller decides how long to continue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeAlias
+
+from horsies.core import events, logs
+from horsies.core.db.failures import by_halves, describe, is_about_content
+from horsies.core.db.pool import Connection, Connections
+from horsies.core.hooks import FailureReason, JobInterrupted
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.tasks import OperationalErrorCode
+from horsies.core.recovery.decide import Action, move_for
+from horsies.core.recovery.hooks import HookCaller
+from horsies.core.store import recovery, tasks
+from horsies.core.store.recovery import LOOK, STEP
+from horsies.core.store.tasks import Expired
+from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry
+from horsies.core.types.status import TaskStatus
+
+EndedNode: TypeAlias = tuple[str, str]  # the ids of the task and of its workflow
+
+OnEnded: TypeAlias = Callable[[Iterable[EndedNode]], None]
+
+
+def nobody(ended: Iterable[EndedNode]) -> None:
+    """Report to nobody: reconciliation will find the tasks."""
+
+
+def of_workflows(tasks: Iterable[InFlight | Expired]) -> list[EndedNode]:
+    """The tasks that belong to workflows. Some of them may only have returned to the queue; advancing ignores those."""
+    return [
+        (task.task_id if isinstance(task, InFlight) else task.id, task.workflow_id)
+        for task in tasks
+        if task.workflow_id is not None
+    ]
+
+
+log = logging.getLogger("horsies.recovery")
+
+LINES = 20
+
+_WORDS: dict[type, str] = {
+    Requeue: "returned to the queue",
+    Retry: "to be retried",
+    Fail: "failed",
+    Expire: "expired",
+}
+
+
+async def recover_tasks(
+    conn: Connection,
+    found: Sequence[InFlight],
+    action: Action,
+    reason: str,
+    recovering_worker_id: str,
+    *,
+    delay_s: float = 0.0,
+    attempts: int | None = None,
+    most_recoveries: int | None = None,
+) -> list[InFlight]:
+    """Recover these claims, all in one transaction or savepoint; return those that had not changed. A second caller for
+    the same claim finds the row changed or locked, and does nothing. `delay_s` counts from the transaction's own
+    `now()`. For each task, `reason` is completed with the worker, the process and its silence."""
+    if not found:
+        return []
+    async with conn.transaction():
+        mine = await recovery.lock_claims(conn, found)
+        moves: dict[str, list[Move]] = {}
+        for task in found:
+            if task.task_id in mine:
+                move = move_for(
+                    task, action, f"{reason}: {who_is_silent(task)}",
+                    delay_s=delay_s, attempts=attempts, most_recoveries=most_recoveries,
+                )  # fmt: skip
+                moves.setdefault(task.worker_id, []).append(move)
+        moved: dict[str, type] = {}
+        for owner in sorted(moves):
+            moved |= await tasks.apply_kinds(conn, owner, moves[owner])
+        recovered = [task for task in found if task.task_id in moved]
+        interrupted = [task.task_id for task in recovered if task.status is TaskStatus.RUNNING]
+        if interrupted:
+            await recovery.tell_owners(conn, interrupted)
+    if recovered:
+        _tell(recovered, moved, reason, recovering_worker_id)
+    return recovered
+
+
+async def recover_in_parts(
+    found: Sequence[InFlight],
+    recover: Callable[[Sequence[InFlight]], Awaitable[list[InFlight]]],
+    on_refused: Callable[[InFlight], None] = lambda task: None,
+) -> list[InFlight]:
+    """What `recover` could recover of these. A task that the database refuses does not keep the others back."""
+
+    def give_up(task: InFlight, problem: Exception) -> None:
+        fields = {"task_id": task.task_id, "task": task.task_name}
+        log.error("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
+        on_refused(task)
+
+    parts = await by_halves(found, recover, is_refusal=is_about_content, give_up=give_up)
+    return [task for part in parts for task in part]
+
+
+def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:
+    """Log how many tasks were recovered and how, and a line for each failed task, because nothing else logs it."""
+    events.emit("tasks.recovered", kinds=Counter(moved[task.task_id] for task in recovered))
+    counts = Counter(_WORDS[moved[task.task_id]] for task in recovered)
+    log.warning(
+        "%s recovered (%s): %s",
+        logs.counted(len(recovered), "task"),
+        ", ".join(f"{count} {word}" for word, count in counts.most_common()),
+        reason,
+        extra={"horsies": {"worker": me, "count": len(recovered)}},
+    )
+    failed = [task for task in recovered if moved[task.task_id] is Fail]
+    for task in failed[:LINES]:
+        facts = {"task_id": task.task_id, "task": task.task_name, "queue": task.queue_name, "worker": me}
+        why = f"{reason}: {who_is_silent(task)}"
+        code = OperationalErrorCode.WORKER_CRASHED.value
+        logs.log_failure(log, logging.ERROR, "task failed", facts, code=code, reason=why)
+    if len(failed) > LINES:
+        more = logs.counted(len(failed) - LINES, "more task")
+        log.error("%s failed in the same way", more, extra={"horsies": {"worker": me}})
+
+
+def who_is_silent(task: InFlight) -> str:
+    """For the record and for people: which worker is silent, and for how long."""
+    process = "" if task.worker_pid is None else f", process {task.worker_pid} on {task.worker_hostname}"
+    return f"worker {task.worker_id}{process}, silent for {task.silence_s:.1f} s"
+
+
+REASON = "no heartbeat"
+
+_ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
+
+
+async def recover_stale(
+    database: Connections,
+    status: TaskStatus,
+    config: RecoveryConfig,
+    sweeping: WorkerRecoveryConfig,
+    asker: HookCaller,
+    *,
+    me: str,
+    threshold: timedelta | None = None,
+) -> AsyncGenerator[list[InFlight], None]:
+    """Recover the silent tasks of this status, the longest silence first; yield what each step has recovered. The
+    caller can stop between two steps. `threshold` is given only by manual calls."""
+    step = partial(_recover, database, action=_ACTIONS[status], asker=asker, me=me)
+    while True:
+        async with database.connection() as conn:
+            found = await recovery.find_stale(conn, status, config, sweeping, threshold=threshold)
+        count = 0
+        for place in range(0, len(found), STEP):
+            recovered = await recover_in_parts(found[place : place + STEP], step)
+            count += len(recovered)
+            yield recovered
+        if len(found) < LOOK or not count:  # the end, or all of them are in somebody else's hands
+            return
+
+
+async def _recover(
+    database: Connections, found: Sequence[InFlight], *, action: Action, asker: HookCaller, me: str
+) -> list[InFlight]:
+    """One step, which is one transaction, and its events."""
+    async with database.connection() as conn, conn.transaction():
+        silent = await recovery.lock_stale(conn, found)
+        is_told = action is Action.RETRY_OR_FAIL and asker.has(JobInterrupted)
+        # Before they are moved: afterwards nobody has them any more.
+        views = await tasks.jobs(conn, [task.task_id for task in silent]) if silent and is_told else []
+        recovered = await recover_tasks(conn, silent, action, REASON, me)
+    ids = {task.task_id for task in recovered}
+    interrupted = [job for job in views if job.id in ids]
+    if interrupted:
+        await asker.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
+    return recovered
+
+
+async def list_stale(
+    database: Connections, config: RecoveryConfig, sweeping: WorkerRecoveryConfig, threshold: timedelta
+) -> list[dict[str, Any]]:
+    """The RUNNING tasks without a heartbeat for longer than the threshold, for people to look at (R-91)."""
+    async with database.connection() as conn:
+        found = await recovery.find_stale(conn, TaskStatus.RUNNING, config, sweeping, threshold=threshold, most=None)
+    return [
+        {
+            "id": task.task_id,
+            "task_name": task.task_name,
+            "worker_hostname": task.worker_hostname,
+            "worker_pid": task.worker_pid,
+            "worker_process_name": task.worker_process_name,
+            "last_heartbeat": task.last_heartbeat,
+            "started_at": task.started_at,
+        }
+        for task in found
+    ]
+
+
+async def list_overdue(database: Connections) -> list[dict[str, Any]]:
+    """The PENDING tasks whose deadline has passed and that nobody has expired yet (R-91)."""
+    async with database.connection() as conn:
+        return await recovery.overdue(conn)

@@ -1,0 +1,277 @@
+"""What the system says about a process of this host: whether the pid exists, whether the process has ended, and when it
+began.
+
+It answers only if it is sure. A process that may not be inspected counts as existing, and without `/proc` its start is
+unknown.
+
+Finds workers that are dead, for certain or probably, and recovers their tasks without waiting (R-100, R-103).
+
+A pass without findings is one cheap statement and one system call for each worker of this host. Only for suspected
+workers is the server asked about the liveness lock; `judging` decides. Several workers may look at the same time: each
+task is recovered under its claim, and so by only one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from horsies.core.db.pool import Connections
+from horsies.core.hooks import FailureReason, JobInterrupted
+from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.recovery import start_journal
+from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
+from horsies.core.recovery.decide import Action, Death, Process, TaskShares, is_gone, is_in_sight, judge, share_out
+from horsies.core.recovery.hooks import HookCaller
+from horsies.core.recovery.sweep import sweep_workers
+from horsies.core.store import workers as worker_rows
+from horsies.core.store.recovery import STEP
+from horsies.core.store.tasks import jobs
+from horsies.core.store.workers import START, WHENEVER, Gone, Judge, Registered
+from horsies.core.tasks.moves import InFlight
+from horsies.core.types.status import TaskStatus
+
+UNKNOWN = Process(None)
+
+
+def look_at(pid: int | None) -> Process:
+    """The process with this pid, as far as this process may see it."""
+    if pid is None or pid <= 0:
+        return UNKNOWN
+    # Asked first and not read off /proc, where processes of others may be hidden: what is hidden there is not gone.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return Process(False)
+    except PermissionError:
+        pass
+    except OSError:
+        return UNKNOWN
+    stat = _stat(pid)
+    return Process(True) if stat is None else Process(True, stat.has_ended, stat.start)
+
+
+def process_start(pid: int) -> int | None:
+    """When this process started, in ticks since boot (never wall-clock time, which a corrected clock would shift)."""
+    stat = _stat(pid)
+    return None if stat is None else stat.start
+
+
+class _Stat(NamedTuple):
+    has_ended: bool
+    start: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command name, in parentheses, may hold anything; the fields after it are plain.
+    fields = text.rpartition(")")[2].split()
+    if len(fields) <= 19:
+        return None
+    state, threads, start = fields[0], int(fields[17]), int(fields[19])
+    # The first thread of a process can end before the others; until they have, the process goes on.
+    return _Stat(state in "ZX" and threads <= 1, start)
+
+
+log = logging.getLogger("horsies.recovery")
+
+LOOK_EVERY_S = 2.0
+
+SOON_S = 0.4  # until the next look at what only waits for a process to end, or for somebody else's sweep
+
+LOOKS = 4
+
+FIRST_LOOK_S = 10.0
+
+GONE = "its worker's process is gone, and so is its session"
+
+SILENT = "its worker's session is gone, and it has missed two heartbeats"
+
+
+class MayJudge(Protocol):
+    """Says whether this worker may judge others by their silence (R-23)."""
+
+    def may_judge(self) -> bool: ...
+
+
+class DeadWorkers:
+    """`look` is called every `LOOK_EVERY_S`. Recovery that calls hooks uses a connection of `patient`."""
+
+    def __init__(
+        self,
+        pool: Connections,
+        patient: Connections,
+        me: Judge,
+        recovery: RecoveryConfig,
+        config: WorkerRecoveryConfig,
+        asker: HookCaller,
+        pulse: MayJudge,
+        *,
+        on_ended: OnEnded = nobody,
+    ) -> None:
+        self._pool = pool
+        self._patient = patient
+        self._me = me
+        self._recovery = recovery
+        self._config = config
+        self._asker = asker
+        self._pulse = pulse
+        self._on_ended = on_ended
+        self._dead: set[str] = set()  # found to be certainly dead at an earlier look
+        self._has_looked = asyncio.Event()
+
+    async def look(self) -> None:
+        """Find dead workers and recover their tasks."""
+        known = self._dead
+        try:
+            for _ in range(LOOKS):
+                if not await self._look_once() - known:  # whoever is waited for at every look is waited for in between
+                    break
+                await asyncio.sleep(SOON_S)
+        finally:
+            self._has_looked.set()
+
+    def first(self, step: Callable[[], Awaitable[None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        """The same step, but not before the first look. Recovery by silence does not know the start journal, and would
+        fail tasks of a worker that died long ago although they had never begun."""
+
+        async def after_the_first_look() -> None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_looked.wait(), FIRST_LOOK_S)
+            await step()
+
+        return after_the_first_look
+
+    async def _look_once(self) -> set[str]:
+        """The dead workers whose remaining tasks only have to wait for a moment."""
+        judged = await self._judge_all()
+        waiting = set()
+        for worker, death in judged:
+            if death is Death.CERTAIN:
+                if await self._recover(worker):
+                    waiting.add(worker.worker_id)
+            elif death is Death.PROBABLE and self._pulse.may_judge():
+                await self._give_back_claims(worker)
+        self._dead = {worker.worker_id for worker, death in judged if death is Death.CERTAIN}
+        return waiting
+
+    async def _judge_all(self) -> list[tuple[Registered, Death]]:
+        async with self._pool.connection() as conn:
+            workers = await worker_rows.neighbours(conn, self._me)
+            seen = [(worker, look_at(worker.pid) if is_in_sight(worker, self._me) else UNKNOWN) for worker in workers]
+            suspects = [
+                (worker, process)
+                for worker, process in seen
+                if judge(worker, self._me, process, is_lock_held=False) is not Death.UNPROVEN
+            ]
+            held = await worker_rows.held_liveness(conn, [w.liveness_key for w, _ in suspects]) if suspects else set()
+        for worker_id in self._dead - {worker.worker_id for worker in workers}:
+            start_journal.remove(worker_id)  # another has finished what we had begun
+        return [
+            (worker, judge(worker, self._me, process, is_lock_held=worker.liveness_key in held))
+            for worker, process in suspects
+        ]
+
+    # Certain death
+
+    async def _recover(self, dead: Registered) -> bool:
+        if dead.worker_id not in self._dead:
+            log.warning("worker %s is dead: its process %s is gone, and so is its session", dead.worker_id, dead.pid)
+        swept = spared = 0
+        after = START
+        while True:
+            async with self._pool.connection() as conn:
+                found = await worker_rows.held(conn, [Gone(dead.worker_id, WHENEVER)], until=WHENEVER, after=after)
+            shares = await self._share_out(dead, [one.task for one in found])
+            await self._handle(shares)
+            swept += len(shares.swept)
+            spared += len(shares.spared)
+            if len(found) < STEP:
+                break
+            after = found[-1].place
+        is_waiting = spared > 0
+        if swept or (dead.is_sweeping and not spared):
+            is_waiting |= not await self._sweep(dead)
+        # Not at the first look: a statement that was under way when the worker died may only now have ended.
+        if dead.worker_id in self._dead and not is_waiting:
+            await self._bury(dead)
+        return is_waiting
+
+    async def _share_out(self, dead: Registered, tasks: Sequence[InFlight]) -> TaskShares:
+        pids = {task.worker_pid for task in tasks if task.status is TaskStatus.RUNNING}
+        gone = {pid for pid in pids if is_gone(look_at(pid))}
+        # Read after that: a child that was still there might have noted something meanwhile.
+        notes = await asyncio.to_thread(start_journal.read, dead.worker_id, dead.process_start) if gone else None
+        return share_out(tasks, gone.__contains__, partial(start_journal.was_noted, notes))
+
+    async def _handle(self, shares: TaskShares) -> None:
+        """Tasks that are not enrolled follow the settings of the reaper, which would otherwise recover them (R-18)."""
+        may_requeue = self._recovery.auto_requeue_stale_claimed
+        if requeued := [task for task in shares.requeued if may_requeue or task.is_enrolled]:
+            await recover_in_parts(requeued, partial(self._requeue, reason=GONE))
+        if shares.crashed and self._recovery.auto_fail_stale_running:
+            await recover_in_parts(shares.crashed, self._crash)
+
+    async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
+        async with self._pool.connection() as conn:
+            recovered = await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
+        self._on_ended(of_workflows(recovered))  # one past its deadline has expired
+        return recovered
+
+    async def _crash(self, tasks: Sequence[InFlight]) -> list[InFlight]:
+        async with self._pool.connection() as conn:
+            is_heard = self._asker.has(JobInterrupted)
+            views = await jobs(conn, [task.task_id for task in tasks]) if is_heard else []
+            recovered = await recover_tasks(conn, tasks, Action.RETRY_OR_FAIL, GONE, self._me.worker_id)
+        self._on_ended(of_workflows(recovered))
+        ids = {task.task_id for task in recovered}
+        interrupted = [view for view in views if view.id in ids]
+        if interrupted:
+            await self._asker.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
+        return recovered
+
+    async def _sweep(self, dead: Registered) -> bool:
+        """False: another process is sweeping."""
+        result = await sweep_workers(
+            self._patient, [dead.worker_id], self._config, self._asker,
+            me=self._me.worker_id, spare=_is_not_for_a_sweep, on_ended=self._on_ended,
+        )  # fmt: skip
+        return result.lock_acquired
+
+    async def _bury(self, dead: Registered) -> None:
+        async with self._pool.connection() as conn:
+            is_buried = await worker_rows.bury(conn, dead.worker_id)
+        if is_buried:
+            start_journal.remove(dead.worker_id)
+
+    # Probable death
+
+    async def _give_back_claims(self, worker: Registered) -> None:
+        """Return only its claims. Its started tasks wait for their threshold, because a worker that is only cut off
+        stops them shortly before that (R-101). Enrolled tasks are left to the sweeper (R-65)."""
+        if not self._recovery.auto_requeue_stale_claimed:
+            return
+        after = START
+        while True:
+            async with self._pool.connection() as conn:
+                found = await worker_rows.held(conn, [Gone(worker.worker_id, WHENEVER)], until=WHENEVER, after=after)
+            claimed = [one.task for one in found if one.task.status is TaskStatus.CLAIMED]
+            mine = [task for task in claimed if not task.is_enrolled]
+            if mine:
+                await recover_in_parts(mine, partial(self._requeue, reason=SILENT))
+            if len(found) < STEP:
+                return
+            after = found[-1].place
+
+
+def _is_not_for_a_sweep(task: InFlight) -> bool:
+    return not task.is_enrolled or (task.status is TaskStatus.RUNNING and not is_gone(look_at(task.worker_pid)))

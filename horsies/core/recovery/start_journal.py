@@ -1,0 +1,275 @@
+"""The start journal of a worker as a file (R-103): its place, its format, and what it proves.
+
+A header names the worker. Slots follow, each with the (task id, `claim_seq`) that a child was about to call, and a
+checksum. `core.worker.journal` writes it. A note stays until the end of its task is in the database, so that a task
+whose code has ended but whose result was lost with the worker counts as started too. An old note does no harm, because
+its claim is over and nobody asks for it.
+
+The file is in a directory that belongs to this user alone. A file that is missing, damaged, or of another worker or
+user proves nothing.
+
+Writes the start journal (R-103): the supervisor creates the file and gives each task a slot, and the child fills it
+in.
+
+The child writes into mapped memory just before it calls a function; this costs less than a microsecond and outlives all
+processes of the worker. The supervisor assigns the slots, because only it knows when one may be reused: when the end of
+its task is in the database. `core.recovery.journal` defines the format and reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import mmap
+import os
+import re
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+from zlib import crc32
+
+from horsies.core.tasks.moves import Claim
+
+VARIABLE = "HORSIES_RUNTIME_DIR"
+
+SUFFIX = ".journal"
+
+HEADER_BYTES = 512
+
+SLOT_BYTES = 64  # a line of the processor's cache: children do not get in each other's way
+
+KEPT_S = 86_400.0  # a file that nobody has asked for is kept this long after the end of its worker
+
+_MAGIC = b"horsies\x01"
+
+_HEADER = struct.Struct("<8sIq256s")  # slots, start of the process, id of the worker
+
+_NOTE = struct.Struct("<36sq")  # task id, claim_seq
+
+_CHECKSUM = struct.Struct("<I")
+
+NOTE_BYTES = _NOTE.size + _CHECKSUM.size
+
+_EMPTY = bytes(NOTE_BYTES)
+
+_NO_START = -1
+
+Notes = frozenset[bytes]
+
+# What it looks like
+
+
+def note(task_id: bytes, claim_seq: int) -> bytes:
+    """The content of a slot for one claim. It is always the same bytes, so that two notes can be compared."""
+    if len(task_id) > 36:  # letters of more than one byte
+        task_id = sha256(task_id).digest()
+    body = _NOTE.pack(task_id, claim_seq)
+    return body + _CHECKSUM.pack(crc32(body))
+
+
+def header(worker_id: str, process_start: int | None, slots: int) -> bytes:
+    start = _NO_START if process_start is None else process_start
+    body = _HEADER.pack(_MAGIC, slots, start, worker_id.encode()[:256])
+    return (body + _CHECKSUM.pack(crc32(body))).ljust(HEADER_BYTES, b"\0")
+
+
+def parse(data: bytes, worker_id: str, process_start: int | None) -> Notes | None:
+    """The notes of this worker's journal. None: the bytes prove nothing."""
+    slots, rest = divmod(len(data) - HEADER_BYTES, SLOT_BYTES)
+    if slots <= 0 or rest or data[:HEADER_BYTES] != header(worker_id, process_start, slots):
+        return None
+    notes = set()
+    for at in range(HEADER_BYTES, len(data), SLOT_BYTES):
+        found = data[at : at + NOTE_BYTES]
+        if found == _EMPTY:
+            continue
+        if crc32(found[: _NOTE.size]) != _CHECKSUM.unpack_from(found, _NOTE.size)[0]:
+            return None  # somebody was just writing: what it was going to be is not known
+        notes.add(found)
+    return frozenset(notes)
+
+
+def was_noted(notes: Notes | None, claim: Claim) -> bool:
+    """Whether a task was noted as started; without proof, all tasks count as started."""
+    return notes is None or note(claim.task_id.encode(), claim.claim_seq) in notes
+
+
+# Where it lies
+
+
+def directories(environment: Mapping[str, str] | None = None) -> list[Path]:
+    """Where the journals of this user's workers may be, the best place first."""
+    environment = os.environ if environment is None else environment
+    if given := environment.get(VARIABLE):
+        return [Path(given)]
+    found = [Path(tempfile.gettempdir()) / f"horsies-{os.geteuid()}"]
+    if runtime := environment.get("XDG_RUNTIME_DIR"):
+        found.insert(0, Path(runtime) / "horsies")
+    return found
+
+
+def file_name(worker_id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._:-]", "_", worker_id)[-200:] + SUFFIX
+
+
+def is_private(directory: Path) -> bool:
+    """Whether it is a directory into which only this user can have put files."""
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def read(worker_id: str, process_start: int | None) -> Notes | None:
+    """What the children of a dead worker had noted. None: unknown."""
+    for directory in directories():
+        data = _contents(directory / file_name(worker_id)) if is_private(directory) else None
+        if data is not None:
+            return parse(data, worker_id, process_start)
+    return None
+
+
+def remove(worker_id: str) -> None:
+    """Remove a journal that is no longer needed."""
+    for directory in directories():
+        if is_private(directory):
+            with contextlib.suppress(OSError):
+                (directory / file_name(worker_id)).unlink()
+
+
+def tidy(directory: Path) -> None:
+    """Remove the journals of workers that died a while ago and that could not be recovered."""
+    with contextlib.suppress(OSError):
+        for path in directory.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if time.time() - path.stat().st_mtime > KEPT_S:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its worker holds it as long as it lives
+                    path.unlink()
+
+
+def _contents(path: Path) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return None
+        try:
+            return file.read()
+        except OSError:
+            return None
+
+
+log = logging.getLogger("horsies.worker")
+
+_WHERE = struct.Struct("<Iq")  # where the note goes, claim_seq; the task id follows
+
+
+class NotedTask(Protocol):
+    """What the journal needs of a task that is handed to a child; it keeps the task's slot in `note_at`."""
+
+    id: str
+    claim: Claim
+    note_at: int | None
+
+
+class Journal:
+    """The supervisor's side. Without a file there are no notes, and after a crash all tasks count as started."""
+
+    def __init__(self, worker_id: str, process_start: int | None, slots: int) -> None:
+        self.path: Path | None = None
+        self._fd = -1
+        self._free: list[int] = []
+        problem: object = "no directory that belongs to this user"
+        for directory in directories():
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if is_private(directory):
+                    tidy(directory)
+                    self._make(directory / file_name(worker_id), worker_id, process_start, slots)
+                    return
+            except OSError as error:
+                problem = error
+        log.warning("no start journal: after a crash all RUNNING tasks of this worker count as started (%s)", problem)
+
+    def _make(self, path: Path, worker_id: str, process_start: int | None, slots: int) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # All of it now: a full disk must not kill whoever writes into the map later.
+            content = header(worker_id, process_start, slots) + bytes(slots * SLOT_BYTES)
+            if os.pwrite(fd, content, 0) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.close(fd)
+            path.unlink()
+            raise
+        self.path, self._fd = path, fd
+        self._free = [HEADER_BYTES + slot * SLOT_BYTES for slot in reversed(range(slots))]
+
+    def entry(self, held: NotedTask) -> bytes:
+        """What the child must know to note this task, which is about to be sent to it."""
+        if self.path is None:
+            return b""
+        if not self._free:
+            self.give_up("it is full")
+            return b""
+        held.note_at = self._free.pop()
+        return _WHERE.pack(held.note_at, held.claim.claim_seq) + held.id.encode()
+
+    def release(self, held: NotedTask) -> None:
+        """The end of this task is written, or it is not ours any more."""
+        if held.note_at is not None:
+            self._free.append(held.note_at)
+            held.note_at = None
+
+    def give_up(self, why: str) -> None:
+        """The journal would be incomplete, so there must be none."""
+        if self.path is not None:
+            log.warning("the start journal can no longer be used: %s", why)
+            self.remove()
+
+    def remove(self) -> None:
+        if self.path is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._fd, bytes(HEADER_BYTES), 0)  # first: it proves nothing, even if it cannot be removed
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            self.close()
+
+    def close(self) -> None:
+        """Leave the file to the worker that recovers what is left."""
+        if self.path is not None:
+            os.close(self._fd)
+            self.path = None
+
+
+class Notebook:
+    """The child's side."""
+
+    def __init__(self, path: str | None) -> None:
+        self._map: mmap.mmap | None = None
+        if path is None:
+            return
+        with contextlib.suppress(OSError, ValueError), open(path, "r+b") as opened:
+            self._map = mmap.mmap(opened.fileno(), 0)
+
+    @property
+    def is_open(self) -> bool:
+        return self._map is not None
+
+    def note(self, entry: bytes) -> None:
+        """The function of this task is about to be called."""
+        if entry and self._map is not None:
+            at, claim_seq = _WHERE.unpack_from(entry)
+            self._map[at : at + NOTE_BYTES] = note(entry[_WHERE.size :], claim_seq)

@@ -1,0 +1,211 @@
+"""One transaction: lock some schedules, read their states again, send what is due, write the new states (S-32).
+
+Only the database's clock is used (S-43), and the id of a task is computed from its slot (S-34): if two schedulers
+reached this point for the same slot, or if the state were lost, there would still be one task.
+
+What a scheduler logs about its schedules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+
+import psycopg
+
+from horsies.core import logs
+from horsies.core.db.pool import Connection
+from horsies.core.producer.enqueue import chunks
+from horsies.core.producer.envelope import with_sha
+from horsies.core.scheduler import plan
+from horsies.core.scheduler.plan import Begin, Fire, Restart, Step, slot_task_id
+from horsies.core.scheduler.timetable import Entry
+from horsies.core.store import schedules as store
+from horsies.core.store.schedules import Advance, ScheduleState
+from horsies.core.store.sends import Send, insert
+
+MOST_SLOTS = 100  # of one schedule in one transaction
+
+BREATH_S = 0.005  # planning many schedules does not hold up the loop for longer
+
+APART = timedelta(microseconds=1)
+
+
+class StateLocked(Exception):
+    """A state can neither be read nor written for a while. This concerns only one schedule, unlike a lock on a
+    table."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """The outcome for the schedules of one transaction."""
+
+    now: datetime | None = None
+    steps: dict[str, Step] = field(default_factory=dict)  # done, or nothing to do yet
+    left: set[str] = field(default_factory=set)  # somebody else is at them
+    stale: set[str] = field(default_factory=set)  # changed at run time since they were read
+    unprepared: set[str] = field(default_factory=set)  # due, but without a payload
+    sent: dict[str, int] = field(default_factory=dict)
+
+
+class Breath:
+    """Yields to the loop every few milliseconds."""
+
+    def __init__(self) -> None:
+        self._since = perf_counter()
+
+    async def take(self) -> None:
+        if perf_counter() - self._since > BREATH_S:
+            await asyncio.sleep(0)
+            self._since = perf_counter()
+
+
+async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[[Entry], int]) -> Pass:
+    """Send the due runs of these schedules. Call this in a transaction, which makes it all or nothing."""
+    done = Pass()
+    by_name = {entry.name: entry for entry in entries}
+    held = await store.try_lock(conn, sorted(by_name))
+    done.left = set(by_name) - set(held.names)
+    if held.now is None:
+        return done
+    done.now = held.now
+    mine = await _unchanged(conn, [by_name[name] for name in held.names], done)
+    states = await store.lock_states(conn, [entry.name for entry in mine])
+    breath = Breath()
+    for entry in mine:
+        _decide(entry, states.get(entry.name), held.now, slots_left(entry), done)
+        await breath.take()
+    await _write(conn, by_name, states, done, breath)
+    return done
+
+
+async def _unchanged(conn: Connection, entries: Sequence[Entry], done: Pass) -> list[Entry]:
+    """Whether a run-time schedule, under its lock, is still as we know it; otherwise it was removed, paused or
+    changed."""
+    stored = [entry for entry in entries if entry.changed_at is not None]
+    if not stored:
+        return list(entries)
+    marks = await store.marks_of(conn, [entry.name for entry in stored])
+    for entry in stored:
+        mark = marks.get(entry.name)
+        if mark is None or mark.paused or mark.changed_at != entry.changed_at:
+            done.stale.add(entry.name)
+    return [entry for entry in entries if entry.name not in done.stale]
+
+
+def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int, done: Pass) -> None:
+    step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
+    if isinstance(step, Fire) and entry.payload is None:
+        done.unprepared.add(entry.name)
+    else:
+        done.steps[entry.name] = step
+
+
+async def _write(
+    conn: Connection, by_name: dict[str, Entry], states: dict[str, ScheduleState], done: Pass, breath: Breath
+) -> None:
+    assert done.now is not None
+    sends = {
+        name: await _sends(by_name[name], step, done.now, breath)
+        for name, step in done.steps.items()
+        if isinstance(step, Fire)
+    }
+    written = await _insert(conn, [send for some in sends.values() for send in some], done.now)
+    new: list[Advance] = []
+    known: list[Advance] = []
+    for name, step in done.steps.items():
+        fingerprint = by_name[name].config_hash
+        if isinstance(step, Fire):
+            done.sent[name] = sum(send.task_id in written for send in sends[name])
+            last = (step.slots[-1], sends[name][-1].task_id, done.sent[name])
+            known.append(Advance(name, step.next_run_at, fingerprint, *last))
+        elif isinstance(step, Begin | Restart):
+            (known if name in states else new).append(Advance(name, step.next_run_at, fingerprint))
+    if known:
+        await store.advance(conn, known)
+    if new:
+        # A row that is there all the same is one that somebody keeps locked.
+        locked = {row.name for row in new} - await _begin(conn, new)
+        done.left |= locked
+        for name in locked:
+            del done.steps[name]
+
+
+async def _begin(conn: Connection, new: Sequence[Advance]) -> set[str]:
+    try:
+        return await store.begin(conn, new)
+    except psycopg.errors.LockNotAvailable as problem:
+        raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
+
+
+async def _sends(entry: Entry, step: Fire, now: datetime, breath: Breath) -> list[Send]:
+    """One task for each slot. Their times differ slightly, so that the oldest slot is also the first in the queue."""
+    assert entry.payload is not None
+    made: list[Send] = []
+    for place, slot in enumerate(reversed(step.slots)):
+        payload = with_sha(replace(entry.payload, sent_at=now - place * APART))
+        made.append(Send(slot_task_id(entry.name, slot), payload))
+        await breath.take()
+    return made[::-1]
+
+
+async def _insert(conn: Connection, sends: Sequence[Send], now: datetime) -> set[str]:
+    """The ordinary insert; return the ids that were not there before."""
+    written: set[str] = set()
+    for places in chunks(sends):
+        statement = insert([sends[place] for place in places], now)
+        cursor = await conn.execute(statement.text, statement.params, prepare=True)
+        written |= {task_id for (task_id,) in await cursor.fetchall()}
+    return written
+
+
+log = logging.getLogger("horsies.scheduler")
+
+NAMES = 10
+
+MANY_MISSES = 16
+
+
+def report(entries: Sequence[Entry], done: Pass) -> None:
+    for entry in entries:
+        step = done.steps.get(entry.name)
+        if isinstance(step, Restart):
+            log.warning(
+                "schedule %r has another pattern or time zone than before: its next run is %s, what was missed is "
+                "dropped", entry.name, _shown(step.next_run_at),
+            )  # fmt: skip
+        elif isinstance(step, Begin):
+            log.info("new schedule %r: its first run is %s", entry.name, _shown(step.next_run_at))
+        if step is not None and step.next_run_at is None:
+            log.error("schedule %r has no run within eight years: it will not run again", entry.name)
+    fired = {name: count for name, count in done.sent.items() if count}
+    if fired:
+        names = sorted(fired)
+        shown = ", ".join(names[:NAMES]) + (f" and {len(names) - NAMES} more" if len(names) > NAMES else "")
+        log.info("%s sent for %s", logs.counted(sum(fired.values()), "task"), shown)
+
+
+def complain(entry: Entry, why: str) -> None:
+    """It could not be sent, and is tried again and again."""
+    entry.failures += 1
+    if logs.is_worth_a_line(entry.failures):
+        tries = f" ({entry.failures} times in a row)" if entry.failures > 1 else ""
+        log.error("schedule %r could not be sent and will be retried: %s%s", entry.name, why, tries)
+
+
+def note_missed(entry: Entry) -> None:
+    """Another process holds the lock, which is reported only if it continues."""
+    entry.misses += 1
+    if entry.misses >= MANY_MISSES and logs.is_worth_a_line(entry.misses):
+        log.warning(
+            "schedule %r is due, but another process has kept it locked during the last %d checks", entry.name,
+            entry.misses,
+        )  # fmt: skip
+
+
+def _shown(at: datetime | None) -> str:
+    return "never" if at is None else at.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,267 @@
+"""The options of one send: deadline, idempotency key, flags, connection, delay.
+
+Whether a deadline, key or delay is valid is decided at the send (`envelope.py`), where a problem is a value; the same
+applies to a connection (`caller.py`).
+
+Checks the size of payloads: it warns once per task and kind, or refuses.
+
+What is known about a task: its function, its options, its codec. Sending and running build on it.
+
+The codec is built when the task is defined. If an annotation names something that does not exist yet (a class further
+down in the module), the codec is built at the first use; `app.check()` builds the codecs that are still missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
+
+from pydantic.errors import PydanticUserError
+from pydantic_core import SchemaError
+
+from horsies.core.codec import arguments as signatures
+from horsies.core.codec.serde import TaskCodec
+from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError
+from horsies.core.models.app import PayloadPolicy
+from horsies.core.models.tasks import TaskError, TaskOptions, TaskResult
+
+if TYPE_CHECKING:
+    import psycopg
+    from sqlalchemy import engine, orm
+    from sqlalchemy.ext import asyncio as sqlalchemy_asyncio
+
+
+if TYPE_CHECKING:
+    BlockingConnection: TypeAlias = (
+        psycopg.Connection[Any] | engine.Connection | orm.Session | orm.scoped_session[orm.Session]
+    )
+
+if TYPE_CHECKING:
+    AwaitingConnection: TypeAlias = (
+        psycopg.AsyncConnection[Any]
+        | sqlalchemy_asyncio.AsyncConnection
+        | sqlalchemy_asyncio.AsyncSession
+        | sqlalchemy_asyncio.async_scoped_session[sqlalchemy_asyncio.AsyncSession]
+    )
+
+if TYPE_CHECKING:
+    CallerConnection: TypeAlias = BlockingConnection | AwaitingConnection
+
+Flags: TypeAlias = Iterable[str] | Mapping[str, bool]
+
+_FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """Deadline, idempotency key and flags of one send, and the connection whose transaction it joins."""
+
+    good_until: datetime | None = None
+    idempotency_key: str | None = None
+    flags: Flags | None = None
+    connection: CallerConnection | None = field(default=None, repr=False)
+
+    def with_defaults(self, others: SendOptions) -> SendOptions:
+        """These options, completed by the others; flags of both are merged. `ValueError` says what is wrong with
+        flags."""
+        if others is NO_OPTIONS or others is self:
+            return self
+        return replace(
+            self,
+            good_until=others.good_until if self.good_until is None else self.good_until,
+            flags=flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags,
+        )
+
+
+NO_OPTIONS: Final = SendOptions()
+
+
+def flags_of(flags: Flags | None) -> dict[str, bool]:
+    """Flags as a mapping: a list means true for each. `ValueError` says what is wrong with them."""
+    if flags is None:
+        return {}
+    if isinstance(flags, str) or not isinstance(flags, Iterable):
+        raise ValueError("flags must be a list of names, or a mapping of names to booleans")
+    named = dict(flags) if isinstance(flags, Mapping) else dict.fromkeys(flags, True)
+    for name, value in named.items():
+        if not isinstance(name, str) or not _FLAG.fullmatch(name):
+            raise ValueError(f"flag {name!r} must match ^[a-z][a-z0-9_]*$ and have at most 64 characters")
+        if not isinstance(value, bool):
+            raise ValueError(f"flag {name!r} must be True or False")
+    return {str(name): value for name, value in named.items()}
+
+
+def given(delay: Any) -> Any:
+    """Whether a delay was given; None counts as given, and is refused."""
+    return _NO_DELAY if delay is None else delay
+
+
+_NO_DELAY: Final = object()
+
+logger = logging.getLogger("horsies.payload")
+
+
+class SizeGuard:
+    """The payload policy of one app, with a record of the warnings in this process."""
+
+    def __init__(self, policy: PayloadPolicy) -> None:
+        self._policy = policy
+        self._warned: set[tuple[str, str]] = set()
+        # Up to here a text is small enough without counting: a character has at most four bytes.
+        limits = [limit for limit in (policy.warn_bytes, policy.reject_bytes) if limit is not None]
+        self._harmless_chars = min(limits) // 4 if limits else None
+
+    def refusal(self, task_name: str, *texts: str | None) -> str | None:
+        """Why these arguments are too large to be sent; None if they may be sent (with a warning if they are large)."""
+        size = self._size(texts)
+        limit = self._policy.reject_bytes
+        if limit is not None and size > limit:
+            return (
+                f"the arguments have {size} bytes, more than the {limit} that PayloadPolicy.reject_bytes allows; "
+                "store the data elsewhere and send a reference to it"
+            )
+        self._warn(task_name, "arguments", size)
+        return None
+
+    def watch(self, task_name: str, kind: str, text: str) -> None:
+        """Warn if the text is large. Nothing is refused: results and workflow nodes only cause warnings."""
+        self._warn(task_name, kind, self._size((text,)))
+
+    def _size(self, texts: tuple[str | None, ...]) -> int:
+        if self._harmless_chars is None or sum(len(text) for text in texts if text) <= self._harmless_chars:
+            return 0
+        return sum(len(text.encode()) for text in texts if text)
+
+    def _warn(self, task_name: str, kind: str, size: int) -> None:
+        limit = self._policy.warn_bytes
+        if limit is None or size <= limit or (task_name, kind) in self._warned:
+            return
+        self._warned.add((task_name, kind))
+        logger.warning("task %s: %s of %d bytes, more than %d (logged once per process)", task_name, kind, size, limit)
+
+
+P = ParamSpec("P")
+
+T = TypeVar("T")
+
+
+class TaskDefinition(Generic[P, T]):
+    """The facts about a task. It is immutable after construction, except for a codec that is built later."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        task_name: str,
+        queue_name: str,
+        priority: int,
+        options: TaskOptions,
+        flags: Mapping[str, bool],
+        exception_mapper: Mapping[type[BaseException], str],
+        app_exception_mapper: Mapping[type[BaseException], str],
+        default_unhandled_error_code: str | None,
+        app_default_unhandled_error_code: str,
+        sizes: SizeGuard,
+        known_queues: frozenset[str],
+        codec: TaskCodec | None,
+        local_names: Mapping[str, Any],
+    ) -> None:
+        self.fn = fn
+        self.task_name = task_name
+        self.queue_name = queue_name
+        self.priority = priority
+        self.options = options
+        self.options_json = options.to_json()
+        self.flags = dict(flags)
+        self.flags_json = json.dumps(self.flags, separators=(",", ":"), sort_keys=True) if self.flags else None
+        self.exception_mapper = dict(exception_mapper)
+        self.app_exception_mapper = app_exception_mapper
+        self.default_unhandled_error_code = default_unhandled_error_code
+        self.app_default_unhandled_error_code = app_default_unhandled_error_code
+        self.sizes = sizes
+        self.known_queues = known_queues
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self._codec = codec
+        self._local_names = local_names if codec is None else {}
+
+    @property
+    def codec(self) -> TaskCodec:
+        """Arguments and result by declared type. `TaskDefinitionError` if an annotation still cannot be resolved."""
+        if self._codec is None:
+            try:
+                self._codec = build_codec(self.fn, self._local_names)
+            except NameError as problem:
+                raise _unresolved(self.fn, problem) from None
+        return self._codec
+
+    @property
+    def location(self) -> SourceLocation | None:
+        return SourceLocation.from_function(self.fn)
+
+
+def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskCodec:
+    """The codec of a function; `NameError` if an annotation names something that does not exist yet."""
+    if not signatures.has_return_annotation(fn):
+        raise _wrong(fn, "has no return type", ErrorCode.TASK_NO_RETURN_TYPE, _RETURN_HELP)
+    try:
+        signature = signatures.read(fn, local_names)
+    except NameError:
+        raise
+    except Exception as problem:  # whatever evaluating the annotations of the user can raise
+        raise _unsupported(fn, problem) from None
+    ok_type = _ok_type(fn, signature.returns)
+    try:
+        return TaskCodec(signature, ok_type)
+    except NameError:  # a model whose own fields name something that does not exist yet
+        raise
+    except (PydanticUserError, SchemaError, TypeError, ValueError) as problem:
+        raise _unsupported(fn, problem) from None
+
+
+def codec_if_ready(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskCodec | None:
+    """The codec, or None if it must wait for names that do not exist yet."""
+    try:
+        return build_codec(fn, local_names)
+    except NameError:
+        return None
+
+
+def _ok_type(fn: Callable[..., Any], returns: Any) -> Any:
+    given = get_args(returns)
+    if get_origin(returns) is not TaskResult or len(given) != 2 or given[1] is not TaskError:
+        shown = getattr(returns, "__name__", None) if isinstance(returns, type) and not given else None
+        raise _wrong(
+            fn, f"must return TaskResult[T, TaskError], not {shown or returns}", ErrorCode.TASK_INVALID_RETURN_TYPE,
+            _RETURN_HELP,
+        )  # fmt: skip
+    return given[0]
+
+
+_RETURN_HELP = "def f(...) -> TaskResult[int, TaskError]: ..."
+
+
+def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionError:
+    text = problem.message if isinstance(problem, PydanticUserError) else str(problem)
+    # What pydantic advises next is about its own models, not about tasks.
+    text = text.partition(". Set `arbitrary_types_allowed")[0].partition("\n")[0].strip() or type(problem).__name__
+    help_text = "make it a dataclass, a TypedDict or a pydantic model, or send a plain value (an id, a path, a dict)"
+    error = _wrong(fn, "has a type that cannot be encoded as JSON", ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text)
+    return error.with_note(text)
+
+
+def _unresolved(fn: Callable[..., Any], problem: NameError) -> TaskDefinitionError:
+    text = "uses a type that does not exist at run time"
+    help_text = "import it outside `if TYPE_CHECKING`, or define it before the task is first used"
+    return _wrong(fn, text, ErrorCode.TASK_UNSUPPORTED_RESULT_TYPE, help_text).with_note(str(problem))
+
+
+def _wrong(fn: Callable[..., Any], text: str, code: ErrorCode, help_text: str | None) -> TaskDefinitionError:
+    name = getattr(fn, "__qualname__", repr(fn))
+    location = SourceLocation.from_function(fn)
+    return TaskDefinitionError(f"task function {name} {text}", code=code, location=location, help_text=help_text)

@@ -1,0 +1,198 @@
+"""Runs the function of a task and reports how it ended. The path is the same in a child process and for a direct call:
+decode the arguments → call → check the returned value → serialize.
+
+Every failure on the way becomes an error result; only `StopTask` (the child was told to stop this task) and, for async
+tasks, cancellation pass through.
+"""
+
+from __future__ import annotations
+
+import inspect
+from asyncio import CancelledError
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from horsies.core import tracing
+from horsies.core.codec.serde import sanitize_text, serialize_error_payload
+from horsies.core.codec.shapes import CodecError, MismatchError
+from horsies.core.errors import TaskDefinitionError, WorkflowContextMissingIdError
+from horsies.core.exception_mapper import resolve
+from horsies.core.models.tasks import (
+    BUILTIN_CODE_REGISTRY,
+    ContractCode,
+    OperationalErrorCode,
+    TaskError,
+    TaskResult,
+    exception_dict,
+)
+from horsies.core.tasks.definition import TaskDefinition
+
+AnyTask: TypeAlias = TaskDefinition[Any, Any]
+
+AnyResult: TypeAlias = TaskResult[Any, TaskError]
+
+_MAX_MESSAGE_CHARS = 4_000
+
+
+class StopTask(BaseException):
+    """Raised into the code of a task that must stop, because its time is over or it was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The end of one attempt, as it is stored: `result` is the JSON of a `TaskResult`."""
+
+    ok: bool
+    result: str
+    error_code: str | None
+    error_message: str | None
+
+
+def run(task: AnyTask, args_json: str | None, kwargs_json: str | None) -> Report:
+    """Run a task from its stored arguments."""
+    try:
+        args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
+    except Exception as problem:
+        return report_of(_undecodable(task, problem))
+    try:
+        outcome = task.fn(*args, **kwargs)
+    except StopTask:
+        raise
+    except BaseException as exc:
+        return report_of(error_of_exception(task, exc))
+    return _report(task, outcome)
+
+
+async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | None) -> Report:
+    """Run an `async def` task from its stored arguments."""
+    try:
+        args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
+    except Exception as problem:
+        return report_of(_undecodable(task, problem))
+    try:
+        outcome = await task.fn(*args, **kwargs)
+    except (StopTask, CancelledError):
+        raise
+    except BaseException as exc:
+        return report_of(error_of_exception(task, exc))
+    return _report(task, outcome)
+
+
+def run_traced(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
+    """The same as `run`, inside a span; `about` is what the span says about the task."""
+    with tracing.running(task.task_name, about) as span:
+        report = run(task, args_json, kwargs_json)
+        if not report.ok:
+            span.failed(report.error_code)
+        return report
+
+
+async def run_traced_async(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
+    """The same as `run_async`, inside a span; `about` is what the span says about the task."""
+    with tracing.running(task.task_name, about) as span:
+        report = await run_async(task, args_json, kwargs_json)
+        if not report.ok:
+            span.failed(report.error_code)
+        return report
+
+
+def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
+    """Run the function in this process: exceptions become error results, the value is checked, and nothing is
+    stored."""
+    try:
+        outcome = task.fn(*args, **kwargs)
+    except StopTask:
+        raise
+    except BaseException as exc:
+        return TaskResult(err=error_of_exception(task, exc))
+    return _checked(task, outcome)
+
+
+async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
+    """The same as `call`, for an `async def` task."""
+    try:
+        outcome = await task.fn(*args, **kwargs)
+    except (StopTask, CancelledError):
+        raise
+    except BaseException as exc:
+        return TaskResult(err=error_of_exception(task, exc))
+    return _checked(task, outcome)
+
+
+def report_of(error: TaskError) -> Report:
+    """The report of an attempt that ended with this error."""
+    message = None if error.message is None else sanitize_text(error.message)
+    code = None if error.code is None else sanitize_text(error.code)
+    return Report(False, serialize_error_payload(TaskResult(err=error)), code, message)
+
+
+def error_of_exception(task: AnyTask, exc: BaseException) -> TaskError:
+    """The error of an exception that left the function, with the code from the mappers."""
+    is_missing_id = isinstance(exc, WorkflowContextMissingIdError)
+    code = resolve(
+        exc,
+        task_mapper=task.exception_mapper,
+        app_mapper=task.app_exception_mapper,
+        task_default=ContractCode.WORKFLOW_CTX_MISSING_ID if is_missing_id else task.default_unhandled_error_code,
+        app_default=task.app_default_unhandled_error_code,
+    )
+    if (ours := exc.__traceback__) is not None and ours.tb_next is not None:
+        exc = exc.with_traceback(ours.tb_next)  # the reader wants the task's own frames
+    described = {key: sanitize_text(text) for key, text in exception_dict(exc).items()}
+    message = f"task {task.task_name!r} raised {described['type']}: {described['message']}"[:_MAX_MESSAGE_CHARS]
+    return TaskError(error_code=BUILTIN_CODE_REGISTRY.get(code, code), message=message, exception=described)
+
+
+def _report(task: AnyTask, outcome: Any) -> Report:
+    if (problem := _not_a_result(task, outcome)) is not None:
+        return report_of(problem)
+    try:
+        text = task.codec.result.encode(outcome)
+    except MismatchError as mismatch:
+        return report_of(_type_mismatch(task, mismatch))
+    except (CodecError, MemoryError) as unwritable:
+        return report_of(_unwritable(task, outcome, unwritable))
+    task.sizes.watch(task.task_name, "result", text)
+    error: TaskError | None = outcome.err
+    if error is None:
+        return Report(True, text, None, None)
+    return Report(False, text, error.code, None if error.message is None else sanitize_text(error.message))
+
+
+def _checked(task: AnyTask, outcome: Any) -> AnyResult:
+    if (problem := _not_a_result(task, outcome)) is not None:
+        return TaskResult(err=problem)
+    result: AnyResult = outcome
+    if result.is_ok():
+        try:
+            task.codec.result.check(result.ok)
+        except MismatchError as mismatch:
+            return TaskResult(err=_type_mismatch(task, mismatch))
+    return result
+
+
+def _not_a_result(task: AnyTask, outcome: Any) -> TaskError | None:
+    if isinstance(outcome, TaskResult) and (outcome.is_ok() or isinstance(outcome.err, TaskError)):
+        return None
+    if inspect.iscoroutine(outcome):
+        outcome.close()  # nobody will await it
+    returned = f"TaskResult(err=<{type(outcome.err).__name__}>)" if isinstance(outcome, TaskResult) else None
+    message = f"task {task.task_name!r} returned {returned or type(outcome).__name__}, not a TaskResult[T, TaskError]"
+    return TaskError(error_code=OperationalErrorCode.TASK_EXCEPTION, message=message)
+
+
+def _type_mismatch(task: AnyTask, problem: MismatchError) -> TaskError:
+    message = f"task {task.task_name!r} returned a value that is not of its declared type: {problem}"
+    return TaskError(error_code=ContractCode.RETURN_TYPE_MISMATCH, message=message)
+
+
+def _undecodable(task: AnyTask, problem: Exception) -> TaskError:
+    text = problem.message if isinstance(problem, TaskDefinitionError) else str(problem)
+    message = sanitize_text(f"the arguments of task {task.task_name!r} cannot be read: {text}")
+    return TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)
+
+
+def _unwritable(task: AnyTask, outcome: AnyResult, problem: BaseException) -> TaskError:
+    kind = "result" if outcome.err is None else f"error {outcome.err.code}"
+    message = sanitize_text(f"the {kind} of task {task.task_name!r} cannot be written as JSON: {problem}")
+    return TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)

@@ -1,0 +1,228 @@
+"""Advances workflows after tasks have ended (L-32), in a second transaction after the one that ended the task.
+
+Everything that has collected is advanced together; follow-up work (a parent to inform, a child to build) waits in the
+same line. While the database is away, everything waits. A workflow whose row is locked elsewhere, or that cannot be
+advanced for another reason, waits separately, and the others continue. Children are built outside this line, because
+user code may take long. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias
+
+import psycopg
+
+from horsies.core import logs
+from horsies.core.db.failures import AWAY, by_halves, describe, is_away, is_held_up
+from horsies.core.db.listener import Backoff
+from horsies.core.db.pool import Connections
+from horsies.core.models.recovery import WorkerResilienceConfig
+from horsies.core.models.workflow.registry import Builder
+from horsies.core.store.workflows import Key
+from horsies.core.workflows.advance import AT_ONCE, Worklist
+from horsies.core.workflows.step import StepResult
+
+log = logging.getLogger("horsies.worker")
+
+# What is to be done for a workflow: take in the ends of its tasks, tell its parent of its end, enqueue what is READY.
+Kind: TypeAlias = Literal["tasks", "children", "flows"]
+
+
+class Unit(NamedTuple):
+    """The work for one workflow; units of one kind share a transaction."""
+
+    kind: Kind
+    workflow_id: str
+
+
+Tasks: TypeAlias = dict[str, None]  # that have ended, in that order
+
+Waiting: TypeAlias = dict[Unit, Tasks]
+
+
+class Advancer:
+    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_moved` is called when something has
+    moved, because there may be new tasks."""
+
+    def __init__(
+        self, pool: Connections, builder: Builder, config: WorkerResilienceConfig, on_moved: Callable[[], None]
+    ) -> None:
+        self._pool = pool
+        self._builder = builder
+        self._on_moved = on_moved
+        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
+        self._waiting: Waiting = {}
+        self._aside: Waiting = {}
+        self._builds: dict[Key, None] = {}
+        self._refusals: dict[Unit | Key, int] = {}
+        self._careful: dict[str, int | None] = {}  # workflows in which something was refused: so many nodes in a step
+        self._work, self._building = asyncio.Event(), asyncio.Event()
+        self._busy = 0
+        self._most = AT_ONCE  # workflows in one transaction
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do, except for work that cannot be done now."""
+        return not (self._waiting or self._builds or self._busy)
+
+    def put(self, task_id: str, workflow_id: str) -> None:
+        """This task may have ended; a task that has not is ignored."""
+        self._add(Unit("tasks", workflow_id), (task_id,))
+
+    def put_all(self, ended: Iterable[tuple[str, str]]) -> None:
+        for task_id, workflow_id in ended:
+            self.put(task_id, workflow_id)
+
+    def build_later(self, key: Key) -> None:
+        """The child workflow of this READY node must be built."""
+        self._builds[key] = None
+        self._building.set()
+
+    async def step(self) -> None:
+        """Advance what has waited longest, with everything of its kind."""
+        await self._work.wait()
+        batch = self._next_batch()
+        if not batch:
+            self._work.clear()
+            return
+        self._busy += 1
+        try:
+            await self._advance(batch)
+            self._most = AT_ONCE
+        except AWAY:
+            # Or something in it is too much for the database: then it must not hold up the others.
+            self._most = max(1, len(batch) // 2)
+            raise
+        finally:
+            self._busy -= 1
+            for unit, task_ids in batch.items():  # the database is away, and nobody knows what it has heard
+                self._add(unit, task_ids)
+                if unit.kind == "tasks":
+                    self._add(Unit("children", unit.workflow_id))
+                    self._add(Unit("flows", unit.workflow_id))
+
+    async def build(self) -> None:
+        """One child workflow."""
+        await self._building.wait()
+        if not self._builds:
+            self._building.clear()
+            return
+        key = next(iter(self._builds))
+        self._busy += 1
+        try:
+            await self._take_steps(Worklist(builds=[key]))
+            self._refusals.pop(key, None)
+        except Exception as problem:
+            if not _is_about_one(problem):
+                raise
+            self._note_refusal(key, key[0], problem)  # as when there is no helper to build it
+            asyncio.get_running_loop().call_later(self._pause(key), self.build_later, key)
+        finally:
+            self._busy -= 1
+        del self._builds[key]
+
+    # Line
+
+    def _add(self, unit: Unit, task_ids: Iterable[str] = ()) -> None:
+        aside = self._aside.get(unit)
+        if aside is not None:
+            aside.update(dict.fromkeys(task_ids))
+            return
+        self._waiting.setdefault(unit, {}).update(dict.fromkeys(task_ids))
+        self._work.set()
+
+    def _next_batch(self) -> Waiting:
+        batch: Waiting = {}
+        size = 0
+        kind = next(iter(self._waiting)).kind if self._waiting else None
+        most = 1 if kind == "flows" else self._most
+        for unit in [unit for unit in self._waiting if unit.kind == kind][:most]:
+            task_ids = self._waiting.pop(unit)
+            batch[unit] = dict(islice(task_ids.items(), AT_ONCE - size))
+            size += len(batch[unit])
+            if len(batch[unit]) < len(task_ids):
+                self._waiting[unit] = dict(islice(task_ids.items(), len(batch[unit]), None))
+            if size >= AT_ONCE:
+                break
+        return batch
+
+    def _file(self, result: StepResult) -> None:
+        """Add the follow-up work of a step to the line."""
+        self.put_all(result.tasks.items())
+        self._careful.update(result.flows)
+        left: tuple[tuple[Kind, Iterable[str]], ...] = (
+            ("children", result.children),
+            ("flows", sorted(result.flows)),
+        )
+        for kind, workflow_ids in left:
+            for workflow_id in workflow_ids:
+                self._add(Unit(kind, workflow_id))
+        for key in result.builds:
+            self.build_later(key)
+        if result.nodes or result.workflows:
+            self._on_moved()
+
+    # One transaction
+
+    async def _advance(self, batch: Waiting) -> None:
+        """The units of the batch; those that are done, or set aside, are taken out of it. Halved where one of them
+        keeps back the others."""
+
+        async def advance(part: Sequence[Unit]) -> None:
+            await self._take_steps(self._worklist(batch, part))
+            for unit in part:
+                del batch[unit]
+                self._refusals.pop(unit, None)
+
+        def give_up(unit: Unit, problem: Exception) -> None:
+            self._set_aside(unit, batch.pop(unit), problem)
+
+        await by_halves(list(batch), advance, is_refusal=_is_about_one, give_up=give_up)
+
+    async def _take_steps(self, worklist: Worklist) -> None:
+        """One transaction, usually; more if the database does not accept everything at once. What is written is
+        recorded at once, whatever happens to the rest."""
+        while worklist:
+            self._file(await worklist.step(self._pool, self._builder))
+
+    def _worklist(self, batch: Waiting, part: Sequence[Unit]) -> Worklist:
+        ids = [unit.workflow_id for unit in part]
+        match part[0].kind:
+            case "tasks":
+                return Worklist(tasks=[task_id for unit in part for task_id in batch[unit]])
+            case "children":
+                return Worklist(children=ids)
+            case "flows":
+                return Worklist(flows={flow: self._careful.pop(flow, None) for flow in ids})
+
+    def _set_aside(self, unit: Unit, task_ids: Tasks, problem: Exception) -> None:
+        self._note_refusal(unit, unit.workflow_id, problem)
+        self._aside[unit] = task_ids
+        asyncio.get_running_loop().call_later(self._pause(unit), self._bring_back, unit)
+
+    def _bring_back(self, unit: Unit) -> None:
+        self._add(unit, self._aside.pop(unit))
+
+    def _pause(self, what: Unit | Key) -> float:
+        return self._backoff.delay(self._refusals[what])
+
+    def _note_refusal(self, what: Unit | Key, workflow_id: str, problem: Exception) -> None:
+        count = self._refusals[what] = self._refusals.get(what, 0) + 1
+        is_known = isinstance(problem, psycopg.errors.LockNotAvailable)
+        if logs.is_worth_a_line(count):
+            log.log(
+                logging.WARNING if is_known else logging.ERROR,
+                "a workflow cannot be advanced now and will be retried: %s",
+                describe(problem),
+                exc_info=None if isinstance(problem, psycopg.Error) else problem,
+                extra={"horsies": {"workflow_id": workflow_id}},
+            )
+
+
+def _is_about_one(problem: BaseException) -> bool:
+    """Something about this workflow is wrong, and the database is not away."""
+    return is_held_up(problem) or not is_away(problem)

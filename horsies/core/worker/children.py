@@ -1,0 +1,420 @@
+"""The connection between the supervisor and one child: frames in, frames out, and what is left in the socket after its
+death.
+
+The worker's children as processes: started in advance, replaced one by one, killed one at a time.
+
+The dispatcher decides what the children run; this module makes sure that there are `processes` of them. The death of
+one does not affect the others (W-36).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import TypeGuard
+
+from horsies.core import events
+from horsies.core.child.io import EXIT_ALONE
+from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError, pack
+from horsies.core.recovery.start_journal import Journal
+from horsies.core.worker.finalize import describe_exit
+from horsies.core.worker.in_hand import HeldTask, Phase
+from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
+
+SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
+
+MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
+
+MAX_FED = 64  # never more tasks inside one child: they are hard to take back
+
+FEED_MS = 2.0  # so many milliseconds of work lie inside the child
+
+READ_BYTES = 1 << 18
+
+
+class Link:
+    """The supervisor's end of a child's socket. `on_frames` gets what arrived, `on_broken` the reason why nothing more
+    will."""
+
+    def __init__(
+        self, sock: socket.socket, on_frames: Callable[[list[Frame]], None], on_broken: Callable[[str], None]
+    ) -> None:
+        self._sock = sock
+        self._on_frames = on_frames
+        self._on_broken = on_broken
+        self._decoder = Decoder()
+        self._outgoing = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock.fileno(), self._readable)
+        self._open = True
+        self._is_deaf = False
+
+    def write(self, data: bytes) -> None:
+        """Send what fits now, and the rest when the child has read more."""
+        if not self._open or self._is_deaf:
+            return
+        if not self._outgoing:
+            try:
+                data = data[self._sock.send(data) :]
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as problem:
+                self._cannot_write(str(problem))
+                return
+            if not data:
+                return
+            self._loop.add_writer(self._sock.fileno(), self._writable)
+        self._outgoing += data
+
+    def drain(self) -> None:
+        """Read what a dead child has left. It never waits for the end of the stream, because a grandchild may keep it
+        open."""
+        while self._open and self._read():
+            pass
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+
+    def _readable(self) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as problem:
+            self._break(str(problem))
+            return False
+        if not data:
+            self._break("the child closed its socket")
+            return False
+        try:
+            frames = self._decoder.feed(data)
+        except WireError as problem:
+            self._break(str(problem))
+            return False
+        if frames:
+            self._on_frames(frames)
+        return True
+
+    def _writable(self) -> None:
+        try:
+            del self._outgoing[: self._sock.send(self._outgoing)]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as problem:
+            self._cannot_write(str(problem))
+            return
+        if not self._outgoing:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _cannot_write(self, why: str) -> None:
+        """The child no longer reads. What it wrote before must still be read, so the socket stays open."""
+        self._is_deaf = True
+        self._outgoing.clear()
+        self._loop.remove_writer(self._sock.fileno())
+        self._on_broken(why)
+
+    def _break(self, why: str) -> None:
+        if self._open:
+            self.close()
+            self._on_broken(why)
+
+
+log = logging.getLogger("horsies.worker")
+
+READY_TIMEOUT_S = 120.0
+
+FAREWELL_S = 0.1  # between the end of its socket and the word that a child has ended
+
+YOUNG_S = 5.0  # a child that dies younger than this is not replaced at once
+
+
+class ChildBroken(Exception):
+    """A child was not ready in time, or died before it was."""
+
+
+class AppBroken(ChildBroken):
+    """The child reports that it cannot serve the app: a module fails on import, or a start hook failed (W-45)."""
+
+
+@dataclass(eq=False)
+class Child:
+    """One child process and its tasks."""
+
+    process: ChildProcess
+    born: float = field(default_factory=monotonic)
+    link: Link | None = None
+    line: deque[HeldTask] = field(default_factory=deque)  # RUNNING, not handed over yet
+    fed: dict[int, HeldTask] = field(default_factory=dict)  # handed over, by token, in order
+    starting: set[HeldTask] = field(default_factory=set)  # assigned to it, the start statement under way
+    assigned: int = 0  # in all its life
+    pace_ms: float | None = None
+    ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
+    rss_mb: float = 0.0
+    first_rss_mb: float = 0.0
+    last_heard: float = field(default_factory=monotonic)
+    is_ready: bool = False
+    is_traced: bool = False  # it has OpenTelemetry loaded, and wants to know what its tasks belong to
+    is_retiring: bool = False
+    is_dead: bool = False
+    broken_link: str | None = None
+    until: float = 0.0  # it may go on so long without another word from us (R-101)
+    is_killed: bool = False  # by us, or by itself for want of a word: no fault of what it held
+    why_killed: str | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def name(self) -> str:
+        return self.process.name
+
+    @property
+    def load(self) -> int:
+        return len(self.line) + len(self.fed) + len(self.starting)
+
+    @property
+    def has_sync(self) -> bool:
+        """Whether it has a task that needs the whole child (W-30a)."""
+        return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
+
+    @property
+    def remark(self) -> str | None:
+        """What we know about its end in addition to its exit code."""
+        return self.why_killed or self.broken_link
+
+    def started_tasks(self) -> list[HeldTask]:
+        return [held for held in self.fed.values() if held.phase is Phase.STARTED]
+
+    def write(self, data: bytes) -> None:
+        if self.link is not None:
+            self.link.write(data)
+
+    def note_run(self, run_ms: float, rss_kb: int) -> None:
+        self.pace_ms = pace(self.pace_ms, run_ms)
+        self.rss_mb = rss_kb / 1024
+
+
+class Children:
+    """`on_frames(child, frames)` gets what a child reports; `on_death(child, how)` is called when it has ended and its
+    reports have been read."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        processes: int,
+        on_frames: Callable[[Child, list[Frame]], None],
+        on_death: Callable[[Child, str], None],
+        on_change: Callable[[], None],
+        journal: Journal,
+    ) -> None:
+        self._spec = spec
+        self._journal = journal
+        self._processes = processes
+        self._on_frames = on_frames
+        self._on_death = on_death
+        self._on_change = on_change
+        self.launcher = Launcher()
+        self._numbers = 0
+        self._ready: dict[Child, asyncio.Future[None]] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._vacancies = asyncio.Event()
+        self._deaths_in_a_row = 0
+        self._closing = False
+        self.is_replacing = True
+        self.children: list[Child] = []
+        self.task_names: list[str] = []
+        self.async_names: list[str] = []
+        self.hook_events: list[str] = []  # those that the app has handlers for
+
+    @property
+    def usable(self) -> list[Child]:
+        return [child for child in self.children if child.is_ready and not child.is_retiring and not child.is_dead]
+
+    async def start(self) -> None:
+        """Start all children and wait until they are ready (W-03). Raises ChildBroken if one cannot serve the app."""
+        try:
+            await self.launcher.start()
+            await asyncio.gather(*(self._add() for _ in range(self._processes)))
+        except (LauncherDied, TimeoutError, OSError) as problem:
+            raise ChildBroken(str(problem) or "the fork server did not become ready") from problem
+
+    async def keep_up(self) -> None:
+        """Replace dead and retiring children, one by one, for ever. The new child is ready before the old one
+        leaves."""
+        while True:
+            await self._vacancies.wait()
+            self._vacancies.clear()
+            while len(self.usable) < self._processes and self.is_replacing:
+                if self._deaths_in_a_row:
+                    await asyncio.sleep(min(30.0, 0.5 * 2 ** min(self._deaths_in_a_row - 1, 6)))
+                    if not self.is_replacing:
+                        break
+                try:
+                    await self.launcher.start()
+                    await self._add()
+                except AppBroken:
+                    raise  # it would be no better the next time
+                except (ChildBroken, LauncherDied, OSError) as problem:
+                    self._deaths_in_a_row += 1
+                    log.error("a child process could not be started: %s", problem)
+                self.dismiss_idle()
+
+    def retire(self, child: Child) -> None:
+        """Let this child leave after its tasks; its successor is started now."""
+        if not child.is_retiring:
+            child.is_retiring = True
+            self._vacancies.set()
+
+    def dismiss_idle(self) -> None:
+        """Let idle retiring children leave, once there are enough others."""
+        for child in list(self.children):
+            if child.is_retiring and not child.is_dead and child.load == 0 and len(self.usable) >= self._processes:
+                child.write(pack(Kind.BYE, 0))
+
+    def kill(self, child: Child, sig: int = signal.SIGKILL, why: str | None = None) -> None:
+        child.is_killed, child.why_killed = True, child.why_killed or why
+        child.process.kill_group(sig)
+
+    async def close(self) -> None:
+        """End all children, politely first."""
+        self._closing, self.is_replacing = True, False
+        for child in self.children:
+            child.write(pack(Kind.BYE, 0))
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=5.0)
+        await self.launcher.stop()
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=5.0)
+
+    async def _add(self) -> None:
+        self._numbers += 1
+        path = self._journal.path
+        spec = replace(self._spec, journal=None if path is None else str(path))
+        process = await self.launcher.spawn(spec, f"horsies-child-{self._numbers}")
+        child = Child(process)
+        ready = self._ready[child] = asyncio.get_running_loop().create_future()
+        child.link = Link(
+            process.sock, lambda frames: self._heard(child, frames), lambda why: self._link_broken(child, why)
+        )
+        self.children.append(child)
+        watcher = asyncio.create_task(self._watch(child), name=f"watch {child.name}")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await ready
+        except TimeoutError:
+            self.kill(child)
+            raise ChildBroken(f"{child.name} was not ready within {READY_TIMEOUT_S:g} s") from None
+        finally:
+            self._ready.pop(child, None)
+        self._on_change()
+
+    def _heard(self, child: Child, frames: list[Frame]) -> None:
+        child.last_heard = monotonic()
+        if not child.is_ready:
+            kind, _, parts = frames[0]
+            if kind is Kind.READY:
+                self._is_ready(child, json.loads(parts[0]))
+                frames = frames[1:]
+            elif kind is Kind.BROKEN:
+                self._fail_ready(child, AppBroken(parts[0].decode("utf-8", "replace")))
+                return
+        if frames:
+            self._on_frames(child, frames)
+
+    def _is_ready(self, child: Child, info: dict[str, object]) -> None:
+        child.is_ready, child.is_traced = True, bool(info.get("traced"))
+        if not info.get("journal"):
+            self._journal.give_up(f"{child.name} cannot write into it")
+        child.rss_mb = child.first_rss_mb = float(str(info.get("rss_mb", 0)))
+        self.task_names = _names(info, "tasks")
+        self.async_names, self.hook_events = _names(info, "async"), _names(info, "hooks")
+        self._deaths_in_a_row = 0
+        ready = self._ready.get(child)
+        if ready is not None and not ready.done():
+            ready.set_result(None)
+
+    def _fail_ready(self, child: Child, problem: ChildBroken) -> None:
+        ready = self._ready.get(child)
+        if ready is not None and not ready.done():
+            ready.set_exception(problem)
+
+    def _link_broken(self, child: Child, why: str) -> None:
+        """Nobody can hear this child any more, so it must not continue: it is killed, then handled as dead (W-35). A
+        child that died closes its socket too, and its end is reported within a moment."""
+        asyncio.get_running_loop().call_later(FAREWELL_S, self._kill_unheard, child, why)
+
+    def _kill_unheard(self, child: Child, why: str) -> None:
+        if not child.process.exited.done():
+            child.broken_link = why
+            child.process.kill_group(signal.SIGKILL)
+
+    async def _watch(self, child: Child) -> None:
+        returncode = await child.process.exited
+        if child.link is not None:
+            child.link.drain()
+            child.link.close()
+        child.is_dead = True
+        self.children.remove(child)
+        if returncode == EXIT_ALONE:
+            child.is_killed, child.why_killed = (
+                True,
+                child.why_killed or "it heard nothing from its worker for too long",
+            )
+        how = describe_exit(returncode)
+        self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
+        expected = returncode == 0 and (self._closing or child.is_retiring)
+        events.emit("child.ended", expected=expected)
+        if not expected:
+            level = logging.DEBUG if self._closing else logging.WARNING
+            log.log(level, "child process %s %s", child.name, how, extra={"horsies": {"pid": child.pid}})
+            if child.is_ready and monotonic() - child.born < YOUNG_S and child.assigned == 0:
+                self._deaths_in_a_row += 1
+        self._on_death(child, how)
+        self._vacancies.set()
+        self._on_change()
+
+
+def _names(info: dict[str, object], key: str) -> list[str]:
+    names = info.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def pace(previous: float | None, sample_ms: float) -> float:
+    """How long a child's recent tasks take: it rises at once and falls slowly, so that one long task ends run-ahead."""
+    return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
+
+
+def is_short(pace_ms: float | None) -> TypeGuard[float]:
+    """Whether the recent tasks of a child are so short that commits limit its speed."""
+    return pace_ms is not None and pace_ms <= SHORT_MS
+
+
+def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
+    """How many tasks may wait for a child in addition to the one it runs: about `run_ahead_ms` of short work."""
+    if run_ahead_ms <= 0 or not is_short(pace_ms):
+        return 0
+    return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))
+
+
+def feed_limit(pace_ms: float | None, concurrency: int) -> int:
+    """How many tasks may be inside the child at once."""
+    if not is_short(pace_ms):
+        return concurrency
+    return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))

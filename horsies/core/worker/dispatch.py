@@ -1,0 +1,347 @@
+"""Sends started tasks to the children and handles everything that happens to them: feeding, timeouts, stops,
+take-backs, deaths.
+
+The supervisor always knows which task a child is running: a task is sent to the child only after its RUNNING is
+committed, and the child reports `started` before it calls the function. So whatever happens to a child, each of its
+tasks has exactly one correct end, which goes to the finalizer as a move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Callable
+from time import monotonic
+
+from horsies.core.child.wire import Frame, Kind, WireError, done_of, pack, pack_tokens, tokens_of
+from horsies.core.tasks.moves import Move, Requeue
+from horsies.core.worker import finalize
+from horsies.core.worker.children import Child, Children, ahead_limit, feed_limit
+from horsies.core.worker.config import Limits
+from horsies.core.worker.fence import Fence
+from horsies.core.worker.finalize import Finalizer
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason, log_fields
+
+log = logging.getLogger("horsies.worker")
+
+LONG_S = 0.3  # a task that has run this long lets nobody wait behind it
+
+SOFT_GRACE_S = 1.0  # from the soft stop to SIGTERM, and from there to SIGKILL
+
+ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is killed (W-30a)
+
+
+class Dispatcher:
+    """Everything between the start of a task and its end. `crash_of` decides about a task whose child died while it ran
+    the task, or when the task was next."""
+
+    def __init__(
+        self,
+        hand: InHand,
+        finalizer: Finalizer,
+        limits: Limits,
+        fence: Fence,
+        *,
+        max_tasks_per_child: int,
+        max_memory_mb: int | None,
+        crash_of: Callable[[HeldTask, Child, str], Move],
+        on_room: Callable[[], None],
+        entry_of: Callable[[HeldTask], bytes],
+    ) -> None:
+        self.pool: Children  # set by the worker: pool and dispatcher need each other
+        self._hand = hand
+        self._finalizer = finalizer
+        self._limits = limits
+        self._fence = fence
+        self._capped = limits.capped_queues()
+        self._max_tasks = max_tasks_per_child
+        self._max_memory_mb = max_memory_mb
+        self._crash_of = crash_of
+        self._on_room = on_room
+        self._entry_of = entry_of  # for the start journal (R-103)
+        self.is_stopping = False
+        self.is_shut = False  # the worker's own signs of life fail: nothing is started (R-101)
+
+    # Placing and feeding
+
+    def ahead(self) -> int:
+        """How many tasks beyond its slots the worker may hold now (W-25a)."""
+        return sum(child.ahead for child in self.pool.usable)
+
+    def _set_ahead(self, child: Child) -> None:
+        limit = ahead_limit(child.pace_ms, self._limits.run_ahead_ms) if self._limits.may_run_ahead else 0
+        child.ahead = min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
+
+    def place(self, held: HeldTask) -> Child | None:
+        """Reserve a place in a child for this task; None if no child has room."""
+        may_wait = held.row.queue_name not in self._capped
+        best: Child | None = None
+        least = 0
+        for child in self.pool.usable:
+            load = child.load
+            if best is not None and load >= least:
+                continue
+            if load == 0 or (may_wait and load <= child.ahead) or self._has_slot(child, held, load):
+                best, least = child, load
+        if best is not None:
+            best.starting.add(held)
+            best.assigned += 1
+            held.child = best
+            if self._max_tasks:
+                self._set_ahead(best)
+                if best.assigned >= self._max_tasks:
+                    self.pool.retire(best)
+        return best
+
+    def _has_slot(self, child: Child, held: HeldTask, load: int) -> bool:
+        return held.is_async and load < self._limits.concurrency and not child.has_sync
+
+    def release(self, held: HeldTask) -> None:
+        """Release the reserved place, because the task did not start."""
+        if held.child is not None:
+            held.child.starting.discard(held)
+            held.child = None
+
+    @property
+    def may_start(self) -> bool:
+        return not (self.is_stopping or self.is_shut)
+
+    def accept(self, batch: list[HeldTask], sent: float) -> None:
+        """These tasks are RUNNING in the database now, by a statement sent at `sent`: send them to their children."""
+        children: dict[int, Child] = {}
+        now, may_start = monotonic(), self.may_start
+        for held in batch:
+            child = held.child
+            assert child is not None
+            child.starting.discard(held)
+            held.since, held.last_beat, held.sign = now, 0.0, sent
+            if held.stop is StopReason.LOST:
+                self.forget(held)
+            elif child.is_dead or not may_start:
+                self._settle(held, Requeue(held.claim))
+            else:
+                held.phase = Phase.LINED
+                child.line.append(held)
+                children[child.pid] = child
+        for child in children.values():
+            self._feed(child)
+
+    def _drop_late(self, child: Child) -> None:
+        """After a pause, other workers may have the waiting tasks, or take them soon: they are not sent to children any
+        more (R-101)."""
+        while child.line and self._fence.is_late(child.line[0].sign):
+            held = child.line.popleft()
+            self._settle(held, Requeue(held.claim))
+
+    def _feed(self, child: Child) -> None:
+        if child.line:
+            self._drop_late(child)
+        if child.line and not child.fed:
+            self._fence.tell(child, child.line[0].sign)
+        most = feed_limit(child.pace_ms, self._limits.concurrency)
+        frames: list[bytes] = []
+        is_traced = child.is_traced
+        while child.line and len(child.fed) < most:
+            held = child.line.popleft()
+            held.phase = Phase.FED
+            if not child.fed:
+                self._watch_time(held)
+            child.fed[held.token] = held
+            row = held.row
+            name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
+            if is_traced:
+                frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held), _about(held)))
+            else:
+                frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held)))
+        if frames:
+            child.write(b"".join(frames))
+
+    # What children say
+
+    def on_frames(self, child: Child, frames: list[Frame]) -> None:
+        for kind, number, parts in frames:
+            if kind is Kind.STARTED:
+                self._started(child, number)
+            elif kind is Kind.DONE:
+                self._done(child, number, parts)
+            elif kind is Kind.GAVE_UP:
+                for token in tokens_of(parts):
+                    self._gave_up(child, token)
+        self._set_ahead(child)
+        self._feed(child)
+        if child.is_retiring:
+            self.pool.dismiss_idle()
+        self._on_room()
+
+    def _started(self, child: Child, token: int) -> None:
+        held = child.fed.get(token)
+        if held is not None:
+            held.phase = Phase.STARTED
+            held.started = monotonic()
+            self._watch_time(held)
+
+    def _done(self, child: Child, token: int, parts: list[bytes]) -> None:
+        held = child.fed.pop(token, None)
+        if held is None:
+            return
+        try:
+            done = done_of(parts)
+        except WireError as problem:
+            self._settle(held, finalize.of_unreadable_report(held, str(problem)))
+            return
+        child.note_run(done.run_ns / 1e6, done.rss_kb)
+        if self._max_memory_mb and child.rss_mb > self._max_memory_mb and not child.is_retiring:
+            log.info("child process %s uses %.0f MB and is replaced", child.name, child.rss_mb)
+            self.pool.retire(child)
+        if held.stop is StopReason.LOST:
+            self.forget(held)
+        elif held.stop is StopReason.TIMEOUT and done.stopped:
+            self._timed_out(held)
+        else:
+            self._settle(held, finalize.of_report(held, done))
+
+    def _gave_up(self, child: Child, token: int) -> None:
+        held = child.fed.pop(token, None)
+        if held is None:
+            return
+        if held.stop is StopReason.LOST:
+            self.forget(held)
+        else:
+            self._settle(held, Requeue(held.claim))
+
+    def on_death(self, child: Child, how: str) -> None:
+        """The child has ended and everything it reported has been read: each of its tasks gets its end (W-35)."""
+        child.is_dead = True
+        fed, line = list(child.fed.values()), list(child.line)
+        child.fed.clear()
+        child.line.clear()
+        suspect = None if child.is_killed or self.is_stopping else _next_to_start(fed)
+        for held in (*fed, *line):
+            if held.stop is StopReason.LOST:
+                self.forget(held)
+            elif held.phase is not Phase.STARTED and held is not suspect:
+                self._settle(held, Requeue(held.claim))
+            elif held.stop is StopReason.TIMEOUT:
+                self._timed_out(held)
+            else:
+                self._settle(held, self._crash_of(held, child, how))
+        self._on_room()
+
+    def _timed_out(self, held: HeldTask) -> None:
+        log.warning("task stopped: it took longer than its timeout_ms", extra={"horsies": log_fields(held)})
+        self._settle(held, finalize.of_timeout(held))
+
+    def _settle(self, held: HeldTask, move: Move) -> None:
+        self._disarm(held)
+        self._finalizer.put(held, move)
+
+    def forget(self, held: HeldTask) -> None:
+        """The task is not ours any more, so there is nothing to write; its room is free."""
+        self._disarm(held)
+        self._hand.drop(held)
+        self._on_room()
+
+    # Stopping exactly one task
+
+    def _watch_time(self, held: HeldTask) -> None:
+        """The time limit runs from the moment when the task is first in its child (T-30)."""
+        limit_ms = held.options.timeout_ms
+        if limit_ms is not None and held.stop is None:
+            self._disarm(held)
+            loop = asyncio.get_running_loop()
+            held.timer = loop.call_later(limit_ms / 1000, self.stop, held, StopReason.TIMEOUT)
+
+    def _disarm(self, held: HeldTask) -> None:
+        if held.timer is not None:
+            held.timer.cancel()
+            held.timer = None
+
+    def stop(self, held: HeldTask, reason: StopReason) -> None:
+        """Stop the code of this task, if it is running; other tasks of the child are not affected unless the code does
+        not end."""
+        if held.stop is not None or held.phase is Phase.SETTLING:
+            return
+        held.stop = reason
+        child = held.child
+        if held.phase is Phase.CLAIMED:
+            self._hand.waiting.remove(held)
+            self.forget(held)
+        elif held.phase is Phase.LINED and child is not None:
+            child.line.remove(held)
+            self.forget(held)
+        elif held.phase in (Phase.FED, Phase.STARTED) and child is not None:
+            child.write(pack(Kind.STOP, held.token, reason.value.encode()))
+            grace = ASYNC_GRACE_S if held.is_async else SOFT_GRACE_S
+            asyncio.get_running_loop().call_later(grace, self._escalate, child, held, signal.SIGTERM)
+
+    def _escalate(self, child: Child, held: HeldTask, sig: signal.Signals) -> None:
+        if child.is_dead or held.token not in child.fed:
+            return
+        log.warning("the task does not stop; its child gets %s", sig.name, extra={"horsies": log_fields(held)})
+        self.pool.kill(child, sig)
+        if sig is not signal.SIGKILL:
+            asyncio.get_running_loop().call_later(SOFT_GRACE_S, self._escalate, child, held, signal.SIGKILL)
+
+    # Taking back
+
+    def shut(self) -> None:
+        """The worker's own heartbeats fail: tasks that have not begun return to the queue, and nothing more is started
+        (R-101)."""
+        if not self.is_shut:
+            self.is_shut = True
+            for child in self.pool.children:
+                self.take_back(child)
+
+    def open(self) -> None:
+        """The heartbeats succeed again."""
+        if self.is_shut:
+            self.is_shut = False
+            self._on_room()
+
+    def take_back_from_long_runs(self) -> None:
+        """Tasks that wait behind a task that turned out to be long return to the queue (W-25a)."""
+        now = monotonic()
+        for child in self.pool.children:
+            running = child.started_tasks()
+            if child.load <= len(running):
+                continue
+            if not running:
+                # It starts nothing, as when it is stopped by a signal; what lies inside it only its end sets free.
+                if child.fed and now - min(held.since for held in child.fed.values()) > LONG_S:
+                    self._take_back_line(child)
+                continue
+            is_full = len(running) >= self._limits.concurrency or child.has_sync
+            longest = max(now - (held.started or now) for held in running)
+            if is_full and longest > LONG_S:
+                child.note_run(longest * 1000, int(child.rss_mb * 1024))
+                self._set_ahead(child)
+                self.take_back(child)
+
+    def _take_back_line(self, child: Child) -> None:
+        while child.line:
+            held = child.line.popleft()
+            self._settle(held, Requeue(held.claim))
+
+    def take_back(self, child: Child) -> None:
+        """Take back everything that this child has not started: the supervisor's line at once, the child's when it
+        confirms."""
+        self._take_back_line(child)
+        unstarted = [token for token, held in child.fed.items() if held.phase is Phase.FED and held.stop is None]
+        if unstarted:
+            child.write(pack_tokens(Kind.TAKE_BACK, unstarted))
+
+
+def _next_to_start(fed: list[HeldTask]) -> HeldTask | None:
+    """The next task of a child that died while it ran none: that task may be the cause (R-102)."""
+    if not fed or any(held.phase is Phase.STARTED for held in fed):
+        return None
+    return fed[0] if fed[0].stop is None else None
+
+
+def _about(held: HeldTask) -> bytes:
+    """What the span of a run says about its task and its context."""
+    row = held.row
+    about = json.dumps((row.id, row.queue_name, row.retry_count + 1))
+    return f"{about[:-1]},{held.options.trace or 'null'}]".encode()

@@ -1,0 +1,276 @@
+"""What the end of an attempt means for its task: reports, deaths and timeouts become moves. Pure.
+
+Which connection a batch uses: a single task uses the last used connection, several tasks use separate ones.
+
+Writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one batch.
+
+Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is found to
+be gone. A row that the database refuses for its content is found by halving the batch and does not hold up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeAlias
+
+import psycopg
+
+from horsies.core import events
+from horsies.core.child.wire import Done
+from horsies.core.codec.serde import sanitize_text, serialize_error_payload
+from horsies.core.db.failures import AWAY, by_halves, describe, is_about_content
+from horsies.core.db.listener import Backoff
+from horsies.core.db.pool import Connection, Pool
+from horsies.core.loop import Patience
+from horsies.core.models.recovery import WorkerRecoveryConfig, WorkerResilienceConfig
+from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, OutcomeCode, TaskError, TaskResult
+from horsies.core.recovery.decide import crashed, expired, not_charged
+from horsies.core.store import tasks
+from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry, retry_or_fail
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase
+
+MOST_FAILED_STARTS = 10
+
+
+def of_report(held: HeldTask, done: Done) -> Move:
+    """The child has run the function (L-10, L-11, L-12)."""
+    if done.ok:
+        return Complete(held.claim, done.result)
+    return _retry_or_fail(held, Fail(held.claim, done.result, done.error_code, _clean(done.error_message)))
+
+
+def of_timeout(held: HeldTask) -> Move:
+    """The attempt took longer than its `timeout_ms`, and its code has ended (T-30)."""
+    message = f"task {held.row.task_name!r} was stopped after its limit of {held.options.timeout_ms} ms"
+    return _retry_or_fail(held, _fail(held, OutcomeCode.TASK_TIMEOUT, message))
+
+
+def of_unreadable_report(held: HeldTask, problem: str) -> Move:
+    """The child's reply cannot be used (W-33)."""
+    message = f"the reply of the child process cannot be read: {problem}"
+    return _retry_or_fail(held, _fail(held, OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message))
+
+
+def of_refused_row(held: HeldTask, problem: str) -> Move:
+    """The database refuses the row for its content, alone in its batch (L-34)."""
+    message = f"the database refused the result: {problem}"
+    return _fail(held, OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message)
+
+
+def of_crash(held: HeldTask, worker_id: str, hostname: str, pid: int, end: str) -> Move:
+    """The child died while it ran the function: retried if the policy lists WORKER_CRASHED, otherwise failed (R-20,
+    W-35)."""
+    return _retry_or_fail(held, _crash(held, worker_id, hostname, pid, end))
+
+
+def of_failed_start(held: HeldTask, worker_id: str, hostname: str, pid: int, end: str) -> Move:
+    """The child died when this task was next, before it reported the start: the task returns to the queue, and this is
+    counted. A payload that kills every child that reads it must not loop for ever (R-102)."""
+    count = held.row.start_failures + 1
+    history = f"{count}. child process {pid} of worker {worker_id}: {end}"
+    if held.row.exits:
+        history = f"{held.row.exits}; {history}"
+    if count < MOST_FAILED_STARTS:
+        return Requeue(held.claim, reason=sanitize_text(history), failed_start=True)
+    reason = f"its child process died before the task started, {count} times in a row: {history}"
+    return crashed(held.claim, reason, worker_id, hostname, pid)
+
+
+def of_forced_shutdown(held: HeldTask, worker_id: str, hostname: str, pid: int, recovery: WorkerRecoveryConfig) -> Move:
+    """The worker was told to stop at once (W-52): as a crash, or not counted if the worker has worker recovery."""
+    crash = _crash(held, worker_id, hostname, pid, "SHUTDOWN: the worker was stopped before the task had ended")
+    if not recovery.enabled:
+        return _retry_or_fail(held, crash)
+    return not_charged(crash, recovery.recovery_delay.total_seconds())
+
+
+def of_deadline(held: HeldTask, worker_id: str) -> Move:
+    """The deadline passed between claim and start (L-08)."""
+    return expired(held.claim, worker_id)
+
+
+def may_be_the_end(move: Move, moved: bool) -> bool:
+    """Whether this may be the end of the task. Also if nothing has moved, because an earlier try may have succeeded
+    unnoticed (L-34)."""
+    return not isinstance(move, Requeue) and not (moved and isinstance(move, Retry))
+
+
+def describe_exit(returncode: int) -> str:
+    """How a process ended, for people."""
+    if returncode >= 0:
+        return f"exited with code {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
+
+def _crash(held: HeldTask, worker_id: str, hostname: str, pid: int, end: str) -> Fail:
+    return crashed(held.claim, f"child process {pid} of worker {worker_id}: {end}", worker_id, hostname, pid)
+
+
+def _fail(held: HeldTask, code: BuiltInTaskCode, message: str) -> Fail:
+    message = sanitize_text(message)
+    error = TaskError(error_code=code, message=message)
+    return Fail(held.claim, serialize_error_payload(TaskResult(err=error)), code.value, message)
+
+
+def _retry_or_fail(held: HeldTask, fail: Fail) -> Move:
+    return retry_or_fail(fail, held.options.retry_policy, held.row.retry_count, held.row.max_retries)
+
+
+def _clean(text: str | None) -> str | None:
+    return None if text is None else sanitize_text(text)
+
+
+class ConnectionChoice:
+    """A single task uses the same backend process for claim, start and end, because that process is awake and has its
+    data cached; waking another one would cost more than the statement. With two or more tasks the stages would block
+    each other, so starts and ends use their own sessions, which plan for many rows."""
+
+    def __init__(self, hand: InHand, claims: Pool, bulk: Pool) -> None:
+        self._hand = hand
+        self._claims = claims
+        self._bulk = bulk
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        is_alone = len(self._hand) == 1 and self._claims.has_idle
+        return (self._claims if is_alone else self._bulk).connection()
+
+
+log = logging.getLogger("horsies.worker")
+
+MAX_BATCH = 500
+
+MAX_BATCH_BYTES = 8 << 20
+
+Settled: TypeAlias = Callable[[HeldTask, Move, bool], None]
+
+
+@dataclass(slots=True)
+class Ending:
+    """One task and its end. `uncertain`: an earlier try may have been committed without our knowledge; `replaced`: the
+    database refused the result, and this is the record of that."""
+
+    held: HeldTask
+    move: Move
+    uncertain: bool = False
+    replaced: bool = False
+    refusals: int = 0
+
+
+class Finalizer:
+    """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late."""
+
+    def __init__(
+        self, lanes: ConnectionChoice, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled
+    ) -> None:
+        self._lanes = lanes
+        self._worker_id = worker_id
+        self._on_settled = on_settled
+        self._patience = Patience("finalizer", config)
+        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
+        self._endings: deque[Ending] = deque()
+        self._work = asyncio.Event()
+
+    def put(self, held: HeldTask, move: Move, *, uncertain: bool = False) -> None:
+        """The end of this task is known; write it as soon as possible."""
+        if held.phase is Phase.STARTED:
+            held.settling_since = monotonic()
+        held.phase = Phase.SETTLING
+        self._append(Ending(held, move, uncertain))
+
+    def _append(self, ending: Ending) -> None:
+        self._endings.append(ending)
+        self._work.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            batch = self._next_batch()
+            if not batch:
+                self._work.clear()
+                continue
+            await self._write(batch)
+
+    def _next_batch(self) -> list[Ending]:
+        batch: list[Ending] = []
+        size = 0
+        while self._endings and len(batch) < MAX_BATCH and (size < MAX_BATCH_BYTES or not batch):
+            ending = self._endings.popleft()
+            size += _size(ending.move)
+            batch.append(ending)
+        return batch
+
+    async def _write(self, batch: list[Ending]) -> None:
+        """Write this batch. When the database refuses its content, or somebody keeps a row of it locked, halve it."""
+        await by_halves(batch, self._write_part, is_refusal=_is_about_one, give_up=self._set_aside)
+
+    async def _write_part(self, batch: Sequence[Ending]) -> None:
+        """In one transaction, however long the database is away."""
+        while True:
+            began = monotonic()
+            try:
+                async with self._lanes.connection() as conn:
+                    moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
+            except (*AWAY, UnicodeError) as problem:
+                if _is_about_one(problem):
+                    if len(batch) == 1 and is_about_content(problem) and self._replace(batch[0], problem):
+                        continue
+                    raise
+                for ending in batch:
+                    ending.uncertain = True
+                await asyncio.sleep(self._patience.failed(problem))
+                continue
+            self._patience.succeeded()
+            if events.listeners:
+                events.emit("tasks.finalized", endings=batch, moved=moved, seconds=monotonic() - began)
+            self._settle(batch, moved)
+            return
+
+    def _replace(self, ending: Ending, problem: BaseException) -> bool:
+        """The database refuses this row: record that instead of its result. False if that was refused as well."""
+        log.error(
+            "the database refused the end of a task: %s",
+            describe(problem),
+            extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
+        )
+        if ending.replaced or isinstance(ending.move, Requeue | Expire):
+            return False
+        ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
+        return True
+
+    def _set_aside(self, ending: Ending, _problem: Exception) -> None:
+        """Nothing about this task can be written now: it is retried from time to time, and the others continue."""
+        ending.refusals += 1
+        pause = self._backoff.delay(ending.refusals)
+        asyncio.get_running_loop().call_later(pause, self._append, ending)
+
+    def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
+        for ending in batch:
+            ok = ending.held.id in moved
+            if not ok and not ending.uncertain:
+                log.warning(
+                    "the result is dropped: the task was recovered or cancelled in the meantime",
+                    extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
+                )
+            move = ending.move
+            if isinstance(move, Retry) and moved.get(ending.held.id) is Fail:
+                move = move.otherwise  # the deadline left no room for it (L-22)
+            self._on_settled(ending.held, move, ok)
+
+
+def _is_about_one(problem: Exception) -> bool:
+    return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)
+
+
+def _size(move: Move) -> int:
+    end = move.otherwise if isinstance(move, Retry) else move
+    return len(getattr(end, "result", ""))

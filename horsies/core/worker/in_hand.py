@@ -1,0 +1,128 @@
+"""The tasks that a worker holds: every task it has claimed, from the claim until its end is written.
+
+This is the worker's memory, not the truth: the database decides who owns a task, and every write is fenced by the
+claim. Everything here is plain data; the stages move tasks from phase to phase.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from horsies.core.models.tasks import TaskOptions
+from horsies.core.store.tasks import Claimed
+from horsies.core.tasks.moves import Claim
+
+if TYPE_CHECKING:
+    from horsies.core.worker.children import Child
+
+
+log = logging.getLogger("horsies.worker")
+
+
+class Phase(Enum):
+    """The phase of a task inside the worker."""
+
+    CLAIMED = auto()  # ours, not started
+    STARTING = auto()  # the statement that makes it RUNNING is under way
+    LINED = auto()  # RUNNING in the database, waiting in a child's line
+    FED = auto()  # handed to the child, which has not said that it started
+    STARTED = auto()  # the child has called, or is about to call, the function
+    SETTLING = auto()  # its end is known and waits to be written
+
+
+class StopReason(Enum):
+    """Why the code of a task is being stopped."""
+
+    TIMEOUT = "timeout"
+    LOST = "lost"
+
+
+@dataclass(slots=True, eq=False)
+class HeldTask:
+    """One task that the worker holds."""
+
+    row: Claimed
+    is_async: bool
+    token: int
+    claim: Claim
+    id: str = field(init=False)
+    options: TaskOptions = field(init=False)
+    phase: Phase = Phase.CLAIMED
+    child: Child | None = None
+    since: float = field(default_factory=monotonic)  # of the claim, then of the start
+    last_beat: float = 0.0
+    sign: float = 0.0  # of a RUNNING one: when its last sign of life was sent, on the fence's clock (R-101)
+    started: float | None = None  # when the child said so
+    stop: StopReason | None = None
+    note_at: int | None = None  # its place in the start journal, once it is handed over (R-103)
+    settling_since: float | None = None  # its code has ended and its result waits to be written
+    marked: float = 0.0  # when the database was last told so (L-30)
+    timer: asyncio.TimerHandle | None = None  # of its time limit
+
+    def __post_init__(self) -> None:
+        self.id = self.row.id
+        self.options = parse_options(self.row.task_options)
+
+
+@lru_cache(maxsize=1024)
+def parse_options(text: str | None) -> TaskOptions:
+    """The stored options; a text that cannot be read counts as no options (the task still runs, without retries)."""
+    try:
+        return TaskOptions.from_json(text)
+    except ValueError as problem:
+        log.warning("the stored task_options cannot be read and are ignored (no retries, no time limit): %s", problem)
+        return TaskOptions()
+
+
+class InHand:
+    """All tasks of the worker by id, and those that wait to be started, in order."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, HeldTask] = {}
+        self.waiting: deque[HeldTask] = deque()
+        self._tokens = 0
+        self.on_drop: Callable[[HeldTask], None] = lambda held: None
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __iter__(self) -> Iterator[HeldTask]:
+        return iter(list(self.held.values()))
+
+    def take(self, row: Claimed, *, is_async: bool) -> HeldTask | None:
+        """A claim has arrived. Return the older hold on the same task that it replaces; that one is over."""
+        claim = Claim(row.id, row.claim_seq)
+        older = self.held.get(row.id)
+        if older is not None and older.claim == claim:
+            return None  # lost in a crash of the server and made again under the same number: keep one (L-03)
+        self._tokens += 1
+        held = HeldTask(row, is_async, self._tokens, claim)
+        self.held[row.id] = held
+        self.waiting.append(held)
+        return older
+
+    def drop(self, held: HeldTask) -> None:
+        """The task is no longer ours, and none of its code runs here."""
+        self.on_drop(held)
+        if self.held.get(held.id) is held:
+            del self.held[held.id]
+
+    def holds(self, held: HeldTask) -> bool:
+        return self.held.get(held.id) is held
+
+    def count(self, *phases: Phase) -> int:
+        return sum(1 for held in self.held.values() if held.phase in phases)
+
+
+def log_fields(held: HeldTask) -> dict[str, object]:
+    """What an operator wants to know about a task in a log line."""
+    row = held.row
+    return {"task_id": row.id, "task": row.task_name, "attempt": row.retry_count + 1, "queue": row.queue_name}

@@ -1,0 +1,237 @@
+"""Whether a child is alive: it has reported recently, or it uses the processor (W-01).
+
+C code may hold the interpreter for minutes, so that no thread of the child can report. A child that exists but is
+silent and idle (stopped, or stuck in C code that waits) does not count as alive.
+
+Heartbeats: of each longer task (both roles), of claims (lease renewal), and of the worker itself.
+
+They use one connection that nothing else uses, with one statement for each kind. A round also asks which claims are
+still ours; the code of a lost task is stopped (R-11). The outcome is the worker's pulse, by which it fences itself
+(R-101): a heartbeat that is not confirmed in time has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import Any, TypeVar
+
+import psutil
+
+from horsies.core.db.failures import AWAY
+from horsies.core.db.listener import answered_within
+from horsies.core.db.pool import Connection
+from horsies.core.models.recovery import RecoveryConfig
+from horsies.core.store import tasks, workers
+from horsies.core.store.tasks import Beat, Claimant
+from horsies.core.worker.children import Child
+from horsies.core.worker.config import publishable
+from horsies.core.worker.dispatch import Dispatcher
+from horsies.core.worker.fence import Fence, SelfFence
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason, log_fields
+
+
+class VitalSigns:
+    """Remembers for each child how much processor time it had used at the last check."""
+
+    def __init__(self, silent_s: float) -> None:
+        self._silent_s = silent_s
+        self._used: dict[int, float] = {}
+
+    def look(self, children: Iterable[Child]) -> set[int]:
+        """The pids of the children with tasks that are alive."""
+        alive: set[int] = set()
+        used: dict[int, float] = {}
+        for child in children:
+            spent = _processor_time(child.pid)
+            if spent is None or child.is_dead or child.is_killed:
+                continue
+            # Noted also while it is heard of: else the first silent look would have nothing to compare with.
+            used[child.pid] = spent
+            if monotonic() - child.last_heard < self._silent_s or spent > self._used.get(child.pid, spent):
+                alive.add(child.pid)
+        self._used = used  # the others are forgotten: a pid may come back as somebody else's
+        return alive
+
+
+def _processor_time(pid: int) -> float | None:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)
+
+
+log = logging.getLogger("horsies.worker")
+
+T = TypeVar("T")
+
+FIRST_BEAT_S = 1.0
+
+FINALIZING_AFTER_S = 1.0
+
+CONNECT_S = 5.0
+
+WAITING = (Phase.CLAIMED, Phase.STARTING)
+
+
+class Heartbeats:
+    """One `step` does what is due; the caller calls it every `tick_s`."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        who: Claimant,
+        hostname: str,
+        pid: int,
+        recovery: RecoveryConfig,
+        max_claim_age: timedelta,
+        registration: Mapping[str, Any],
+        refresh_s: float,
+        hand: InHand,
+        dispatcher: Dispatcher,
+        fence: Fence,
+        guard: SelfFence,
+    ) -> None:
+        self._connect = connect
+        self._conn: Connection | None = None
+        self._connecting = asyncio.Lock()
+        self._who = who
+        self._hostname = hostname
+        self._pid = pid
+        self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
+        self._runner_s = recovery.runner_heartbeat_interval_ms / 1000
+        self._max_claim_age = max_claim_age
+        self._registration = registration
+        self._refresh_s = refresh_s
+        self._hand = hand
+        self._dispatcher = dispatcher
+        self._fence = fence
+        self._guard = guard
+        self._vital_signs = VitalSigns(self._runner_s)
+        self._refreshed = 0.0
+        self._asked_all = 0.0
+        self._has_said_hello = False
+        self._born = monotonic()
+        self.tick_s = max(0.05, min(1.0, fence.terms.shortest_s / 8))
+
+    async def step(self) -> None:
+        self._guard.check()  # first of all: this may be the end of a pause (R-101)
+        now = monotonic()
+        due = [held for held in self._hand if self._is_due(held, now)]
+        is_probe = self._fence.pulse.is_failing and not due  # something must be said to hear that it answers again
+        if is_probe or now - self._refreshed >= self._refresh_s - self.tick_s / 2:
+            await self.register()
+        if due:
+            await self._round(due, now)
+        late = [held for held in self._hand if self._is_late(held, now)]
+        if late:
+            claims = [held.claim for held in late]
+            await self._say(lambda conn: tasks.mark_finalizing(conn, self._who.worker_id, claims))
+            for held in late:
+                held.marked = now
+
+    async def register(self) -> None:
+        """Insert or refresh the worker's row (R-40)."""
+        started, self._has_said_hello = monotonic(), True
+        known = {**self._registration["metadata"], "task_names": publishable(self._dispatcher.pool.task_names)}
+        row = {**self._registration, "age": started - self._born, "metadata": known}
+        _, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        self._refreshed = started
+        self._guard.check()
+
+    async def unregister(self) -> None:
+        """Delete the worker's row (W-53), if it has one."""
+        if self._has_said_hello:
+            await self._say(lambda conn: workers.unregister(conn, self._who.worker_id))
+
+    async def check(self, held: HeldTask) -> None:
+        """A notification says that this task was taken from us: check it."""
+        await self._beat([held], ())
+
+    async def close(self) -> None:
+        if self._conn is not None:
+            await self._conn.close()
+            self._conn = None
+
+    def _is_due(self, held: HeldTask, now: float) -> bool:
+        interval = self._claimer_s if held.phase in WAITING else self._runner_s
+        if held.last_beat:
+            return now - held.last_beat >= interval - self.tick_s / 2
+        return now - held.since >= min(FIRST_BEAT_S, interval)
+
+    def _is_late(self, held: HeldTask, now: float) -> bool:
+        """A result that waits to be written is marked after a second, and again with every heartbeat (L-30)."""
+        if held.settling_since is None or now - held.settling_since <= FINALIZING_AFTER_S:
+            return False
+        return not held.marked or now - held.marked >= self._runner_s
+
+    async def _round(self, due: list[HeldTask], now: float) -> None:
+        """Heartbeats for everything that is due. Once in each interval, a round checks every claim that we hold
+        (R-11)."""
+        asked = due
+        if now - self._asked_all >= min(self._claimer_s, self._runner_s) - self.tick_s / 2:
+            asked, self._asked_all = list(self._hand), now
+        alive = self._vital_signs.look(child for child in self._dispatcher.pool.children if child.fed)
+        vouched = [held for held in due if _is_in_our_hands(held) or (held.child and held.child.pid in alive)]
+        await self._beat(asked, vouched)
+        waiting = [held.claim for held in due if held.phase in WAITING]
+        if waiting:
+            await self._say(lambda conn: tasks.renew(conn, self._who, waiting, self._max_claim_age))
+        for held in vouched:  # the others stay due
+            held.last_beat = now
+
+    async def _beat(self, asked: Sequence[HeldTask], vouched: Sequence[HeldTask]) -> None:
+        signs = {id(held) for held in vouched}
+        beats = [Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
+        running = [held for held in vouched if held.phase not in WAITING]  # now: a claim's sign is none of its run
+        owned, sent = await self._say(lambda conn: tasks.heartbeat(conn, self._who.worker_id, self._hostname, beats))
+        for held in running:
+            if held.id in owned:
+                held.sign = max(held.sign, sent)
+        for held in asked:
+            if held.id not in owned and self._hand.holds(held) and held.phase is not Phase.SETTLING:
+                log.warning(
+                    "the task was taken from this worker; its code is being stopped",
+                    extra={"horsies": log_fields(held)},
+                )
+                self._dispatcher.stop(held, StopReason.LOST)
+        self._guard.check()  # the children may go on
+
+    def _sender(self, held: HeldTask) -> str:
+        return f"{self._who.worker_id}/{held.child.pid}" if held.child else self._who.worker_id
+
+    def _pid_of(self, held: HeldTask) -> int:
+        return held.child.pid if held.child else self._pid
+
+    async def _say(self, statement: Callable[[Connection], Awaitable[T]]) -> tuple[T, float]:
+        """One heartbeat: its reply, and when it was sent. Its outcome is the worker's pulse."""
+        try:
+            answer = await self._in_time(statement)
+        except AWAY:
+            self._fence.pulse.failed()
+            self._guard.check()
+            raise
+        self._fence.pulse.answered()
+        return answer
+
+    async def _in_time(self, statement: Callable[[Connection], Awaitable[T]]) -> tuple[T, float]:
+        async with asyncio.timeout(CONNECT_S):
+            conn = await self._connection()
+        sent = self._fence.clock()
+        return await answered_within(self._fence.terms.patience_s, conn, statement(conn)), sent
+
+    async def _connection(self) -> Connection:
+        async with self._connecting:
+            if self._conn is None or self._conn.closed:
+                self._conn = await self._connect()
+            return self._conn
+
+
+def _is_in_our_hands(held: HeldTask) -> bool:
+    """Whether the task is in the supervisor's hands; a task inside a child gets heartbeats only if that child is
+    alive."""
+    return held.child is None or held.phase not in (Phase.FED, Phase.STARTED)

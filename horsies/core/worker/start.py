@@ -1,0 +1,247 @@
+"""Makes claimed tasks RUNNING, as many as possible in one statement, and only then lets them reach a child (L-09).
+
+Tasks of workflows use a separate transaction: their nodes are locked before them and become RUNNING with them, and the
+state of their workflow is checked (L-25). A batch without such tasks is not affected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from horsies.core import events, logs
+from horsies.core.child.wire import clock
+from horsies.core.db import pool
+from horsies.core.db.failures import AWAY
+from horsies.core.store import tasks, workflows
+from horsies.core.store.tasks import NodeCheck
+from horsies.core.tasks.moves import Requeue
+from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.worker import finalize
+from horsies.core.worker.dispatch import Dispatcher
+from horsies.core.worker.finalize import ConnectionChoice, Finalizer
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
+from horsies.core.workflows import finish
+
+log = logging.getLogger("horsies.worker")
+
+MAX_BATCH = 500
+
+LOOK_PAST = 64  # tasks without a free child that are passed over to find one that has
+
+NODE_PAUSE_S = 0.05  # before the next look at a node that somebody else has locked
+
+NODE_PATIENCE_S = 2.0  # after its claim such a task goes back to the queue
+
+
+class Starter:
+    """Call `wake()` when there are claimed tasks or free children; `step` is one batch."""
+
+    def __init__(
+        self,
+        lanes: ConnectionChoice,
+        worker_id: str,
+        hostname: str,
+        hand: InHand,
+        dispatcher: Dispatcher,
+        finalizer: Finalizer,
+        aborts: Counter[str],
+        on_ended: Callable[[str, str], None],
+    ) -> None:
+        self._aborts = aborts
+        self._on_ended = on_ended  # a task of a workflow was cancelled here: its id, and that of the workflow
+        self._lanes = lanes
+        self._worker_id = worker_id
+        self._hostname = hostname
+        self._hand = hand
+        self._dispatcher = dispatcher
+        self._finalizer = finalizer
+        self._event = asyncio.Event()
+        self.is_starting = False
+
+    def wake(self) -> None:
+        if self._hand.waiting:
+            self._event.set()
+
+    async def step(self) -> None:
+        await self._event.wait()
+        self._event.clear()
+        batch = self._place()
+        while batch:
+            self.is_starting = True
+            try:
+                await self._start(batch)
+            finally:
+                self.is_starting = False
+            batch = self._place()
+
+    def hand_back(self) -> None:
+        """Nothing more is started: tasks that are only claimed return to the queue (W-51)."""
+        while self._hand.waiting:
+            held = self._hand.waiting.popleft()
+            self._finalizer.put(held, Requeue(held.claim))
+
+    def _place(self) -> list[HeldTask]:
+        """Tasks for which a child has room, in order; a place in the child is reserved for each."""
+        batch: list[HeldTask] = []
+        passed: list[HeldTask] = []
+        waiting = self._hand.waiting
+        while waiting and len(batch) < MAX_BATCH and len(passed) < LOOK_PAST and self._dispatcher.may_start:
+            held = waiting.popleft()
+            if self._dispatcher.place(held) is None:
+                passed.append(held)
+            else:
+                held.phase = Phase.STARTING
+                batch.append(held)
+        waiting.extendleft(reversed(passed))
+        return batch
+
+    async def _start(self, batch: list[HeldTask]) -> None:
+        nodes = [held for held in batch if held.row.workflow_id is not None]
+        if not nodes:
+            await self._start_tasks(batch)
+            return
+        problem: BaseException | None = None
+        plain = [held for held in batch if held.row.workflow_id is None]
+        for start, part in ((self._start_tasks, plain), (self._start_nodes, nodes)):
+            try:
+                if part:
+                    await start(part)
+            except AWAY as away:  # it has seen to its own; the others still have to be
+                problem = away
+        if problem is not None:
+            raise problem
+
+    async def _start_tasks(self, batch: list[HeldTask]) -> None:
+        try:
+            async with self._lanes.connection() as conn:
+                sent = clock()
+                started = await self._move(conn, batch)
+        except AWAY:
+            self._unconfirmed(batch)
+            raise
+        self._accept(batch, started, sent)
+
+    async def _start_nodes(self, batch: list[HeldTask]) -> None:
+        """The nodes first, then the tasks (D-63). If the start is not confirmed, all return to the queue; if the check
+        failed, nothing can have been written."""
+        checks: dict[str, NodeCheck] | None = None
+        try:
+            async with self._lanes.connection() as conn:
+                sent = clock()  # before the transaction, whose beginning is the start of the task
+                async with conn.pipeline(), conn.transaction():
+                    checks = await tasks.lock(conn, [held.id for held in batch])
+                    may = [held for held in batch if _may_start(checks.get(held.id))]
+                    started = await self._move(conn, may) if may else set()
+                    if enqueued := [i for i in started if checks[i].status is WorkflowTaskStatus.ENQUEUED]:
+                        await tasks.mark_running(conn, enqueued)
+        except AWAY:
+            if checks is None:
+                self._check_failed(batch)
+            else:
+                self._unconfirmed(batch)
+            raise
+        self._accept(may, started, sent)
+        self._try_again([held for held in batch if held.id not in checks])
+        stopped = [held for held in batch if held.id in checks and not _may_start(checks[held.id])]
+        if stopped:
+            await self._stop(stopped, checks)
+
+    async def _move(self, conn: pool.Connection, batch: list[HeldTask]) -> set[str]:
+        claims = [held.claim for held in batch]
+        pids = [held.child.pid if held.child else 0 for held in batch]
+        names = [held.child.name if held.child else "" for held in batch]
+        return await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
+
+    def _accept(self, batch: list[HeldTask], started: set[str], sent: float) -> None:
+        begun = [held for held in batch if held.id in started]
+        if events.listeners:
+            events.emit("tasks.started", batch=begun, seconds=clock() - sent)
+        self._dispatcher.accept(begun, sent)
+        for held in batch:
+            if held.id not in started:
+                self._not_started(held)
+
+    async def _stop(self, batch: list[HeldTask], checks: Mapping[str, NodeCheck]) -> None:
+        """Their workflows do not allow them to run: they return to the queue (L-13), or never run again (L-18). This is
+        a separate transaction, because tasks are locked by id, all at once."""
+        over = [held.id for held in batch if checks[held.id].workflow.is_terminal]
+        cancelled: set[str] = set()
+        try:
+            if over:
+                async with self._lanes.connection() as conn:
+                    cancelled = await workflows.cancel_tasks(conn, over, finish.CANCELLED.result or "")
+        finally:
+            for held in batch:
+                self._stopped(held, checks[held.id], is_cancelled=held.id in cancelled)
+
+    def _stopped(self, held: HeldTask, check: NodeCheck, *, is_cancelled: bool) -> None:
+        self._dispatcher.release(held)
+        self._aborts["WORKFLOW_STOPPED"] += 1
+        fields = {**log_fields(held), "workflow_id": held.row.workflow_id}
+        log.info("WORKFLOW_STOPPED: the task is not run, its workflow is %s", check.workflow, extra={"horsies": fields})
+        if is_cancelled:
+            self._dispatcher.forget(held)
+            self._on_ended(held.id, held.row.workflow_id or "")
+        else:
+            self._finalizer.put(held, Requeue(held.claim), uncertain=True)
+
+    def _try_again(self, batch: list[HeldTask]) -> None:
+        """Their nodes are locked elsewhere, usually for a moment. They stay claimed for a short while."""
+        now = monotonic()
+        if late := [held for held in batch if now - held.since > NODE_PATIENCE_S]:
+            self._check_failed(late)
+        if soon := [held for held in batch if now - held.since <= NODE_PATIENCE_S]:
+            for held in soon:
+                self._dispatcher.release(held)
+            asyncio.get_running_loop().call_later(NODE_PAUSE_S, self._line_up, soon)
+
+    def _line_up(self, batch: list[HeldTask]) -> None:
+        for held in reversed(batch):
+            if held.stop is not None:  # taken from us meanwhile
+                self._dispatcher.forget(held)
+            elif self._hand.holds(held):
+                held.phase = Phase.CLAIMED
+                self._hand.waiting.appendleft(held)
+        self.wake()
+
+    def _check_failed(self, batch: list[HeldTask]) -> None:
+        self._aborts["WORKFLOW_CHECK_FAILED"] += len(batch)
+        count = logs.counted(len(batch), "task")
+        log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be read; returned to the queue", count)
+        for held in batch:
+            self._dispatcher.release(held)
+            self._finalizer.put(held, Requeue(held.claim))
+        self.wake()  # for those behind them
+
+    def _unconfirmed(self, batch: list[HeldTask]) -> None:
+        """It is unknown whether they are RUNNING, so they do not run; they return to the queue when the database
+        answers (L-27)."""
+        self._aborts["OWNERSHIP_UNCONFIRMED"] += len(batch)
+        count = logs.counted(len(batch), "task")
+        log.warning("OWNERSHIP_UNCONFIRMED: the start of %s was not confirmed; returned to the queue", count)
+        for held in batch:
+            self._dispatcher.release(held)
+            self._finalizer.put(held, Requeue(held.claim), uncertain=True)
+        self.wake()  # for those behind them
+
+    def _not_started(self, held: HeldTask) -> None:
+        self._dispatcher.release(held)
+        if held.row.has_deadline:
+            # Past its deadline or lost; if it is lost, this move finds nothing (L-25).
+            self._finalizer.put(held, finalize.of_deadline(held, self._worker_id), uncertain=True)
+            return
+        self._aborts["CLAIM_LOST"] += 1
+        log.info("CLAIM_LOST: the task was taken back before it started", extra={"horsies": log_fields(held)})
+        self._dispatcher.forget(held)
+
+
+def _may_start(check: NodeCheck | None) -> bool:
+    """Also if its deadline has passed: the start itself refuses that, whatever the state of the workflow (L-25)."""
+    return check is not None and (check.is_overdue or check.workflow in _UNDER_WAY)
+
+
+_UNDER_WAY = (WorkflowStatus.PENDING, WorkflowStatus.RUNNING)

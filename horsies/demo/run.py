@@ -1,0 +1,193 @@
+"""The worker of the demo: a real `horsies worker` in a separate process, which never outlives the demo.
+
+Play the scenes on a real worker, read the rows, and report. `scenes.py` says what is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from psycopg.rows import class_row
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from horsies.core.child.forkserver import die_with_parent
+from horsies.core.db.connect import connect
+from horsies.core.errors import HorsiesError
+from horsies.core.sql import load
+from horsies.demo import app as tasks
+from horsies.demo.report import Figures, NotAsExpected, Row, SceneResult, print_report, problems
+from horsies.demo.scenes import SCENES, DemoStage, Scene
+
+PROCESSES = 2
+
+CONCURRENCY = 50
+
+STOP_SECONDS = 20.0
+
+TAIL_LINES = 30
+
+
+class WorkerProcess:
+    """Starts on request and ends with the context. Its output goes to a file."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "horsies", "worker", "horsies.demo.app:app", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which stops the worker itself
+                preexec_fn=partial(die_with_parent, os.getpid()),
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()  # its children end with it
+            self._process.wait()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def stop(self) -> int | None:
+        """Ask it to end, as an operator would; return its exit code, or None if it does not end."""
+        if self._process is None:
+            return None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-TAIL_LINES:]) or "(it printed nothing)"
+
+
+SCENE_SECONDS = 90.0
+
+WATCH_SECONDS = 0.1
+
+WORKER_SENTENCE = f"One worker with {PROCESSES} processes ran all of this, and exited with 0 when it was told to stop."
+
+
+async def play(console: Console) -> bool:
+    """Play the whole demo; True if everything ended as expected."""
+    with (
+        tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
+        WorkerProcess(Path(directory, "worker.log")) as worker,
+    ):
+        stage = DemoStage(Path(directory), worker.start)
+        try:
+            failures = await _all_scenes(console, stage, worker)
+        finally:
+            await tasks.app.get_broker().close_async()
+        end = await asyncio.to_thread(worker.stop)
+    rows, tasks_per_second = await _look()
+    verdicts = [
+        SceneResult(scene.sentence, failure + problems(scene.expected, rows))
+        for scene, failure in zip(SCENES, failures, strict=True)
+    ]
+    verdicts.append(SceneResult(WORKER_SENTENCE, [] if end == 0 else [f"its exit code was {end}"]))
+    print_report(console, rows, Figures(stage.sends_per_second, tasks_per_second, stage.round_trips_ms), verdicts)
+    return not any(verdict.problems for verdict in verdicts)
+
+
+async def _all_scenes(console: Console, stage: DemoStage, worker: WorkerProcess) -> list[list[str]]:
+    """What went wrong in each scene."""
+    with _progress(console) as begin:
+        failures = []
+        for scene in SCENES:
+            stage.advance = begin(scene)
+            failures.append(await _unless_worker_ends(_play_one(scene, stage), worker))
+        begin(None)
+        return failures
+
+
+async def _play_one(scene: Scene, stage: DemoStage) -> list[str]:
+    try:
+        async with asyncio.timeout(SCENE_SECONDS):
+            await scene.play(stage)
+    except NotAsExpected as problem:
+        return [str(problem)]
+    except ValueError as problem:  # a result of the wrong kind was opened
+        return [str(problem)]
+    except TimeoutError:
+        return [f"it did not end within {SCENE_SECONDS:g} s"]
+    return []
+
+
+async def _unless_worker_ends(scene: Awaitable[list[str]], worker: WorkerProcess) -> list[str]:
+    """Stop at once when the worker ends, with its last output, because nothing more will happen without it."""
+    playing = asyncio.ensure_future(scene)
+    while not playing.done():
+        await asyncio.wait({playing}, timeout=WATCH_SECONDS)
+        if worker.has_ended:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+            raise HorsiesError("the worker of the demo has ended", notes=[worker.last_words()])
+    return await playing
+
+
+async def _look() -> tuple[list[Row], float]:
+    """The rows of this run, and how many of the small tasks ran per second."""
+    conn = await connect(tasks.app.config.broker, name="horsies demo")
+    try:
+        cursor = conn.cursor(row_factory=class_row(Row))
+        rows = await (await cursor.execute(load("demo/outcomes"), {"queue": tasks.QUEUE})).fetchall()
+        pace = await conn.execute(load("demo/pace"), {"queue": tasks.QUEUE, "task": tasks.add.task_name})
+        count, seconds = await pace.fetchone() or (0, None)
+    finally:
+        await conn.close()
+    return rows, count / seconds if seconds else 0.0
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Callable[[Scene | None], Callable[[], None]]]:
+    """A progress bar for each scene on a terminal; otherwise a line at its end."""
+    bars = Progress(
+        TextColumn("{task.description:<38}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    began, before = time.monotonic(), None
+
+    def begin(scene: Scene | None) -> Callable[[], None]:
+        nonlocal began, before
+        if before is not None and not console.is_terminal:
+            console.print(f"{before.title}: {time.monotonic() - began:.1f} s")
+        began, before = time.monotonic(), scene
+        if scene is None:
+            return lambda: None
+        bar = bars.add_task(scene.title, total=scene.steps)
+        return lambda: bars.advance(bar)
+
+    with bars:
+        yield begin
