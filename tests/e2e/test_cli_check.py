@@ -60,7 +60,7 @@ def test_m04_m20_m22_live_looks_at_what_waits(
     code, out, err = check("--live", "--loglevel", "ERROR")
     assert (code, out) == (1, "")
     assert "error[HRS-300]: no module defines the task 'shop.prise', but 1 of that name" in err
-    assert "error[HRS-218]: task 'shop.price' cannot read the arguments of 1 of the 1 that wait\n" in err
+    assert "error[HRS-218]: task 'shop.price' cannot read the arguments of 1 of the 1 waiting tasks\n" in err
     assert "= note: for example b: order.id: " in err
     assert '@app.task("shop.price")\n' in err
     assert err.endswith("\n\nerror: 2 problems in the check\n")

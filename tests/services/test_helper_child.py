@@ -361,7 +361,7 @@ async def test_r76_news_that_nobody_can_hear_are_dropped_and_counted(
     helper = helpers("raise RuntimeError('no configuration')")
     with logged(caplog):
         await helper.asker.interrupted([job(n) for n in range(3)], reason=CRASHED)
-        await eventually(lambda: "3 recovery events were not told" in caplog.text)
+        await eventually(lambda: "3 recovery events were not delivered" in caplog.text)
 
 
 async def test_r75_news_without_handlers_start_no_helper(launcher: Launcher, tmp_path: Path) -> None:

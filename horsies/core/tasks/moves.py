@@ -49,8 +49,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """RUNNING → PENDING, to run again after `delay_s` (L-12; with outcome WORKER_FAILURE L-14; without counting the
-    attempt L-16).
+    """RUNNING → PENDING, to run again after `delay_s` (L-12; with outcome WORKER_FAILURE L-14; not counted L-16).
 
     Only the database's clock can say whether the deadline leaves room for the retry; if it does not, `otherwise` is
     made (L-22). A `counter` replaces `retry_count` (R-51), and a `reason` is recorded instead of that of the failure
