@@ -20,7 +20,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from benchmarks.server import Server
-from horsies.core.producer.envelope import new_task_id
+from horsies.core.producer.enqueue import new_task_id
 
 WRITTEN = (
     "id, task_name, queue_name, priority, args, kwargs, sent_at, enqueued_at, good_until, max_retries, task_options,"

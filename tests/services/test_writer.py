@@ -17,7 +17,8 @@ from psycopg import AsyncConnection
 
 from horsies.core.app import Horsies
 from horsies.core.models.tasks import TaskSendErrorCode, TaskSendPayload
-from horsies.core.producer.envelope import new_task_id, payload_for
+from horsies.core.producer.enqueue import new_task_id
+from horsies.core.producer.envelope import payload_for
 from horsies.core.store.sends import Send
 from horsies.core.task_decorator import TaskFunction
 from horsies.core.types.result import Ok

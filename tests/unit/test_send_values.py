@@ -27,10 +27,12 @@ from horsies.core.producer.enqueue import (
     enqueue_all,
     in_savepoint,
     in_transaction,
+    new_task_id,
+    new_task_ids,
     run,
     run_async,
 )
-from horsies.core.producer.envelope import enqueue_sha, new_task_id, new_task_ids
+from horsies.core.producer.envelope import enqueue_sha
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.tasks.definition import NO_OPTIONS, SendOptions
 

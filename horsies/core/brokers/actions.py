@@ -20,7 +20,7 @@ from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.db.failures import facts_of
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.producer.envelope import new_task_id
+from horsies.core.producer.enqueue import new_task_id
 from horsies.core.producer.hub import can_exist
 from horsies.core.sql import load
 from horsies.core.store import sends

@@ -30,8 +30,8 @@ from horsies.core.models.broker import (
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
 from horsies.core.producer import hub, waiter
-from horsies.core.producer.enqueue import Mismatch, SendOutcome
-from horsies.core.producer.envelope import is_intact, new_task_id, payload_for
+from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
+from horsies.core.producer.envelope import is_intact, payload_for
 from horsies.core.producer.hub import Hub, can_exist
 from horsies.core.producer.waiter import AnyResult, Ending, Unreachable
 from horsies.core.recovery import apply

@@ -21,7 +21,9 @@ it.
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +40,10 @@ from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.store import sends as send_rows
 from horsies.core.store.sends import ConflictingRow, Rows, Send, Statement
 from horsies.core.types.twins import is_blocking
+
+_NANOS_PER_MS = 1_000_000
+
+_AT_ONCE = 128
 
 T = TypeVar("T")
 
@@ -366,3 +372,28 @@ def _is(thing: Any, module: str, *names: str) -> bool:
     """Whether it is an instance of one of the classes; if nobody has imported them, it is not."""
     classes = (getattr(sys.modules.get(module), name, None) for name in names)
     return isinstance(thing, tuple(kind for kind in classes if isinstance(kind, type)))
+
+
+def new_task_id() -> str:
+    """48 bits of milliseconds, 12 bits of their fraction, 62 random bits (RFC 9562)."""
+    return _id(_stamp(), int.from_bytes(os.urandom(8), "big"))
+
+
+def new_task_ids() -> Iterator[str]:
+    """Ids that sort in the order in which they are taken, even if that is very fast."""
+    stamp = 0
+    while True:
+        for noise in memoryview(os.urandom(8 * _AT_ONCE)).cast("Q"):
+            stamp = max(stamp + 1, _stamp())
+            yield _id(stamp, noise)
+
+
+def _stamp() -> int:
+    """The time in fractions of a millisecond."""
+    return (time.time_ns() << 12) // _NANOS_PER_MS
+
+
+def _id(stamp: int, noise: int) -> str:
+    time = (stamp >> 12 & 0xFFFF_FFFF_FFFF) << 80 | (stamp & 0xFFF) << 64
+    text = f"{time | 0x7 << 76 | 0b10 << 62 | noise >> 2:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

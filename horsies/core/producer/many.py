@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, Typ
 
 from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
 from horsies.core.producer import envelope
-from horsies.core.producer.envelope import Frame, new_task_ids
+from horsies.core.producer.enqueue import new_task_ids
+from horsies.core.producer.envelope import Frame
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given

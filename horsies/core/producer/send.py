@@ -24,8 +24,7 @@ from horsies.core import tracing
 from horsies.core.db.failures import describe, reason
 from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult
 from horsies.core.producer import enqueue
-from horsies.core.producer.enqueue import Mismatch, SendMismatchError, SendOutcome
-from horsies.core.producer.envelope import new_task_id
+from horsies.core.producer.enqueue import Mismatch, SendMismatchError, SendOutcome, new_task_id
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import TaskDefinition

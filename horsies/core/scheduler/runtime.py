@@ -27,7 +27,8 @@ from horsies.core.models.schedule.config import (
     ScheduleResult,
     ScheduleSource,
 )
-from horsies.core.producer.envelope import new_task_id, with_sha
+from horsies.core.producer.enqueue import new_task_id
+from horsies.core.producer.envelope import with_sha
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.scheduler import plan
 from horsies.core.scheduler.calendar import next_occurrence, occurrences

@@ -18,8 +18,7 @@ from psycopg.rows import dict_row
 
 from horsies.core.db.pool import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.sql import load
-from horsies.core.store.arrays import numbers, texts
+from horsies.core.sql import load, numbers, texts
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types.status import TaskStatus
 

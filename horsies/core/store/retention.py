@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from horsies.core.db.pool import Connection
 from horsies.core.schema.install import RETENTION, lock_key
-from horsies.core.sql import load
-from horsies.core.store.arrays import texts
+from horsies.core.sql import load, texts
 
 BATCH = 500
 

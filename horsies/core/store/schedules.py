@@ -12,8 +12,7 @@ from pydantic_core import to_json
 
 from horsies.core.db.pool import Connection
 from horsies.core.schema.install import lock_key, schedule_purpose
-from horsies.core.sql import load
-from horsies.core.store.arrays import numbers, texts
+from horsies.core.sql import load, numbers, texts
 
 # What the statements say for 'infinity' and other instants that Python has none for: it will not come.
 FAR_OFF = datetime(9999, 12, 1, tzinfo=UTC)

@@ -32,8 +32,7 @@ from horsies.core.db.pool import Connection
 from horsies.core.hooks import Job
 from horsies.core.models.tasks import OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
 from horsies.core.schema.install import CLAIM, lock_key
-from horsies.core.sql import load
-from horsies.core.store.arrays import numbers, texts
+from horsies.core.sql import load, numbers, texts
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 

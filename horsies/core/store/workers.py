@@ -24,8 +24,7 @@ from horsies.core.db.pool import Connection
 from horsies.core.models.broker import WorkerStateSnapshot
 from horsies.core.models.recovery import ActiveWorker, RecoveryConfig, WorkerRecoveryConfig, WorkerSilence
 from horsies.core.schema.install import SWEEP, lock_key
-from horsies.core.sql import load
-from horsies.core.store.arrays import numbers, texts
+from horsies.core.sql import load, numbers, texts
 from horsies.core.store.recovery import STEP, in_flight
 from horsies.core.tasks.moves import InFlight
 

@@ -14,8 +14,7 @@ from pydantic_core import to_json
 
 from horsies.core.db.pool import Connection
 from horsies.core.models.tasks import TaskOptions
-from horsies.core.sql import load
-from horsies.core.store.arrays import numbers, texts
+from horsies.core.sql import load, numbers, texts
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 if TYPE_CHECKING:

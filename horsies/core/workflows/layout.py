@@ -13,7 +13,7 @@ from horsies.core.db.pool import Connection
 from horsies.core.models.sending import with_trace
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.models.workflow.registry import with_members
-from horsies.core.producer.envelope import new_task_ids
+from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Key, NewTask, Payload
 from horsies.core.types.status import WorkflowTaskStatus

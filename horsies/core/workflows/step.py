@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.workflow.registry import InputError
-from horsies.core.producer.envelope import new_task_ids
+from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
