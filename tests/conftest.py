@@ -149,6 +149,13 @@ def database_url(server_url: str, template: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def module_url(server_url: str, template: str) -> Iterator[str]:
+    """A database that the tests of a module share."""
+    with fresh_database(server_url, template) as url:
+        yield url
+
+
 @pytest.fixture
 def empty_database_url(server_url: str) -> Iterator[str]:
     """A database of the test's own with nothing in it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psutil
@@ -14,7 +14,6 @@ from horsies.core.db.connect import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.worker.launcher import Launcher
-from tests.conftest import fresh_database
 from tests.services.children import Child, descendants, end_children, is_alive, start_child
 from tests.support import eventually
 
@@ -53,13 +52,6 @@ async def child(launcher: Launcher) -> Child:
     child = await start_child(launcher, concurrency=4)
     await child.ready()
     return child
-
-
-@pytest.fixture(scope="module")
-def module_url(server_url: str, template: str) -> Iterator[str]:
-    """A database that the tests of a module share."""
-    with fresh_database(server_url, template) as url:
-        yield url
 
 
 @pytest.fixture

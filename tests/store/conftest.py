@@ -4,19 +4,10 @@ back at the end. In it the database's clock stands still, so that ages are exact
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from psycopg import AsyncConnection
-
-from tests.conftest import fresh_database
-
-
-@pytest.fixture(scope="module")
-def module_url(server_url: str, template: str) -> Iterator[str]:
-    """A database that the tests of a module share."""
-    with fresh_database(server_url, template) as url:
-        yield url
 
 
 @pytest.fixture

@@ -29,28 +29,28 @@ async def insert_task(db: AsyncConnection, **columns: object) -> str:
 
 @pytest.mark.parametrize("table", TABLES, ids=[f"{RULE_OF_TABLE[name]}-{name}" for name in TABLES])
 async def test_d10_d11_d20_d25_d30_d35_d36_d40_d45_d50_d55_every_table_has_exactly_its_columns(
-    db: AsyncConnection, table: str
+    frozen: AsyncConnection, table: str
 ) -> None:
-    assert await columns_of(db, table) == TABLES[table]
+    assert await columns_of(frozen, table) == TABLES[table]
 
 
-async def test_d70_there_are_no_other_tables(db: AsyncConnection) -> None:
-    assert {str(row[0]) for row in (await snapshot(db))["columns"]} == set(TABLES)
+async def test_d70_there_are_no_other_tables(frozen: AsyncConnection) -> None:
+    assert {str(row[0]) for row in (await snapshot(frozen))["columns"]} == set(TABLES)
 
 
-async def test_d01_every_timestamp_has_a_zone(db: AsyncConnection) -> None:
-    kinds = {str(row[2]) for row in (await snapshot(db))["columns"] if "timestamp" in str(row[2])}
+async def test_d01_every_timestamp_has_a_zone(frozen: AsyncConnection) -> None:
+    kinds = {str(row[2]) for row in (await snapshot(frozen))["columns"] if "timestamp" in str(row[2])}
     assert kinds == {STAMP}
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[f"{RULE_OF_TABLE[name]}-{name}" for name in TABLES])
-async def test_d12_every_table_has_exactly_the_indexes_of_its_rule(db: AsyncConnection, table: str) -> None:
-    assert set((await indexes_of(db, table)).values()) == INDEXES[table]
+async def test_d12_every_table_has_exactly_the_indexes_of_its_rule(frozen: AsyncConnection, table: str) -> None:
+    assert set((await indexes_of(frozen, table)).values()) == INDEXES[table]
 
 
 @pytest.mark.parametrize("table", TABLES)
-async def test_d20_d45_d50_foreign_keys_and_what_a_deletion_does(db: AsyncConnection, table: str) -> None:
-    found = {text for text in await constraints_of(db, table) if text.startswith("FOREIGN KEY")}
+async def test_d20_d45_d50_foreign_keys_and_what_a_deletion_does(frozen: AsyncConnection, table: str) -> None:
+    found = {text for text in await constraints_of(frozen, table) if text.startswith("FOREIGN KEY")}
     assert found == FOREIGN_KEYS.get(table, set())
 
 

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.conftest import fresh_database
-
 TABLES = ("workflow_tasks", "workflows", "task_attempts", "tasks", "heartbeats", "workers", "worker_states", "waiting")
-
-
-@pytest.fixture(scope="module")
-def module_url(server_url: str, template: str) -> Iterator[str]:
-    with fresh_database(server_url, template) as url:
-        yield url
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ def forgetting_modules() -> Iterator[None]:
     """What is imported meanwhile is forgotten afterwards: the next program has the same name."""
     modules, path = set(sys.modules), list(sys.path)
     importlib.invalidate_caches()
+    gc.freeze()  # what is there already stays, so the collection at the end need not look at it
     try:
         yield
     finally:
@@ -66,6 +67,7 @@ def forgetting_modules() -> Iterator[None]:
             if not name.startswith("horsies"):
                 del sys.modules[name]
         gc.collect()  # definitions are known by their key as long as they live
+        gc.unfreeze()
 
 
 def write_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 
@@ -19,6 +20,12 @@ NOT_OF_A_PROGRAM = {
     "HRS-211": "of a database: tests/services/test_check_live.py",
     "HRS-218": "of a database: tests/services/test_check_live.py",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _earlier_definitions_are_gone() -> None:
+    """`answer` looks only at what it made itself when it clears away."""
+    gc.collect()
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.code)
