@@ -238,7 +238,7 @@ def _start_process(control: socket.socket) -> subprocess.Popen[bytes]:
     # By file name and with -P: neither the current directory nor this package's own comes to the front of sys.path,
     # where a module of the user's could hide one of the standard library's.
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    program = str(Path(__file__).with_name("forkserver.py"))
+    program = str(Path(wire.__file__).with_name("forkserver.py"))
     command = [sys.executable, *(flag for flag in flags if flag != "-P"), "-P", program, str(control.fileno())]
     # A session of its own: Ctrl-C in a terminal reaches the supervisor only.
     return subprocess.Popen(command, pass_fds=[control.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
