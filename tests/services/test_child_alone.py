@@ -21,8 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def until(seconds: float) -> bytes:
-    """The word that the child may go on so long."""
-    return wire.pack(Kind.WORD, int((clock() + seconds) * 1e9))
+    """The message that the child may go on so long."""
+    return wire.pack(Kind.MAY_RUN_UNTIL, int((clock() + seconds) * 1e9))
 
 
 def is_stopped(pid: int) -> bool:
@@ -33,7 +33,7 @@ def names_in(folder: Path) -> set[str]:
     return set(os.listdir(folder))
 
 
-async def test_r101_a_child_without_a_word_ends_itself_and_all_it_started(child: Child, tmp_path: Path) -> None:
+async def test_r101_a_child_that_hears_nothing_ends_itself_and_all_it_started(child: Child, tmp_path: Path) -> None:
     _, order = child.order("start_a_program_and_wait", str(tmp_path / "pid"))
     told = clock()
     child.tell(until(1.0), order)
@@ -43,7 +43,7 @@ async def test_r101_a_child_without_a_word_ends_itself_and_all_it_started(child:
     await eventually(lambda: not is_alive(program), what="the end of what it had started")
 
 
-async def test_r101_words_keep_a_child_going(child: Child, tmp_path: Path) -> None:
+async def test_r101_messages_keep_a_child_going(child: Child, tmp_path: Path) -> None:
     token, order = child.order("touch_and_sleep", str(tmp_path / "it"), seconds=1.2)
     child.tell(until(0.6), order)
     await child.started(token)
@@ -59,7 +59,7 @@ async def test_r101_an_idle_child_waits_for_ever(child: Child) -> None:
 
 
 async def test_r101_what_lies_in_the_socket_is_read_before_silence_counts(launcher: Launcher, tmp_path: Path) -> None:
-    """C code holds the interpreter beyond the time of the last word that could be read; a newer one waits."""
+    """C code holds the interpreter beyond the time of the last message that could be read; a newer one waits."""
     child = await start_child(launcher, beat_interval_ms=50)
     await child.ready()
     token, order = child.order("hold_the_interpreter", str(tmp_path / "held"), 2)

@@ -102,7 +102,7 @@ def test_an_unreadable_done_report_is_refused(parts: list[bytes]) -> None:
 @pytest.mark.parametrize("part", [b"", b"1234567", b"123456789"])
 def test_a_number_of_the_wrong_size_is_refused(part: bytes) -> None:
     with pytest.raises(WireError):
-        wire.word(part)
+        wire.unsigned(part)
     with pytest.raises(WireError):
         wire.signed(part)
 

@@ -1,16 +1,15 @@
-"""Kernel features for parents and children. Linux has them; other systems do without.
-
-A process can be killed when its parent ends, even if it could not notice that itself. And a process can become the
-parent of its orphaned descendants, so that processes which tasks leave behind are reaped even if nothing else does it
-(a worker that is process 1 of a container).
-
-The fork server: a small process that forks children for a supervisor and reaps them (W-41).
+"""The fork server: a small process that forks children for a supervisor and reaps them (W-41).
 
 It runs no user code and has no threads, so a copy of it is a clean start for a child; and it has imported the library,
 so the start is quick. It lives exactly as long as its supervisor: when that is gone (its pidfd, or the end of the
 control socket), it kills every child together with all processes that the child started, and ends (W-54). If the fork
 server itself is killed, the kernel kills its children where the system supports that; otherwise they end at the end of
-their socket.
+their socket. What a child does is in `main.py`; the supervisor's side is `worker/launcher.py`.
+
+The functions at the end use features of the Linux kernel; other systems do without. A process can be killed when its
+parent ends, even if it could not notice that itself. And a process can become the parent of its orphaned descendants,
+so that processes which tasks leave behind are reaped even if nothing else does it (a worker that is process 1 of a
+container).
 """
 
 from __future__ import annotations
@@ -26,46 +25,28 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-import psutil
-
-from horsies.core.child import wire
-from horsies.core.child.wire import Decoder, Frame, Kind, WireError
-
-_PR_SET_PDEATHSIG = 1
-
-_PR_SET_NAME = 15
-
-_PR_SET_CHILD_SUBREAPER = 36
-
-_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None) if sys.platform == "linux" else None
-
-
-def die_with_parent(parent: int) -> None:
-    """Kill this process with SIGKILL when the process `parent` ends, also if that has just happened."""
-    if _prctl is not None:
-        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(70)
-
-
-def adopt_orphans() -> None:
-    """Descendants whose parent has ended become children of this process, which has to reap them."""
-    if _prctl is not None:
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def name_process(name: str) -> None:
-    """Set the name that `ps` and `top` show (15 bytes of it)."""
-    if _prctl is not None:
-        _prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-
-
 if __name__ == "__main__":  # started by file name: make sure that `horsies` is this very package
     _root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     if _root not in sys.path:
         sys.path.insert(0, _root)
 
-PARENT_CHECK_MS = 500  # where there are no pidfds
+import psutil
+
+from horsies.core.child import wire
+from horsies.core.child.wire import Decoder, Frame, Kind, WireError
+
+PARENT_CHECK_MS = 500  # how often to look for the supervisor where there are no pidfds
+
+
+def main(control_fd: int) -> None:
+    """Run as a program: import what children need, then serve."""
+    import horsies
+    import horsies.core.child.main  # noqa: F401
+
+    adopt_orphans()
+    gc.collect()
+    gc.disable()
+    ForkServer(socket.socket(fileno=control_fd)).serve()
 
 
 class ForkServer:
@@ -86,7 +67,7 @@ class ForkServer:
         os.set_blocking(self._bell_end, False)
         signal.set_wakeup_fd(self._bell_end, warn_on_full_buffer=False)
         for sig in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-            signal.signal(sig, _noted)  # not SIG_IGN, which programs started by tasks would inherit
+            signal.signal(sig, _noted)  # SIG_IGN would be inherited by programs that tasks start
         self._poll.register(self._control, select.POLLIN)
         self._poll.register(self._bell, select.POLLIN)
         timeout = None if self._watch_supervisor() else PARENT_CHECK_MS
@@ -95,7 +76,7 @@ class ForkServer:
             while os.getppid() == self._supervisor:
                 for fd, _ in self._poll.poll(timeout):
                     if fd == self._bell:
-                        self._reap()
+                        self._reap_ended()
                     elif fd == self._control.fileno():
                         self._listen()
         except (EOFError, WireError, OSError):
@@ -130,12 +111,12 @@ class ForkServer:
         elif kind is Kind.SIGNAL and (pid := self._pids.get(number)) is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send = os.killpg if parts[1] == b"1" else os.kill
-                send(pid, wire.word(parts[0]))
+                send(pid, wire.unsigned(parts[0]))
 
     def _spawn(self, number: int, name: str, spec: bytes) -> None:
         fd = self._received.pop(0)
         server = os.getpid()
-        gc.freeze()  # a collection in a child must not touch, and so copy, the pages it shares with us
+        gc.freeze()  # a collection in a child must not touch, and so copy, the pages that it shares with us
         try:
             pid = os.fork()
         except OSError as error:
@@ -144,11 +125,11 @@ class ForkServer:
             return
         if pid == 0:
             self._become_child(server, fd, name, spec)
-        with contextlib.suppress(OSError):  # both sides set it: whoever comes first, the group is there from now on
+        with contextlib.suppress(OSError):  # both sides set the group, so it exists from now on whoever comes first
             os.setpgid(pid, pid)
         os.close(fd)
         self._pids[number] = pid
-        self._say(wire.pack(Kind.SPAWNED, number, wire.pack_word(pid)))
+        self._say(wire.pack(Kind.SPAWNED, number, wire.pack_unsigned(pid)))
 
     def _become_child(self, server: int, fd: int, name: str, spec: bytes) -> NoReturn:
         try:
@@ -168,25 +149,25 @@ class ForkServer:
         finally:
             os._exit(70)
 
-    def _reap(self) -> None:
+    def _reap_ended(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._bell, 4096):
                 pass
         numbers = {pid: number for number, pid in self._pids.items()}
         for pid in _ended(numbers):
             number = numbers.get(pid)
-            if number is None:  # something that a task had started and that has outlived its parent
+            if number is None:  # a task had started this process, and it has outlived its parent
                 os.waitpid(pid, 0)
             else:
-                self._bury(number, pid)
+                self._reap(number, pid)
 
-    def _bury(self, number: int, pid: int) -> None:
-        _kill_group(pid)  # before reaping: until then the pid, and with it the group, cannot be anyone else's
+    def _reap(self, number: int, pid: int) -> None:
+        _kill_group(pid)  # before the wait: until then nobody else can get this pid, and with it the group
         _, status, usage = os.wait4(pid, 0)
         del self._pids[number]
         code = os.waitstatus_to_exitcode(status)
         peak_kb = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
-        self._say(wire.pack(Kind.EXITED, number, wire.pack_signed(code), wire.pack_word(peak_kb)))
+        self._say(wire.pack(Kind.EXITED, number, wire.pack_signed(code), wire.pack_unsigned(peak_kb)))
 
     def _end_children(self) -> None:
         for pid in self._pids.values():
@@ -227,15 +208,30 @@ def _close_all_but(keep: int) -> None:
                 os.close(fd)
 
 
-def main(control_fd: int) -> None:
-    """Run as a program: import what children need, then serve."""
-    import horsies
-    import horsies.core.child.main  # noqa: F401
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None) if sys.platform == "linux" else None
 
-    adopt_orphans()
-    gc.collect()
-    gc.disable()
-    ForkServer(socket.socket(fileno=control_fd)).serve()
+
+def die_with_parent(parent: int) -> None:
+    """Kill this process with SIGKILL when the process `parent` ends, also if that has just happened."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(70)
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent has ended become children of this process, which has to reap them."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def name_process(name: str) -> None:
+    """Set the name that `ps` and `top` show (15 bytes of it)."""
+    if _prctl is not None:
+        _prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 if __name__ == "__main__":

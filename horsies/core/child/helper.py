@@ -1,15 +1,12 @@
-"""Events and answers of recovery hooks as JSON messages between a worker and its helper child. No I/O.
+"""The helper child (W-01): user code of the app that is not a task. It calls the recovery hooks for the worker, builds
+child workflows with the `build_with` of their definitions (F-60), and encodes the arguments of schedules.
 
-The build requests of a worker to its helper child, and the answers, as messages. No I/O.
-
-Requests for the payloads of schedules from a worker to its helper child, and the answers, as messages. No I/O.
-
-The main thread of a helper child (W-01): calls the app's recovery hooks for the worker, builds child workflows with
-the `build_with` of their definitions (F-60), and encodes the arguments of schedules.
-
-It reports which handler it is about to call, so that the worker knows which one hung or died. Handlers are called one
-after the other: async ones on an event loop that lives as long as the child, plain ones in the same thread. If one
-blocks, the worker kills this process.
+`HookServer` is the work of its main thread. It reports which handler it is about to call, so that the worker knows
+which one hung or died. Handlers are called one after the other: async ones on an event loop that lives as long as the
+child, plain ones in the same thread. If one blocks, the worker kills this process. Below it are the messages between
+the worker and its helper, as JSON and without I/O: events and answers of recovery hooks, requests to build a workflow,
+requests for the payloads of schedules. When the helper is started and what it is asked is decided in the worker
+(`helper_process.py`, `helper_calls.py`).
 """
 
 from __future__ import annotations
@@ -47,160 +44,11 @@ from horsies.core.scheduler.payloads import UNDATED, Wanted
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.status import TaskStatus
 
-_PLAIN = {
-    answer.name: answer
-    for answer in (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
-}
-
-_NAMES = {event: event.__name__ for event in EVENTS}
-
-_INSTANTS = ("enqueued_at", "claimed_at", "started_at", "good_until")
-
-
-def pack_event(event: Event) -> tuple[bytes, bytes]:
-    """The name of the event and its content."""
-    return _NAMES[type(event)].encode(), json.dumps(_flat(event), default=_plain).encode()
-
-
-def event_of(name: bytes, content: bytes) -> Event:
-    """The inverse of `pack_event`."""
-    given = json.loads(content)
-    if "job" in given:
-        given["job"] = _job(given["job"])
-        given["reason"] = FailureReason(given["reason"])
-    match name:
-        case b"JobRecovery":
-            return JobRecovery(**given)
-        case b"JobInterrupted":
-            return JobInterrupted(**given)
-        case b"WorkerRecovered":
-            return WorkerRecovered(**given)
-    raise ValueError(f"there is no event {name!r}")
-
-
-def pack_decision(decision: Decision) -> bytes:
-    content: dict[str, Any] = {"name": decision.name}
-    if isinstance(decision, JobRecoveryResult.Reschedule):
-        content |= {"run_at": decision.run_at.isoformat(), "attempts": decision.attempts}
-    return json.dumps(content).encode()
-
-
-def decision_of(content: bytes) -> Decision:
-    """The inverse of `pack_decision`. ValueError, KeyError or TypeError if the message is invalid."""
-    given = json.loads(content)
-    if given["name"] == "Reschedule":
-        return JobRecoveryResult.Reschedule(datetime.fromisoformat(given["run_at"]), given["attempts"])
-    return _PLAIN[given["name"]]
-
-
-def _flat(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime) else _flat(value)
-
-
-def _job(given: dict[str, Any]) -> Job:
-    for name in _INSTANTS:
-        if given[name] is not None:
-            given[name] = datetime.fromisoformat(given[name])
-    return Job(**{**given, "status": TaskStatus(given["status"])})
-
-
-BUILD = b"BuildRequest"
-
-_PLAN, _FAILED = b"+", b"-"
-
-
-def pack_build(request: BuildRequest) -> tuple[bytes, bytes]:
-    """The kind of the request and its content."""
-    content = {
-        "definition_key": request.definition_key,
-        "kwargs_json": request.kwargs_json,
-        "injected": dict(request.injected),
-        "depth": request.depth,
-    }
-    return BUILD, json.dumps(content).encode()
-
-
-def build_of(content: bytes) -> BuildRequest:
-    """The inverse of `pack_request`."""
-    return BuildRequest(**json.loads(content))
-
-
-def pack_plan(plan: WorkflowPlan) -> bytes:
-    return _PLAN + plan_to_json(plan).encode()
-
-
-def pack_failure(problem: BuildFailed) -> bytes:
-    content = {"message": str(problem), "code": problem.code.value}
-    return _FAILED + json.dumps(content).encode()
-
-
-def plan_of(answer: bytes) -> WorkflowPlan:
-    """The plan. `BuildFailed` if there is none; ValueError, KeyError or TypeError if the answer is invalid."""
-    kind, content = answer[:1], answer[1:]
-    if kind == _PLAN:
-        return plan_from_json(content)
-    if kind != _FAILED:
-        raise ValueError(f"neither a plan nor a failure: {kind!r}")
-    given = json.loads(content)
-    raise BuildFailed(given["message"], OperationalErrorCode(given["code"]))
-
-
-PREPARE = b"PrepareRequest"
-
-_TIMES = ("sent_at", "good_until")  # a payload of a schedule has neither
-
-
-@dataclass(frozen=True, slots=True)
-class PrepareRequest:
-    """Make the payloads of these schedules."""
-
-    wanted: tuple[Wanted, ...]
-
-
-def pack_preparation(request: PrepareRequest) -> tuple[bytes, bytes]:
-    """The kind of the request and its content."""
-    return PREPARE, json.dumps(request.wanted).encode()
-
-
-def preparation_of(content: bytes) -> PrepareRequest:
-    """The inverse of `pack_request`."""
-    return PrepareRequest(tuple(Wanted(*one) for one in json.loads(content)))
-
-
-def handler_of(wanted: Wanted) -> str:
-    """What the helper reports that it is about to do."""
-    return f"the arguments of {wanted.name}"
-
-
-def pack_payloads(answers: Sequence[Result[TaskSendPayload, str]]) -> bytes:
-    return json.dumps([_packed(answer) for answer in answers]).encode()
-
-
-def payloads_of(answer: bytes, count: int) -> list[Result[TaskSendPayload, str]]:
-    """This many payloads. ValueError, KeyError or TypeError if the answer is invalid."""
-    found = [_unpacked(one) for one in json.loads(answer)]
-    if len(found) != count:
-        raise ValueError(f"{len(found)} payloads instead of {count}")
-    return found
-
-
-def _packed(answer: Result[TaskSendPayload, str]) -> dict[str, Any]:
-    if isinstance(answer, Err):
-        return {"problem": answer.error}
-    return {name: value for name, value in asdict(answer.value).items() if name not in _TIMES}
-
-
-def _unpacked(fields: dict[str, Any]) -> Result[TaskSendPayload, str]:
-    if "problem" in fields:
-        return Err(str(fields["problem"]))
-    return Ok(TaskSendPayload(sent_at=UNDATED, good_until=None, **fields))
-
-
 log = logging.getLogger("horsies.child")
+
+# The kind of a request; the other kinds are the names of the events of recovery.
+BUILD = b"BuildRequest"
+PREPARE = b"PrepareRequest"
 
 
 class HookServer:
@@ -232,7 +80,7 @@ class HookServer:
             try:
                 self._loop.run_until_complete(serving)
             except (SystemExit, KeyboardInterrupt) as error:
-                # Not from a handler, whose exceptions are caught, but from something one has left on the loop.
+                # The exceptions of handlers are caught, so this comes from something that a handler left on the loop.
                 log.error("%s in a background task or callback was ignored", type(error).__name__)
 
     def close(self) -> None:
@@ -291,7 +139,7 @@ class HookServer:
             return pack_plan(self._build(request))
         except BuildFailed as problem:
             return pack_failure(problem)
-        except BaseException as problem:  # SystemExit too: user code does not end the helper
+        except BaseException as problem:  # also SystemExit, because user code must not end the helper
             log.exception("build_with of the workflow %r failed", request.definition_key)
             return pack_failure(BuildFailed(f"{type(problem).__name__}: {problem}"))
 
@@ -304,9 +152,156 @@ class HookServer:
                 self._say_before(handler_of(one))
                 made.append(next(answers))
             return pack_payloads(made)
-        except BaseException as problem:  # SystemExit too: user code does not end the helper
+        except BaseException as problem:  # also SystemExit, because user code must not end the helper
             log.exception("the arguments of schedules could not be encoded")
             return pack_payloads([Err(f"{type(problem).__name__}: {problem}") for _ in wanted])
 
     def _say_before(self, handler: str) -> None:
         self._uplink.send(wire.pack(Kind.STARTED, self._token, handler.encode("utf-8", "replace")))
+
+
+_NAMES = {event: event.__name__ for event in EVENTS}
+_INSTANTS = ("enqueued_at", "claimed_at", "started_at", "good_until")
+_PLAIN = {
+    answer.name: answer
+    for answer in (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
+}
+
+
+def pack_event(event: Event) -> tuple[bytes, bytes]:
+    """The name of the event and its content."""
+    return _NAMES[type(event)].encode(), json.dumps(_flat(event), default=_plain).encode()
+
+
+def event_of(name: bytes, content: bytes) -> Event:
+    """The inverse of `pack_event`."""
+    given = json.loads(content)
+    if "job" in given:
+        given["job"] = _job(given["job"])
+        given["reason"] = FailureReason(given["reason"])
+    match name:
+        case b"JobRecovery":
+            return JobRecovery(**given)
+        case b"JobInterrupted":
+            return JobInterrupted(**given)
+        case b"WorkerRecovered":
+            return WorkerRecovered(**given)
+    raise ValueError(f"there is no event {name!r}")
+
+
+def pack_decision(decision: Decision) -> bytes:
+    content: dict[str, Any] = {"name": decision.name}
+    if isinstance(decision, JobRecoveryResult.Reschedule):
+        content |= {"run_at": decision.run_at.isoformat(), "attempts": decision.attempts}
+    return json.dumps(content).encode()
+
+
+def decision_of(content: bytes) -> Decision:
+    """The inverse of `pack_decision`. ValueError, KeyError or TypeError if the message is invalid."""
+    given = json.loads(content)
+    if given["name"] == "Reschedule":
+        return JobRecoveryResult.Reschedule(datetime.fromisoformat(given["run_at"]), given["attempts"])
+    return _PLAIN[given["name"]]
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else _flat(value)
+
+
+def _job(given: dict[str, Any]) -> Job:
+    for name in _INSTANTS:
+        if given[name] is not None:
+            given[name] = datetime.fromisoformat(given[name])
+    return Job(**{**given, "status": TaskStatus(given["status"])})
+
+
+_PLAN, _FAILED = b"+", b"-"  # the first byte of an answer to a build request
+
+
+def pack_build(request: BuildRequest) -> tuple[bytes, bytes]:
+    """The kind of the request and its content."""
+    content = {
+        "definition_key": request.definition_key,
+        "kwargs_json": request.kwargs_json,
+        "injected": dict(request.injected),
+        "depth": request.depth,
+    }
+    return BUILD, json.dumps(content).encode()
+
+
+def build_of(content: bytes) -> BuildRequest:
+    """The inverse of `pack_build`."""
+    return BuildRequest(**json.loads(content))
+
+
+def pack_plan(plan: WorkflowPlan) -> bytes:
+    return _PLAN + plan_to_json(plan).encode()
+
+
+def pack_failure(problem: BuildFailed) -> bytes:
+    content = {"message": str(problem), "code": problem.code.value}
+    return _FAILED + json.dumps(content).encode()
+
+
+def plan_of(answer: bytes) -> WorkflowPlan:
+    """The plan. `BuildFailed` if there is none; ValueError, KeyError or TypeError if the answer is invalid."""
+    kind, content = answer[:1], answer[1:]
+    if kind == _PLAN:
+        return plan_from_json(content)
+    if kind != _FAILED:
+        raise ValueError(f"neither a plan nor a failure: {kind!r}")
+    given = json.loads(content)
+    raise BuildFailed(given["message"], OperationalErrorCode(given["code"]))
+
+
+_TIMES = ("sent_at", "good_until")  # a payload of a schedule has neither
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareRequest:
+    """Make the payloads of these schedules."""
+
+    wanted: tuple[Wanted, ...]
+
+
+def pack_preparation(request: PrepareRequest) -> tuple[bytes, bytes]:
+    """The kind of the request and its content."""
+    return PREPARE, json.dumps(request.wanted).encode()
+
+
+def preparation_of(content: bytes) -> PrepareRequest:
+    """The inverse of `pack_preparation`."""
+    return PrepareRequest(tuple(Wanted(*one) for one in json.loads(content)))
+
+
+def handler_of(wanted: Wanted) -> str:
+    """What the helper reports that it is about to do."""
+    return f"the arguments of {wanted.name}"
+
+
+def pack_payloads(answers: Sequence[Result[TaskSendPayload, str]]) -> bytes:
+    return json.dumps([_packed(answer) for answer in answers]).encode()
+
+
+def payloads_of(answer: bytes, count: int) -> list[Result[TaskSendPayload, str]]:
+    """This many payloads. ValueError, KeyError or TypeError if the answer is invalid."""
+    found = [_unpacked(one) for one in json.loads(answer)]
+    if len(found) != count:
+        raise ValueError(f"{len(found)} payloads instead of {count}")
+    return found
+
+
+def _packed(answer: Result[TaskSendPayload, str]) -> dict[str, Any]:
+    if isinstance(answer, Err):
+        return {"problem": answer.error}
+    return {name: value for name, value in asdict(answer.value).items() if name not in _TIMES}
+
+
+def _unpacked(fields: dict[str, Any]) -> Result[TaskSendPayload, str]:
+    if "problem" in fields:
+        return Err(str(fields["problem"]))
+    return Ok(TaskSendPayload(sent_at=UNDATED, good_until=None, **fields))

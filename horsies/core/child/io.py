@@ -1,21 +1,13 @@
-"""The tasks that a child has received and not run yet. The io thread fills it, and the main thread empties it.
+"""How a child talks with its supervisor: the io thread, the inbox that it fills, and the socket.
 
-There are no locks: each step is one operation on a dict or a deque, which is atomic in Python. `_waiting` decides who
-gets a task, the main thread that runs it or the supervisor that takes it back: only one of them can pop it.
-
-The child's end of the socket: it sends frames to the supervisor, complete and in order, or ends the child.
-
-A child that cannot report must not continue to run tasks that nobody can see (W-54), so every failure here ends the
-process. That includes copies which user code made by `fork`: they lose the socket in the fork and end at the first
-attempt to report (W-31).
-
-The io thread of a child: reads the messages of the supervisor, reports that the child is alive, and watches the
-start hooks.
-
-It lives as long as the child and never runs user code. Whatever the main thread does, this thread notices within
-moments that the supervisor is gone, and ends the process. If the supervisor exists but is silent, as when it is
+`ChildIO` is the io thread: it reads the messages of the supervisor, reports that the child is alive, and watches the
+start hooks. It lives as long as the child and never runs user code. Whatever the main thread does, this thread notices
+within moments that the supervisor is gone, and ends the process. If the supervisor exists but is silent, as when it is
 stopped, the child waits until the time that the last message allowed; after that others may take over its tasks
-(R-101).
+(R-101). `Inbox` holds the tasks that the main thread has not run yet (`run.py`). `Uplink` is the socket: it sends
+frames complete and in order, or ends the child. A child that cannot report must not continue to run tasks that nobody
+can see (W-54). That includes copies which user code made by `fork`: they lose the socket in the fork and end at the
+first attempt to report (W-31).
 """
 
 from __future__ import annotations
@@ -40,6 +32,144 @@ from horsies.core.child import wire
 from horsies.core.child.wire import Decoder, Frame, Kind, clock
 
 PLAIN_PARTS = 4  # of a task that is not traced
+WATCH_EVERY_MS = 50  # while the child starts
+HIGH_FD = 1000
+
+EXIT_LOST = 70  # there is no supervisor to report to, or the child's own machinery is broken
+EXIT_ALONE = 75  # the supervisor was silent for too long, and others may take over soon (R-101)
+EXIT_BROKEN = 78  # the app cannot be served; a BROKEN frame says why
+
+
+class RunsTasks(Protocol):
+    """What the io thread must know about the work of the main thread."""
+
+    def tokens(self) -> list[int]: ...
+    def stop(self, token: int) -> None: ...
+
+
+class ChildIO:
+    """The io thread. It is started before the app is loaded; from `serve` on it knows what runs."""
+
+    def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
+        self._uplink = uplink
+        self._inbox = inbox
+        self._interval = beat_interval_ms / 1000
+        self._next_beat = 0.0
+        self._running: RunsTasks | None = None
+        self._limit: tuple[float, str] | None = None
+        self._poll = select.poll()
+        self._decoder = Decoder()
+        self._may_run_until = math.inf  # unless another message of the supervisor extends it
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="horsies-io", daemon=True).start()
+
+    def limit(self, seconds: float, what: str) -> None:
+        """End the child with this text if `unlimit` is not called in time."""
+        self._limit = (monotonic() + seconds, what)
+
+    def unlimit(self) -> None:
+        self._limit = None
+
+    def is_late(self) -> bool:
+        """Whether its time is over, as after a pause. In that case nothing may begin until waiting messages have been
+        read: if there are none, this thread ends the process in a moment."""
+        return clock() > self._may_run_until
+
+    def serve(self, running: RunsTasks) -> None:
+        """The child is ready: from now on there may be tasks to report and to stop."""
+        self._running = running
+
+    def _run(self) -> None:
+        try:
+            self._poll.register(self._uplink.sock, select.POLLIN)
+            while True:
+                heard = self._receive() if self._poll.poll(self._timeout_ms()) else []
+                if clock() > self._may_run_until:
+                    self._end_if_alone(heard)
+                self._hear(heard)
+                self._beat()
+                self._watch()
+        except BaseException:
+            if not sys.is_finalizing():
+                sys.excepthook(*sys.exc_info())
+            os._exit(EXIT_LOST)
+
+    def _timeout_ms(self) -> float | None:
+        if self._running is None:
+            return WATCH_EVERY_MS
+        if not self._inbox.held:
+            return None
+        return max(0.0, min(self._next_beat - monotonic(), self._may_run_until - clock()) * 1000) + 1
+
+    def _receive(self) -> list[Frame]:
+        return self._decoder.feed(self._uplink.receive())
+
+    def _end_if_alone(self, heard: list[Frame]) -> None:
+        """Its time is over. Read all waiting messages: unless one of them extends the time, nothing may run here any
+        more."""
+        while self._poll.poll(0):
+            heard += self._receive()
+        for kind, number, _ in heard:
+            if kind is Kind.MAY_RUN_UNTIL:
+                self._may_run_until = number / 1e9
+        if clock() > self._may_run_until and (self._inbox.held or any(kind is Kind.RUN for kind, _, _ in heard)):
+            end_alone()
+
+    def _hear(self, frames: list[Frame]) -> None:
+        items = []
+        for kind, number, parts in frames:
+            if kind is Kind.RUN:
+                items.append(Item(number, parts))
+                continue
+            if items:  # the supervisor said this after it had sent these tasks
+                self._put(items)
+                items = []
+            if kind is Kind.TAKE_BACK:
+                self._give_up(wire.tokens_of(parts))
+            elif kind is Kind.STOP:
+                self._stop(number)
+            elif kind is Kind.MAY_RUN_UNTIL:
+                self._may_run_until = number / 1e9
+                if clock() > self._may_run_until:
+                    self._end_if_alone(frames)  # what it reads is appended, so this loop handles it too
+            elif kind is Kind.BYE:
+                self._inbox.close()
+        if items:
+            self._put(items)
+
+    def _put(self, items: list[Item]) -> None:
+        if not self._inbox.held:
+            self._next_beat = monotonic() + self._interval
+        self._inbox.put(items)
+
+    def _give_up(self, tokens: list[int]) -> None:
+        removed = self._inbox.take_back(tokens)
+        if removed:
+            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, removed))
+
+    def _stop(self, token: int) -> None:
+        if self._inbox.take_back([token]):
+            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, [token]))
+        elif self._running is not None:
+            self._running.stop(token)
+
+    def _beat(self) -> None:
+        if self._running is None or not self._inbox.held:
+            return
+        now = monotonic()
+        if now < self._next_beat:
+            return
+        self._next_beat = now + self._interval
+        tokens = self._running.tokens()
+        if tokens:
+            self._uplink.send_if_room(wire.pack_tokens(Kind.BEAT, tokens))
+
+    def _watch(self) -> None:
+        limit = self._limit
+        if limit is not None and monotonic() > limit[0]:
+            self._uplink.send(wire.pack(Kind.BROKEN, 0, limit[1].encode("utf-8", "replace")))
+            os._exit(EXIT_BROKEN)
 
 
 class Item(NamedTuple):
@@ -71,10 +201,14 @@ class Item(NamedTuple):
 
 
 class Inbox:
-    """Tasks in the order of their arrival."""
+    """The tasks that a child has received and not run yet, in the order of their arrival. The io thread fills it, and
+    the main thread empties it.
+
+    There are no locks: each step is one operation on a dict or a deque, which is atomic in Python. `_waiting` decides
+    who gets a task, the main thread that runs it or the supervisor that takes it back: only one of them can pop it."""
 
     def __init__(self) -> None:
-        self.held: set[int] = set()  # handed in and not yet reported done or given up
+        self.held: set[int] = set()  # received, and neither reported done nor given up
         self.is_closed = False
         self._order: deque[int] = deque()
         self._waiting: dict[int, Item] = {}
@@ -131,7 +265,7 @@ class Inbox:
     def wait(self) -> Item | None:
         """Take the next task, and sleep until there is one. None if there will be none."""
         while True:
-            self._is_asleep = True  # before the last look: whoever puts something after that look will ring
+            self._is_asleep = True  # set before the last look, so that whoever puts a task after that look rings
             item = self.poll()
             if item is not None or self.is_closed:
                 self._is_asleep = False
@@ -152,17 +286,9 @@ def _text(part: bytes) -> str | None:
     return part.decode("utf-8", "surrogatepass") if part else None
 
 
-EXIT_LOST = 70  # no supervisor to report to, or the child's own machinery is broken
-
-EXIT_ALONE = 75  # no word from the supervisor for too long: others may take over soon (R-101)
-
-EXIT_BROKEN = 78  # the app cannot be served; a BROKEN frame says why
-
-HIGH_FD = 1000
-
-
 class Uplink:
-    """Used by the main thread and the io thread; each send is complete before the next one begins."""
+    """The child's end of the socket, for the main thread and the io thread: each send is complete before the next one
+    begins."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = _move_up(sock)
@@ -249,138 +375,3 @@ def _move_up(sock: socket.socket) -> socket.socket:
         return sock
     sock.close()
     return socket.socket(fileno=fd)
-
-
-WATCH_EVERY_MS = 50  # while the child starts
-
-
-class RunsTasks(Protocol):
-    """What the io thread must know about the work of the main thread."""
-
-    def tokens(self) -> list[int]: ...
-    def stop(self, token: int) -> None: ...
-
-
-class ChildIO:
-    """It is started before the app is loaded; from `serve` on it knows what runs."""
-
-    def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
-        self._uplink = uplink
-        self._inbox = inbox
-        self._interval = beat_interval_ms / 1000
-        self._next_beat = 0.0
-        self._running: RunsTasks | None = None
-        self._limit: tuple[float, str] | None = None
-        self._poll = select.poll()
-        self._decoder = Decoder()
-        self._until = math.inf  # it may go on so long without another word
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="horsies-io", daemon=True).start()
-
-    def limit(self, seconds: float, what: str) -> None:
-        """End the child with this text if `unlimit` is not called in time."""
-        self._limit = (monotonic() + seconds, what)
-
-    def unlimit(self) -> None:
-        self._limit = None
-
-    def is_late(self) -> bool:
-        """Whether its time is over, as after a pause. In that case nothing may begin until waiting messages have been
-        read: if there are none, this thread ends the process in a moment."""
-        return clock() > self._until
-
-    def serve(self, running: RunsTasks) -> None:
-        """The child is ready: from now on there may be tasks to report and to stop."""
-        self._running = running
-
-    def _run(self) -> None:
-        try:
-            self._poll.register(self._uplink.sock, select.POLLIN)
-            while True:
-                heard = self._receive() if self._poll.poll(self._timeout_ms()) else []
-                if clock() > self._until:
-                    self._end_if_alone(heard)
-                self._hear(heard)
-                self._beat()
-                self._watch()
-        except BaseException:
-            if not sys.is_finalizing():
-                sys.excepthook(*sys.exc_info())
-            os._exit(EXIT_LOST)
-
-    def _timeout_ms(self) -> float | None:
-        if self._running is None:
-            return WATCH_EVERY_MS
-        if not self._inbox.held:
-            return None
-        return max(0.0, min(self._next_beat - monotonic(), self._until - clock()) * 1000) + 1
-
-    def _receive(self) -> list[Frame]:
-        return self._decoder.feed(self._uplink.receive())
-
-    def _end_if_alone(self, heard: list[Frame]) -> None:
-        """Its time is over. Read all waiting messages: unless one of them extends the time, nothing may run here any
-        more."""
-        while self._poll.poll(0):
-            heard += self._receive()
-        for kind, number, _ in heard:
-            if kind is Kind.WORD:
-                self._until = number / 1e9
-        if clock() > self._until and (self._inbox.held or any(kind is Kind.RUN for kind, _, _ in heard)):
-            end_alone()
-
-    def _hear(self, frames: list[Frame]) -> None:
-        items = []
-        for kind, number, parts in frames:
-            if kind is Kind.RUN:
-                items.append(Item(number, parts))
-                continue
-            if items:  # whatever else was said, was said after these
-                self._put(items)
-                items = []
-            if kind is Kind.TAKE_BACK:
-                self._give_up(wire.tokens_of(parts))
-            elif kind is Kind.STOP:
-                self._stop(number)
-            elif kind is Kind.WORD:
-                self._until = number / 1e9
-                if clock() > self._until:
-                    self._end_if_alone(frames)  # what it reads, this loop comes to as well
-            elif kind is Kind.BYE:
-                self._inbox.close()
-        if items:
-            self._put(items)
-
-    def _put(self, items: list[Item]) -> None:
-        if not self._inbox.held:
-            self._next_beat = monotonic() + self._interval
-        self._inbox.put(items)
-
-    def _give_up(self, tokens: list[int]) -> None:
-        removed = self._inbox.take_back(tokens)
-        if removed:
-            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, removed))
-
-    def _stop(self, token: int) -> None:
-        if self._inbox.take_back([token]):
-            self._uplink.send(wire.pack_tokens(Kind.GAVE_UP, [token]))
-        elif self._running is not None:
-            self._running.stop(token)
-
-    def _beat(self) -> None:
-        if self._running is None or not self._inbox.held:
-            return
-        now = monotonic()
-        if now < self._next_beat:
-            return
-        self._next_beat = now + self._interval
-        tokens = self._running.tokens()
-        if tokens:
-            self._uplink.send_if_room(wire.pack_tokens(Kind.BEAT, tokens))
-
-    def _watch(self) -> None:
-        limit = self._limit
-        if limit is not None and monotonic() > limit[0]:
-            self._uplink.send(wire.pack(Kind.BROKEN, 0, limit[1].encode("utf-8", "replace")))
-            os._exit(EXIT_BROKEN)

@@ -3,7 +3,8 @@
     load the app → make it current → suppress sends → import modules, check → lift → start hooks → READY → tasks → BYE
 
 Its only connection is one socket to the supervisor; it opens no database connection, except when a task sends other
-tasks. It has two threads: the main thread, which runs user code, and the io thread (`child_io.py`).
+tasks. It has two threads: the main thread, which runs user code (`run.py`, or `helper.py` in a helper), and the io
+thread (`io.py`).
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ def _settle_in(spec: ChildSpec, name: str) -> None:
     """Turn the copy of the fork server into an independent process: names, paths, signals, streams."""
     with contextlib.suppress(Exception):  # there may be no standard error
         faulthandler.enable()
-    signal.signal(signal.SIGINT, _ignored)  # not SIG_IGN, which programs started by tasks would inherit
+    signal.signal(signal.SIGINT, _ignored)  # SIG_IGN would be inherited by programs that tasks start
     multiprocessing.current_process().name = name
     name_process(name)
-    sys.modules["__main__"] = types.ModuleType("__main__")  # else multiprocessing would run the fork server's again
+    sys.modules["__main__"] = types.ModuleType("__main__")  # otherwise multiprocessing would run the fork server's
     os.chdir(spec.cwd)
     sys.path[:] = spec.sys_path
     for stream in (sys.stdout, sys.stderr):

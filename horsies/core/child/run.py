@@ -1,17 +1,10 @@
-"""How a child reports that a task has ended: the DONE frame, its measurements, and results that do not come from the
-task.
-
-Runs the async tasks of a child on an event loop in its main thread, up to `concurrency` at once (W-30a).
-
-The loop is entered for the first async task and left when a sync task is next and nothing is running: sync tasks need
-the whole child and may call `asyncio.run` themselves. The loop is kept: what tasks left on it (connection pools,
-background tasks) continues when it is entered again.
-
-Runs the tasks of a child in its main thread: sync tasks here, one at a time, async tasks in `async_runner.py`.
+"""Runs the tasks of a child in its main thread. `Runner` runs sync tasks one at a time; `AsyncRunner` runs async tasks
+on an event loop, up to `concurrency` at once (W-30a); `Reporter` packs the report of an ended task.
 
 Each task is reported as started before its arguments are read, and as done as soon as it has a result. The two reports
 between one task and the next share a write, so a child that is fed in batches makes one system call per task. A stop
-from the supervisor is a signal to this thread, which raises `StopTask` in the function it names, and nowhere else.
+from the supervisor is a signal to this thread, which raises `StopTask` in the function it names, and nowhere else. What
+one run of a task means is in `tasks/execute.py`; the socket and the inbox are in `io.py`.
 """
 
 from __future__ import annotations
@@ -37,84 +30,136 @@ from horsies.core.models.tasks import OperationalErrorCode, TaskError
 from horsies.core.tasks import execute
 from horsies.core.tasks.execute import AnyTask, Report, StopTask
 
-RSS_MAX_AGE_NS = 50_000_000
+log = logging.getLogger("horsies.child")
 
+STOP_SIGNAL = signal.SIGUSR1
+LOOK_S = 0.001
+RSS_MAX_AGE_NS = 50_000_000
 _NO_REPORT = Report(ok=False, result="", error_code=None, error_message=None)
 
 
-class Reporter:
-    """Packs DONE frames and releases their tasks."""
+class Runner:
+    """The work of the main thread. The io thread calls `tokens` and `stop`."""
 
-    def __init__(self, inbox: Inbox) -> None:
-        self.wanted_stopped: set[int] = set()  # tokens the supervisor wants stopped
+    def __init__(
+        self,
+        tasks: Mapping[str, AnyTask],
+        inbox: Inbox,
+        uplink: Uplink,
+        concurrency: int,
+        note: Callable[[bytes], None] = lambda entry: None,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._tasks = tasks
         self._inbox = inbox
-        self._memory = Memory()
+        self._uplink = uplink
+        self._note = note  # in the start journal (R-103)
+        self._is_late = is_late
+        self._reporter = Reporter(inbox)
+        self._wanted = self._reporter.wanted_stopped
+        self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note, self._hold)
+        self._current: int | None = None  # the sync task between STARTED and DONE
+        self._inside: int | None = None  # the sync task whose code may be interrupted right now
+        self._was_stopped = False
+        self._main = threading.get_ident()
+        signal.signal(STOP_SIGNAL, self._interrupt)
 
-    def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
-        """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""
-        now = perf_counter_ns()
-        report = report or _NO_REPORT
-        rss_kb = self._memory.rss_kb(now)
+    def serve(self) -> None:
+        """Run tasks until the supervisor has said goodbye and everything is done."""
+        unsent = b""
+        while True:
+            item = self._inbox.poll()
+            if item is None:
+                if unsent:
+                    self._uplink.send(unsent)
+                    unsent = b""
+                item = self._inbox.wait()
+                if item is None:
+                    return
+            task = self._tasks.get(item.task_name)
+            if task is not None and task.is_async:
+                self._async.serve(item, unsent)
+                unsent = b""
+            else:
+                self._uplink.send(self._hold(unsent) + wire.pack(Kind.STARTED, item.token))
+                unsent = b""  # free it now: it may be large, and the next task may be long
+                unsent = self._run(item, task)
+
+    def _hold(self, unsent: bytes) -> bytes:
+        """Called before a task begins. After a pause others may have the task, so the io thread first decides whether
+        this process continues (R-101); known reports are sent before that. Return what is left to report."""
+        if not self._is_late():
+            return unsent
+        self._uplink.send(unsent)
+        while self._is_late():
+            sleep(LOOK_S)
+        return b""
+
+    def close(self) -> None:
+        """Cancel what async tasks have left behind on the event loop."""
+        self._async.close()
+
+    def _run(self, item: Item, task: AnyTask | None) -> bytes:
+        began = perf_counter_ns()
+        report: Report | None = None
+        self._was_stopped = False
+        self._current = item.token
+        self._note(item.entry)
         try:
-            frame = _pack(token, report, stopped, now - began, rss_kb)
-        except (WireError, MemoryError) as error:
-            frame = _pack(token, too_large(error), stopped, now - began, rss_kb)
-        self._inbox.held.discard(token)
-        self.wanted_stopped.discard(token)
-        return frame
+            # The task gets its own context, so the next one does not see what it sets in context variables.
+            report = contextvars.copy_context().run(self._call, item, task)
+        except StopTask:
+            pass
+        except BaseException as error:
+            report = unexpected(task, error) if task is not None else unknown(item)
+        self._current = None
+        return self._reporter.done(item.token, report, stopped=self._was_stopped, began=began)
 
+    def _call(self, item: Item, task: AnyTask | None) -> Report:
+        try:
+            self._inside = item.token
+            if item.token in self._wanted:  # the stop came after the poll, when there was nothing to interrupt
+                self._raise_stop()
+            if task is None:
+                return unknown(item)
+            if len(item.parts) == PLAIN_PARTS:
+                return execute.run(task, item.args, item.kwargs)
+            return execute.run_traced(task, item.args, item.kwargs, item.about)
+        finally:
+            self._inside = None
 
-class Memory:
-    """This process's resident memory, read rarely, because reading it costs as much as a small task."""
+    def tokens(self) -> list[int]:
+        """What is running now."""
+        current = self._current
+        return [current] if current is not None else self._async.tokens()
 
-    def __init__(self) -> None:
-        self._page_kb = resource.getpagesize() // 1024
-        self._looked = 0
-        self._kb = 0
+    def stop(self, token: int) -> None:
+        """Raise StopTask in this task's code, or cancel it. The code may catch that; the supervisor then uses stronger
+        means."""
+        if token not in self._inbox.held:
+            return
+        self._wanted.add(token)  # before the check below, because the main thread does the two in the other order
+        if token == self._current:
+            signal.pthread_kill(self._main, STOP_SIGNAL)
+        else:
+            self._async.stop(token)
 
-    def rss_kb(self, now: int) -> int:
-        if now - self._looked > RSS_MAX_AGE_NS or not self._kb:
-            self._kb, self._looked = self._look(), now
-        return self._kb
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        if self._inside is not None and self._inside in self._wanted:
+            self._raise_stop()
 
-    def _look(self) -> int:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return int(os.read(fd, 128).split()[1]) * self._page_kb
-            finally:
-                os.close(fd)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # no better source: the peak, not the present
-        return peak if sys.platform != "darwin" else peak // 1024
-
-
-def unknown(item: Item) -> Report:
-    """The task's name is not registered here."""
-    message = f"no task named {item.task_name!r} is registered in this worker"
-    return execute.report_of(TaskError(error_code=OperationalErrorCode.WORKER_RESOLUTION_ERROR, message=message))
-
-
-def unexpected(task: AnyTask, error: BaseException) -> Report:
-    """Something other than our stop left `execution.run`, as when code cancels itself."""
-    return execute.report_of(execute.error_of_exception(task, error))
-
-
-def too_large(error: BaseException) -> Report:
-    """There is a result, but it is too large to be sent."""
-    message = f"the result cannot be sent to the worker: {str(error) or type(error).__name__}"
-    return execute.report_of(TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message))
-
-
-def _pack(token: int, report: Report, stopped: bool, run_ns: int, rss_kb: int) -> bytes:
-    code, message = report.error_code, report.error_message
-    return wire.pack_done(token, Done(report.ok, report.result, code, message, stopped, run_ns, rss_kb))
-
-
-log = logging.getLogger("horsies.child")
+    def _raise_stop(self) -> None:
+        self._inside = None  # once only: code that cleans up is not interrupted again
+        self._was_stopped = True
+        raise StopTask
 
 
 class AsyncRunner:
-    """Everything here runs in the main thread, except `tokens` and `stop`."""
+    """Everything here runs in the main thread, except `tokens` and `stop`.
+
+    The loop is entered for the first async task and left when a sync task is next and nothing is running: sync tasks
+    need the whole child and may call `asyncio.run` themselves. The loop is kept: what tasks left on it (connection
+    pools, background tasks) continues when it is entered again."""
 
     def __init__(
         self,
@@ -148,13 +193,13 @@ class AsyncRunner:
         self._is_inside = True
         self._unsent.append(unsent)
         self._inbox.notify(self._wake)
-        self._begin([first])  # before the loop turns: a wake-up from last time may still be in it, and find nothing
+        self._begin([first])  # before the loop runs: it may still hold an old wake-up, which must find this task
         self._loop.call_soon(self._pump)
         while self._is_inside:
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
-                # Not from a task, whose exceptions are results, but from something a task left on the loop (T-88).
+                # The exceptions of tasks are results, so this comes from something that a task left on the loop (T-88).
                 log.error("%s in a background task or callback was ignored", type(error).__name__)
         self._inbox.notify(None)
 
@@ -181,7 +226,7 @@ class AsyncRunner:
 
     def stop(self, token: int) -> None:
         loop = self._loop
-        if loop is not None:  # else the task is not even begun: `_begin` looks
+        if loop is not None:  # otherwise the task has not begun, and `_begin` checks
             loop.call_soon_threadsafe(self._cancel, token)
 
     # The loop
@@ -240,7 +285,7 @@ class AsyncRunner:
         running = self._loop.create_task(code)
         self._running[item.token] = running
         running.add_done_callback(partial(self._ended, item.token, task, began))
-        if item.token in self._reporter.wanted_stopped:  # said before the task was there to be cancelled
+        if item.token in self._reporter.wanted_stopped:  # the stop came before there was a task to cancel
             self._cancel(item.token)
 
     def _cancel(self, token: int) -> None:
@@ -273,122 +318,69 @@ class AsyncRunner:
             self._loop.call_soon(leave, 0)
 
 
-STOP_SIGNAL = signal.SIGUSR1
+class Reporter:
+    """Packs DONE frames and releases their tasks."""
 
-LOOK_S = 0.001
-
-
-class Runner:
-    """The work of the main thread. The io thread calls `tokens` and `stop`."""
-
-    def __init__(
-        self,
-        tasks: Mapping[str, AnyTask],
-        inbox: Inbox,
-        uplink: Uplink,
-        concurrency: int,
-        note: Callable[[bytes], None] = lambda entry: None,
-        is_late: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._tasks = tasks
+    def __init__(self, inbox: Inbox) -> None:
+        self.wanted_stopped: set[int] = set()  # tokens the supervisor wants stopped
         self._inbox = inbox
-        self._uplink = uplink
-        self._note = note  # in the start journal (R-103)
-        self._is_late = is_late
-        self._reporter = Reporter(inbox)
-        self._wanted = self._reporter.wanted_stopped
-        self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note, self._hold)
-        self._current: int | None = None  # the sync task between STARTED and DONE
-        self._inside: int | None = None  # the sync task whose code may be interrupted right now
-        self._was_stopped = False
-        self._main = threading.get_ident()
-        signal.signal(STOP_SIGNAL, self._interrupt)
+        self._memory = Memory()
 
-    def serve(self) -> None:
-        """Run tasks until the supervisor has said goodbye and everything is done."""
-        unsent = b""
-        while True:
-            item = self._inbox.poll()
-            if item is None:
-                if unsent:
-                    self._uplink.send(unsent)
-                    unsent = b""
-                item = self._inbox.wait()
-                if item is None:
-                    return
-            task = self._tasks.get(item.task_name)
-            if task is not None and task.is_async:
-                self._async.serve(item, unsent)
-                unsent = b""
-            else:
-                self._uplink.send(self._hold(unsent) + wire.pack(Kind.STARTED, item.token))
-                unsent = b""  # it may be large, and the next task long
-                unsent = self._run(item, task)
-
-    def _hold(self, unsent: bytes) -> bytes:
-        """Called before a task begins. After a pause others may have the task, so the io thread first decides whether
-        this process continues (R-101); known reports are sent before that. Return what is left to report."""
-        if not self._is_late():
-            return unsent
-        self._uplink.send(unsent)
-        while self._is_late():
-            sleep(LOOK_S)
-        return b""
-
-    def close(self) -> None:
-        """Cancel what async tasks have left behind on the event loop."""
-        self._async.close()
-
-    def _run(self, item: Item, task: AnyTask | None) -> bytes:
-        began = perf_counter_ns()
-        report: Report | None = None
-        self._was_stopped = False
-        self._current = item.token
-        self._note(item.entry)
+    def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
+        """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""
+        now = perf_counter_ns()
+        report = report or _NO_REPORT
+        rss_kb = self._memory.rss_kb(now)
         try:
-            # A context of its own: what a task sets in context variables is not seen by the next one.
-            report = contextvars.copy_context().run(self._call, item, task)
-        except StopTask:
-            pass
-        except BaseException as error:
-            report = unexpected(task, error) if task is not None else unknown(item)
-        self._current = None
-        return self._reporter.done(item.token, report, stopped=self._was_stopped, began=began)
+            frame = _pack(token, report, stopped, now - began, rss_kb)
+        except (WireError, MemoryError) as error:
+            frame = _pack(token, too_large(error), stopped, now - began, rss_kb)
+        self._inbox.held.discard(token)
+        self.wanted_stopped.discard(token)
+        return frame
 
-    def _call(self, item: Item, task: AnyTask | None) -> Report:
-        try:
-            self._inside = item.token
-            if item.token in self._wanted:  # said after the task was polled, when there was nothing to interrupt yet
-                self._raise_stop()
-            if task is None:
-                return unknown(item)
-            if len(item.parts) == PLAIN_PARTS:
-                return execute.run(task, item.args, item.kwargs)
-            return execute.run_traced(task, item.args, item.kwargs, item.about)
-        finally:
-            self._inside = None
 
-    def tokens(self) -> list[int]:
-        """What is running now."""
-        current = self._current
-        return [current] if current is not None else self._async.tokens()
+class Memory:
+    """This process's resident memory, read rarely, because reading it costs as much as a small task."""
 
-    def stop(self, token: int) -> None:
-        """Raise StopTask in this task's code, or cancel it. The code may catch that; the supervisor then uses stronger
-        means."""
-        if token not in self._inbox.held:
-            return
-        self._wanted.add(token)  # before the question below: the main thread does the two the other way round
-        if token == self._current:
-            signal.pthread_kill(self._main, STOP_SIGNAL)
-        else:
-            self._async.stop(token)
+    def __init__(self) -> None:
+        self._page_kb = resource.getpagesize() // 1024
+        self._looked = 0
+        self._kb = 0
 
-    def _interrupt(self, _signal: int, _frame: object) -> None:
-        if self._inside is not None and self._inside in self._wanted:
-            self._raise_stop()
+    def rss_kb(self, now: int) -> int:
+        if now - self._looked > RSS_MAX_AGE_NS or not self._kb:
+            self._kb, self._looked = self._look(), now
+        return self._kb
 
-    def _raise_stop(self) -> None:
-        self._inside = None  # once only: code that cleans up is not interrupted again
-        self._was_stopped = True
-        raise StopTask
+    def _look(self) -> int:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return int(os.read(fd, 128).split()[1]) * self._page_kb
+            finally:
+                os.close(fd)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # the only other source, although it is the peak
+        return peak if sys.platform != "darwin" else peak // 1024
+
+
+def unknown(item: Item) -> Report:
+    """The task's name is not registered here."""
+    message = f"no task named {item.task_name!r} is registered in this worker"
+    return execute.report_of(TaskError(error_code=OperationalErrorCode.WORKER_RESOLUTION_ERROR, message=message))
+
+
+def unexpected(task: AnyTask, error: BaseException) -> Report:
+    """Something other than our stop left `execute.run`, as when code cancels itself."""
+    return execute.report_of(execute.error_of_exception(task, error))
+
+
+def too_large(error: BaseException) -> Report:
+    """There is a result, but it is too large to be sent."""
+    message = f"the result cannot be sent to the worker: {str(error) or type(error).__name__}"
+    return execute.report_of(TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message))
+
+
+def _pack(token: int, report: Report, stopped: bool, run_ns: int, rss_kb: int) -> bytes:
+    code, message = report.error_code, report.error_message
+    return wire.pack_done(token, Done(report.ok, report.result, code, message, stopped, run_ns, rss_kb))

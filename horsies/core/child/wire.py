@@ -1,10 +1,10 @@
-"""What a child must know to serve an app. It is sent as JSON to the fork server, never on a command line.
-
-Frames between a supervisor and its children: how they are packed, and how a byte stream is split into frames.
+"""The messages between a supervisor, its fork server and its children: how a frame is packed, and how a byte stream is
+split into frames. It does no I/O and knows nothing about tasks. `io.py` and `forkserver.py` send and read frames on
+this side, `launcher.py`, `children.py` and `dispatch.py` on the worker's.
 
 One frame is `<IBQH` (size of the rest, kind, number, number of parts), then the lengths of the parts, then the parts.
-The number is a token: the supervisor's name for one task sent to one child. This module does no I/O and knows nothing
-about tasks; comments explain each kind, and `child.py`, `forkserver.py` and `pool.py` send them.
+The number of most frames is a token: the supervisor's name for one task sent to one child. `ChildSpec` is what a child
+must know to serve an app; it is sent as JSON to the fork server, never on a command line.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple
+
+# Seconds on a clock that runs while the machine sleeps and that nobody sets. All processes of a machine read the same.
+clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +56,13 @@ class Kind(IntEnum):
     """What a frame means."""
 
     # supervisor → child
-    # To a helper an event and its JSON instead of name and arguments (empty: NULL); last what to note of the start.
-    RUN = 1  # number: token; task name, args, kwargs, entry of the start journal, for one that traces what it is about
+    # RUN has the task name, args and kwargs (empty: NULL), the entry for the start journal, and for a child that traces
+    # what the span says. A helper gets the kind of a request and its JSON instead.
+    RUN = 1  # number: token
     TAKE_BACK = 2  # tokens the supervisor would like to have back
     STOP = 3  # number: token; reason
     BYE = 4  # finish what you hold, then exit 0
-    WORD = 5  # number: until when you may go on without another word, nanoseconds of the clock in `fence.py`
+    MAY_RUN_UNTIL = 5  # number: until when you may run without another such message, nanoseconds of `clock`
     # child → supervisor
     READY = 16  # info as JSON
     BROKEN = 17  # text: why this child cannot serve the app
@@ -66,7 +70,7 @@ class Kind(IntEnum):
     DONE = 19  # number: token; see `Done`
     GAVE_UP = 20  # tokens that will not be run by this child
     BEAT = 21  # tokens whose functions are running
-    ANSWER = 22  # number: token; what the recovery hooks say, as JSON; or a plan (`build_wire.py`)
+    ANSWER = 22  # number: token; the answer of a helper (`helper.py`)
     # supervisor → fork server
     SPAWN = 32  # number: child; name, spec as JSON; carries the child's end of the socket pair
     SIGNAL = 33  # number: child; signal number, b"1" for the whole process group
@@ -78,7 +82,6 @@ class Kind(IntEnum):
 
 
 Frame = tuple[Kind, int, list[bytes]]
-
 MAX_FRAME = 1 << 30
 
 
@@ -100,23 +103,14 @@ class Done(NamedTuple):
 
 
 _SIZE = struct.Struct("<I")
-
 _HEAD = struct.Struct("<IBQH")
-
-_WORD = struct.Struct("<Q")
-
+_UNSIGNED = struct.Struct("<Q")
 _SIGNED = struct.Struct("<q")
-
 _DONE = struct.Struct("<IBQH4I")
-
 _FACTS = struct.Struct("<??QQ")  # ok, stopped, nanoseconds it ran, resident KiB after it
-
 _LENGTHS = [struct.Struct(f"<{count}I") for count in range(16)]
-
 _AFTER_SIZE = _HEAD.size - _SIZE.size
-
 _KINDS: list[Kind | None] = [None] * 256
-
 for _kind in Kind:
     _KINDS[_kind] = _kind
 
@@ -135,7 +129,7 @@ def pack(kind: Kind, number: int, *parts: bytes) -> bytes:
 
 def pack_tokens(kind: Kind, tokens: Iterable[int]) -> bytes:
     """TAKE_BACK, GAVE_UP and BEAT have their tokens as parts."""
-    return pack(kind, 0, *map(_WORD.pack, tokens))
+    return pack(kind, 0, *map(_UNSIGNED.pack, tokens))
 
 
 def pack_done(token: int, done: Done) -> bytes:
@@ -152,7 +146,7 @@ def pack_done(token: int, done: Done) -> bytes:
 
 def tokens_of(parts: Sequence[bytes]) -> list[int]:
     """The tokens of a TAKE_BACK, GAVE_UP or BEAT frame."""
-    return [word(part) for part in parts]
+    return [unsigned(part) for part in parts]
 
 
 def done_of(parts: Sequence[bytes]) -> Done:
@@ -165,9 +159,9 @@ def done_of(parts: Sequence[bytes]) -> Done:
         raise WireError(f"unreadable DONE frame: {error}") from None
 
 
-def word(part: bytes) -> int:
+def unsigned(part: bytes) -> int:
     """An unsigned number of eight bytes."""
-    return _unpack(_WORD, part)
+    return _unpack(_UNSIGNED, part)
 
 
 def signed(part: bytes) -> int:
@@ -175,8 +169,8 @@ def signed(part: bytes) -> int:
     return _unpack(_SIGNED, part)
 
 
-def pack_word(number: int) -> bytes:
-    return _WORD.pack(number)
+def pack_unsigned(number: int) -> bytes:
+    return _UNSIGNED.pack(number)
 
 
 def pack_signed(number: int) -> bytes:
@@ -188,7 +182,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._needed = 0  # do not look at the rest before it is this long: a large frame arrives in many pieces
+        self._needed = 0  # the length of the rest that completes a frame: a large frame arrives in many pieces
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames completed by these bytes. Raises WireError on invalid data; the stream cannot be used after
@@ -246,7 +240,3 @@ def _unpack(form: struct.Struct, part: bytes) -> int:
     except struct.error:
         raise WireError(f"a number of {len(part)} bytes") from None
     return number
-
-
-# Seconds on a clock that runs while the machine sleeps and that nobody sets. All processes of a machine read the same.
-clock: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -179,7 +179,7 @@ class Fence:
         until = word(at, sign, self.refreshed, self.terms, is_failing=self.pulse.is_failing)
         if abs(until - child.until) > self._fine_s:
             child.until = until
-            child.write(pack(Kind.WORD, int(until * 1e9)))
+            child.write(pack(Kind.MAY_RUN_UNTIL, int(until * 1e9)))
 
 
 log = logging.getLogger("horsies.worker")

@@ -139,7 +139,7 @@ class Launcher:
     def _signal(self, number: int, sig: int, *, group: bool) -> None:
         child = self._children.get(number)
         if child is not None and not child.exited.done() and self.is_running:
-            self._post(wire.pack(Kind.SIGNAL, number, wire.pack_word(sig), b"1" if group else b"0"))
+            self._post(wire.pack(Kind.SIGNAL, number, wire.pack_unsigned(sig), b"1" if group else b"0"))
 
     def _post(self, data: bytes, fds: Sequence[int] = ()) -> None:
         self._outgoing.append((data, fds))
@@ -184,12 +184,12 @@ class Launcher:
             if not self._hello.done():
                 self._hello.set_result(None)
         elif kind is Kind.SPAWNED:
-            self._answer(number, pid=wire.word(parts[0]))
+            self._answer(number, pid=wire.unsigned(parts[0]))
         elif kind is Kind.REFUSED:
             self._children.pop(number, None)
             self._answer(number, error=parts[0].decode("utf-8", "replace"))
         elif kind is Kind.EXITED and (child := self._children.pop(number, None)) is not None:
-            child.peak_rss_kb = wire.word(parts[1])
+            child.peak_rss_kb = wire.unsigned(parts[1])
             if not child.exited.done():
                 child.exited.set_result(wire.signed(parts[0]))
 
