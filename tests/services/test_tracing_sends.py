@@ -93,7 +93,7 @@ async def test_the_fingerprint_and_idempotency_know_nothing_of_the_trace(
     greet = define(app)
     payload = envelope.build(greet, ("you",), {}, NO_OPTIONS, datetime.now(UTC)).unwrap()
     with TRACER.start_as_current_span("one"):
-        sent = app.sender.send(payload, greet).unwrap()
+        sent = (await app.sender.send(payload, greet)).unwrap()
         keyed = greet.with_options(idempotency_key="k").send("you").unwrap()
     assert (await rows.task(sent.task_id))["enqueue_sha"] == payload.enqueue_sha
     with TRACER.start_as_current_span("another"):
@@ -155,7 +155,7 @@ async def test_a_rerun_and_a_replay_belong_to_their_own_trace(app: Horsies, rows
     greet = define(app)
     with TRACER.start_as_current_span("request"):
         payload = envelope.build(greet, ("you",), {}, NO_OPTIONS, datetime.now(UTC)).unwrap()
-    first = app.sender.send(payload, greet).unwrap()
+    first = (await app.sender.send(payload, greet)).unwrap()
     with TRACER.start_as_current_span("again"):
-        second = app.sender.send(payload, greet).unwrap()
+        second = (await app.sender.send(payload, greet)).unwrap()
     assert await stored(rows, first.task_id) is None and await stored(rows, second.task_id) is not None
