@@ -77,13 +77,13 @@ MUTANTS = (
     sql("renew", "however old", " AND claimed_at >= now() - %(max_age)s::interval"),
     sql("heartbeat", "any claim of the owner", "AND claim_seq = h.claim_seq "),
     sql("mark_finalizing", "any owner", OWNER),
-    Mutant("one retry too many", "horsies/core/lifecycle/retry.py",
+    Mutant("one retry too many", "horsies/core/tasks/moves.py",
            "retry_count >= max_retries", "retry_count > max_retries"),
-    Mutant("every code is retried", "horsies/core/lifecycle/retry.py",
+    Mutant("every code is retried", "horsies/core/tasks/moves.py",
            "error_code in BUILTIN_CODE_REGISTRY and error_code not in RETRY_ELIGIBLE", "False"),
     Mutant("a retry beyond the deadline is forgotten", "horsies/core/store/tasks.py",
            "if kind is Retry and batch:", "if False:"),
-    Mutant("a claim that is held already is taken twice", "horsies/core/worker/hand.py",
+    Mutant("a claim that is held already is taken twice", "horsies/core/worker/in_hand.py",
            "older is not None and older.claim == claim", "False"),
 )  # fmt: skip
 
