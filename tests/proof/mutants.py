@@ -48,7 +48,7 @@ MUTANTS = (
     sql("fail", "no row for a crash", "FROM moved\n", "FROM moved WHERE outcome <> 'WORKER_FAILURE'\n"),
     sql("retry", "finalizing_at stays", "finalizing_at = NULL,"),
     sql("retry", "beyond the deadline", "< good_until", "< good_until + interval '1 hour'"),
-    sql("retry", "not charged", "retry_count = t.retry_count + l.charge", "retry_count = t.retry_count"),
+    sql("retry", "not charged", "t.retry_count + l.charge", "t.retry_count"),
     sql("retry", "numbered by the counter alone",
         "GREATEST(l.attempt, 1 + (SELECT max(a.attempt) FROM horsies_task_attempts a WHERE a.task_id = l.id))",
         "l.attempt"),
