@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from horsies.cli.main import app as command_line
 from horsies.core.models.app import DEFAULT_LEASE_MS
 from horsies.core.models.base import ConfigModel
 from horsies.core.worker.config import WorkerConfig
+from tests.architecture.test_layers import LAYERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -94,12 +96,78 @@ def _anchors(file: Path) -> set[str]:
     return of_headings | set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
-def test_files_that_the_architecture_page_names_exist() -> None:
-    text = (ROOT / "docs/architecture.md").read_text()
-    named = set(re.findall(r"`((?:core|sql|producer)/[\w/]+\.(?:py|sql))`", text))
-    assert len(named) >= 7
-    places = [ROOT / "horsies", ROOT / "horsies/core"]
-    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
+# A file of the package, the tests or the examples, and the names that a page says are in it: `core/app.py`, `Horsies`.
+FILE = re.compile(r"`([\w/-]+\.(?:py|sql))`((?:,\s+`[A-Za-z_][\w.]*`(?!\())*)")
+NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
+OF_THE_READER = {"path/file.py", "jobs/mail.py", "shop.py", "horsies/core/schema/migrations/NNNN_what_it_does.sql"}
+CODE = [ROOT / folder for folder in ("horsies", "tests", "examples", "docs", "benchmarks")]
+
+
+def test_the_architecture_page_names_its_files_and_what_is_in_them() -> None:
+    """So that the next test has something to check."""
+    files = FILE.findall((ROOT / "docs/architecture.md").read_text())
+    assert len(files) >= 60
+    assert sum(len(NAME.findall(names)) for _, names in files) >= 35
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_a_page_names_exist_and_have_what_it_says(page: Path) -> None:
+    wrong = []
+    for file, names in FILE.findall(page.read_text()):
+        if file in OF_THE_READER:
+            continue
+        found = _files(file)
+        known = {name for path in found for name in _defined_in(path)}
+        wrong += [] if found else [file]
+        wrong += [
+            f"{file}, {name}" for name in NAME.findall(names) if found and _is_no_file(name) and name not in known
+        ]
+    assert wrong == []
+
+
+def _is_no_file(name: str) -> bool:
+    return not name.endswith((".py", ".sql"))
+
+
+def _files(name: str) -> list[Path]:
+    """Where it may be: `core/app.py` is in the package; a name without a folder is that of a file anywhere."""
+    if "/" not in name:
+        return sorted({path for folder in CODE for path in folder.rglob(name)})
+    return [path for start in (ROOT, ROOT / "horsies", ROOT / "horsies/core") if (path := start / name).is_file()]
+
+
+def _defined_in(path: Path) -> set[str]:
+    """Classes, functions and constants, and `Class.member`."""
+    if path.suffix != ".py":
+        return set()
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        own = _names_of(node)
+        names |= own
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{name}" for member in node.body for name in _names_of(member)}
+    return names
+
+
+def _names_of(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {node.name}
+    if isinstance(node, ast.Assign):
+        return {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return {node.target.id} if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else set()
+
+
+def test_the_architecture_page_has_the_layers_of_the_code() -> None:
+    section = (ROOT / "docs/architecture.md").read_text().partition("## The layers")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \|$", section, re.MULTILINE)
+    assert [(name, re.findall(r"`([^`]+)`", where)) for name, where in rows] == [
+        (name, [_place_of(prefix) for prefix in prefixes]) for name, prefixes in LAYERS
+    ]
+
+
+def _place_of(prefix: str) -> str:
+    path = prefix.replace(".", "/")
+    return f"{path}/" if (ROOT / "horsies" / path).is_dir() else f"{path}.py"
 
 
 RECOVERY = (ROOT / "docs/recovery.md").read_text()

@@ -118,7 +118,7 @@ def test_t87_the_error_of_an_exception() -> None:
     assert error.message == "task 't' raised AppFault: it broke"
     assert error.exception is not None and set(error.exception) == {"type", "module", "message", "traceback"}
     assert (error.exception["type"], error.exception["message"]) == ("AppFault", "it broke")
-    assert "raise exc" in error.exception["traceback"] and "core/execution.py" not in error.exception["traceback"]
+    assert "raise exc" in error.exception["traceback"] and "core/tasks/execute.py" not in error.exception["traceback"]
 
 
 def test_t87_the_documented_default_is_the_built_in_code() -> None:
