@@ -1,13 +1,11 @@
-"""What a task function takes and returns, read from its signature.
+"""The arguments of a task: read from its signature, bound to it, encoded as a JSON list and a JSON object, and decoded
+by type.
 
-Annotations may be strings (`from __future__ import annotations`) and may name things that are defined later. They
-cannot be resolved yet in that case: `read` raises `NameError`, and the caller tries again later.
-
-The arguments of a task: bound to its signature, encoded as a JSON list and a JSON object, and decoded by type.
-
-Positional arguments are stored as a list, keyword arguments as an object; if there are none, the column is NULL. So a
-plain SQL INSERT can write them too. Defaults are not stored, because they belong to the code that runs. Values that the
-workflow engine fills in (F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
+Annotations may be strings (`from __future__ import annotations`) and may name things that are defined later. In that
+case they cannot be resolved yet: `read` raises `NameError`, and the caller tries again later. Positional arguments are
+stored as a list, keyword arguments as an object; if there are none, the column is NULL. So a plain SQL INSERT can write
+them too. Defaults are not stored, because they belong to the code that runs. Values that the workflow engine fills in
+(F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
 """
 
 from __future__ import annotations
@@ -23,11 +21,13 @@ from typing import Any
 from pydantic_core import from_json
 
 from horsies.core.codec.context import WorkflowContext, WorkflowMeta
-from horsies.core.codec.shapes import CodecError, MismatchError, Shape, list_shape, object_shape
+from horsies.core.codec.shapes import CodecError, Shape, TypeMismatchError, list_shape, object_shape
 
 # Parameters that the workflow engine fills in; nobody else may.
 INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
-
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_FILLED = {"workflow_ctx": WorkflowContext | None, "workflow_meta": WorkflowMeta | None}
 _MAX_REMEMBERED = 256
 
 
@@ -103,11 +103,6 @@ def has_return_annotation(fn: Callable[..., Any]) -> bool:
     return _signature(fn).return_annotation is not inspect.Signature.empty
 
 
-_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-
-
 def _signature(fn: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         import annotationlib
@@ -170,7 +165,7 @@ class ArgumentsCodec:
         # The number of arguments decides which types to read, and calls of one task mostly have the same number.
         try:
             args: tuple[Any, ...] = self._positional(self._usual_count).decode(text)
-        except MismatchError:
+        except TypeMismatchError:
             count = _length(text)
             if count == self._usual_count:
                 raise
@@ -213,9 +208,6 @@ class ArgumentsCodec:
         named = dict(zip(self.signature.positional[only:], args[only:], strict=False))
         absent = {name: None for name, has_default in self.signature.injected.items() if not has_default}
         return args[:only], {**named, **absent, **kwargs}
-
-
-_FILLED = {"workflow_ctx": WorkflowContext | None, "workflow_meta": WorkflowMeta | None}
 
 
 def _length(text: str) -> int:

@@ -1,5 +1,7 @@
-"""How to reach PostgreSQL, and what the broker returns. The URL is a secret: it is shown only with its password masked,
-and `redact` removes it from messages of the driver. `brokers/` opens the connections.
+"""How to reach PostgreSQL, and what the broker returns.
+
+The URL is a secret: it is shown only with its password masked, and `redact` removes it from messages of the driver.
+`db/connect.py` opens the connections.
 """
 
 from __future__ import annotations

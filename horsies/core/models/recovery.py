@@ -1,12 +1,9 @@
-"""What counts as stale, how it is recovered, and how long records are kept.
+"""How tasks and workers are recovered: what counts as stale, what happens then, and how long records are kept.
 
-`RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper). The first
-has intervals and thresholds in milliseconds and retention times in hours; the second uses `timedelta`, where a number
-means seconds.
-
-The options and the result of a manual sweep, and of the list of workers (R-43, R-49, R-94).
-
-How a worker behaves while its database is away.
+`RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper), and
+`WorkerResilienceConfig` says how a worker behaves while its database is away. The first has intervals and thresholds in
+milliseconds and retention times in hours; the second uses `timedelta`, where a number means seconds. The options and
+results of manual sweeps are here too (R-43, R-49, R-94).
 """
 
 from __future__ import annotations
@@ -120,7 +117,6 @@ def _seconds(value: object) -> object:
 
 # Limits that pydantic knows are also those of the reference.
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0), le=LONGEST)]
-
 Delay = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0), le=LONGEST)]
 
 

@@ -46,7 +46,7 @@ class Reaper:
         pool: Connections,
         recovery: RecoveryConfig,
         worker_recovery: WorkerRecoveryConfig,
-        asker: HookCaller,
+        hook_caller: HookCaller,
         me: str,
         pulse: MayJudge,
         *,
@@ -59,7 +59,7 @@ class Reaper:
         self._patient = patient or pool
         self._recovery = recovery
         self._sweeping = worker_recovery
-        self._asker = asker
+        self._hook_caller = hook_caller
         self._me = me
         self._pulse = pulse
         self._pass_s = pass_s
@@ -128,7 +128,7 @@ class Reaper:
             found = await workers.abandoned(conn, self._me, self._recovery)
         if found:
             await sweep_abandoned(
-                self._patient, self._sweeping, self._recovery, self._asker, me=self._me, on_ended=self._on_ended
+                self._patient, self._sweeping, self._recovery, self._hook_caller, me=self._me, on_ended=self._on_ended
             )
 
     async def expire_workflows(self) -> None:
@@ -157,7 +157,7 @@ class Reaper:
         if not self._pulse.may_judge():  # the silence may have been the database's
             return
         until = self._deadline()
-        recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._asker, me=self._me)
+        recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._hook_caller, me=self._me)
         async with aclosing(recovering) as steps:
             async for recovered in steps:
                 self._on_ended(of_workflows(recovered))

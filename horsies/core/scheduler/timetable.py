@@ -1,9 +1,10 @@
-"""Due schedules that are being handled. Newly due schedules go first; catching up gets the rest of each transaction, so
-that a week of missed runs of one schedule does not hold up the others (S-36).
+"""The enabled schedules, when each must be checked next (`Timetable`), and those that are due and wait for their
+transaction (`DueQueue`).
 
-The enabled schedules and when each must be checked next. It is in memory, so that the cost of a check depends on the
-due runs and not on the number of schedules. It is only a hint that is updated page by page; the firing transaction
-reads again under the locks.
+Both are in memory, so that the cost of a check depends on the due runs and not on the number of schedules. They are
+only a hint, which is updated page by page; the firing transaction reads the states again under the locks. Newly due
+schedules go first. Catching up gets the rest of each transaction, so that a week of missed runs of one schedule does
+not hold up the others (S-36).
 """
 
 from __future__ import annotations
@@ -20,47 +21,7 @@ from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.scheduler.plan import config_hash
 from horsies.core.store.schedules import ScheduleState
 
-
-class DueQueue:
-    """Schedules that wait for their transaction."""
-
-    def __init__(self) -> None:
-        self._due: deque[Entry] = deque()
-        self._failed: deque[Entry] = deque()
-        self._behind: deque[Entry] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._due or self._failed or self._behind)
-
-    def add(self, entries: Iterable[Entry]) -> None:
-        """These are due. A schedule that failed the last time gets its own transaction."""
-        for entry in entries:
-            (self._failed if entry.failures else self._due).append(entry)
-
-    def add_again(self, entry: Entry) -> None:
-        """This schedule has more runs to catch up."""
-        self._behind.append(entry)
-
-    def next_batch(self, most: int) -> list[Entry]:
-        """The schedules of the next transaction."""
-        if not self._due and self._failed:
-            return [self._failed.popleft()]
-        batch: list[Entry] = []
-        for waiting in (self._due, self._behind):
-            while waiting and len(batch) < most:
-                batch.append(waiting.popleft())
-        return batch
-
-    def clear(self) -> list[Entry]:
-        """Return all of them."""
-        left = [*self._due, *self._failed, *self._behind]
-        for waiting in (self._due, self._failed, self._behind):
-            waiting.clear()
-        return left
-
-
 AT_ONCE = datetime.min.replace(tzinfo=UTC)
-
 PAGE = 1_000
 
 
@@ -193,3 +154,41 @@ class Timetable:
                 self.arm(entry, AT_ONCE)
             else:
                 self.arm(entry, state.next_run_at or AT_ONCE)
+
+
+class DueQueue:
+    """Schedules that wait for their transaction."""
+
+    def __init__(self) -> None:
+        self._due: deque[Entry] = deque()
+        self._failed: deque[Entry] = deque()
+        self._behind: deque[Entry] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._due or self._failed or self._behind)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """These are due. A schedule that failed the last time gets its own transaction."""
+        for entry in entries:
+            (self._failed if entry.failures else self._due).append(entry)
+
+    def add_again(self, entry: Entry) -> None:
+        """This schedule has more runs to catch up."""
+        self._behind.append(entry)
+
+    def next_batch(self, most: int) -> list[Entry]:
+        """The schedules of the next transaction."""
+        if not self._due and self._failed:
+            return [self._failed.popleft()]
+        batch: list[Entry] = []
+        for waiting in (self._due, self._behind):
+            while waiting and len(batch) < most:
+                batch.append(waiting.popleft())
+        return batch
+
+    def clear(self) -> list[Entry]:
+        """Return all of them."""
+        left = [*self._due, *self._failed, *self._behind]
+        for waiting in (self._due, self._failed, self._behind):
+            waiting.clear()
+        return left

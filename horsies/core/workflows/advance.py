@@ -1,9 +1,9 @@
 """Advances workflows; nothing in them moves in any other way (F-70): after tasks have ended, after child workflows have
-ended, and whenever something may be READY. Finalizer, resume and recovery all use it; doing it twice has no further
+ended, and whenever a node may be READY. The finalizer, resume and recovery all use it; doing it twice has no further
 effect.
 
 A step is a transaction (`step.py`); further steps do the follow-up work: children are built and written, parents are
-informed. If a process dies in between, reconciliation finds everything that is missing.
+told. If a process dies in between, reconciliation finds everything that is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from horsies.core.store.workflows import Key, Payload, Source
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
 from horsies.core.workflows.inputs import CTX, context_of, injected, sources_of
-from horsies.core.workflows.layout import Place, height, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, height, lay_out, write_layout
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
 log = logging.getLogger("horsies.workflows")
@@ -306,7 +306,7 @@ async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, p
         await step.load([key])
         if flow.is_overdue:
             return await step.finish()
-        place = Place(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
+        place = TreePosition(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
         layout = lay_out(plan, place, good_until=flow.good_until)
         layout.carry(trace_in(found[0].task_options))
         await write_layout(conn, layout)

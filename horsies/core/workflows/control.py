@@ -1,8 +1,9 @@
 """Pause, resume, cancel, retry and the deadline of workflows (F-50 to F-54, F-76, F-94, F-96).
 
-Each is one transaction over the workflow and, where they are concerned, its children, locked from the top down
-(D-63); what follows after the commit is `advance`'s business. The `ask_…` functions let a broker do it (`read.py`), and
-`pause_workflow` and its like are for who has no handle."""
+Each is one transaction over the workflow and, if they are concerned, its children, locked from the top down (D-63).
+`advance.py` does what follows after the commit. A handle uses the `ask_…` functions through `read.py`;
+`pause_workflow` and `resume_workflow` are for callers that have only a broker and an id.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the ends of some nodes mean for the others: counters, which nodes may run now, which are skipped, and what
-becomes of the workflow.
+"""Decides what the ends of some nodes mean for the others: their counters, which nodes may run now, which are skipped, and
+what becomes of the workflow.
 
-Plain values and no I/O: the caller loads the nodes that `wanted` names, until there are none, and then writes the
-changes. The decisions hold as long as nobody else changes these workflows, so their rows are locked during that time
-(F-71).
+It works on plain values and does no I/O: the caller loads the nodes that `wanted` names, until there are none, and then
+writes the changes. The decisions hold as long as nobody else changes these workflows, so the caller keeps their rows
+locked during that time (F-71).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from horsies.core.store.workflows import Flow, FlowNode, Key
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.finish import SKIPPED, End, error_of
+from horsies.core.workflows.finish import SKIPPED, NodeEnd, error_of
 
 
 class Readiness(Enum):
@@ -86,7 +86,7 @@ class NodeState:
     completed: int = 0  # what its counters gain
     failed: int = 0
     skipped: int = 0
-    end: End | None = None
+    end: NodeEnd | None = None
     task_id: str | None = None
     child_id: str | None = None
     map_options: str | None = None
@@ -149,7 +149,7 @@ class Settling:
         """The nodes whose counters must change and that are not loaded yet."""
         return list(dict.fromkeys(effect.key for effect in self._effects if effect.key not in self.nodes))
 
-    def end(self, key: Key, end: End) -> bool:
+    def end(self, key: Key, end: NodeEnd) -> bool:
         """The node has ended in this way; False if it had ended before."""
         node, flow = self.nodes[key], self.flows[key[0]]
         if node.status.is_terminal:
@@ -240,7 +240,7 @@ class Settling:
             return
         self.evaluate(effect.key)
 
-    def _failed(self, flow: FlowState, end: End) -> None:
+    def _failed(self, flow: FlowState, end: NodeEnd) -> None:
         """The first failure is kept; with `PAUSE` it pauses the workflow at once (F-40, F-41)."""
         if flow.status.is_terminal:
             return

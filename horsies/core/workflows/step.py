@@ -1,8 +1,9 @@
 """One step of the engine: one transaction that locks some workflows, reads what has happened to their nodes, decides in
-memory, and writes the decisions (F-70, F-71).
+memory (`settle.py`), and writes the decisions (F-70, F-71).
 
-Many workflows and nodes share a step. What must not happen under its locks, building child workflows and telling
-parents of their children's ends, is left to the caller (`advance.py`) in the `StepResult`."""
+Many workflows and nodes share a step. Two things must not happen under its locks: building child workflows, and telling
+parents that their children have ended. The step leaves both to its caller (`advance.py`) in the `StepResult`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from horsies.core.store import workflows
 from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
-from horsies.core.workflows.finish import SKIPPED, End, conclude, deciding, end_of_child, end_of_map, end_of_task
+from horsies.core.workflows.finish import SKIPPED, NodeEnd, conclude, deciding, end_of_child, end_of_map, end_of_task
 from horsies.core.workflows.inputs import Expansion, arguments, expand, sources_of
 from horsies.core.workflows.layout import earlier, task_of_payload
 from horsies.core.workflows.settle import FlowState, Settling
@@ -122,7 +123,7 @@ class Step:
                 self.settling.end(row.node.key, end)
         await self._settle()
 
-    async def take_ends(self, given: Mapping[Key, End], states: Collection[str]) -> None:
+    async def take_ends(self, given: Mapping[Key, NodeEnd], states: Collection[str]) -> None:
         """These nodes have ended in this way, if they are still in one of the states."""
         await self.load(list(given))
         for key, end in given.items():
@@ -310,7 +311,7 @@ class Step:
         )
         expansion: Expansion = expand(payload, own, first)
         if not expansion.rows:
-            self.settling.end(key, End(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
+            self.settling.end(key, NodeEnd(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
             return
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
         good_until = earlier(payload.good_until, flow.row.good_until)
@@ -378,7 +379,7 @@ class Step:
             self.result.workflows += await _pause_below(self.conn, flow.row.id)
 
 
-def _not_enqueued(problem: object) -> End:
+def _not_enqueued(problem: object) -> NodeEnd:
     return finish.failure(OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, f"The node cannot be enqueued: {problem}")
 
 

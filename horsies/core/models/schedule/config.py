@@ -1,6 +1,5 @@
-"""A scheduled task, and the settings of the scheduler.
-
-What `app.schedules` returns: the state of schedules, and why one could not be changed.
+"""A scheduled task (`TaskSchedule`), the settings of the scheduler (`ScheduleConfig`), and what `app.schedules`
+returns: the state of schedules, and why one could not be changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From what a user gives to what is written. A `Draft` is a workflow as it was given, before anyone has said that it
-makes sense: the checks look at it. A `WorkflowPlan` is the same as plain values, without user objects (`plan_of`): a
-start writes it, and it travels as JSON from the helper child that has called a `build_with` (F-60).
+"""A workflow as it was given (`Draft`), and as plain values that can be written (`WorkflowPlan`).
 
-In a draft nodes go by identity: a copy is the node that it is a copy of.
+The checks look at the draft, before anybody knows whether it makes sense; in a draft, a copy of a node counts as that
+node. `plan_of` makes the plan, which has no objects of the user. A start writes it, and it travels as JSON from the
+helper child that has called a `build_with` (F-60).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A class registers itself when it is defined, before there is an app; so there is
 classes weakly. If the same lines run again (a module that is reloaded, or imported under a second name), they replace
 what they made.
 
-`build_with` is user code. A worker lets its helper child call it (`worker/helper_builder.py`); a program that starts or
+`build_with` is user code. A worker lets its helper child call it (`worker/helper_calls.py`); a program that starts or
 resumes a workflow calls it itself (`LocalBuilder`).
 """
 
