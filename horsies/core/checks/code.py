@@ -184,7 +184,7 @@ def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator
         policy = task.options.retry_policy
         for code in sorted(policy.codes & BUILTIN_CODE_REGISTRY.keys() if policy else ()):
             if code not in RETRY_ELIGIBLE:
-                why, hint = "a task that ends with it is never tried again", f"of the built-in codes: {_RETRIED}"
+                why, hint = "a task that ends with this code is never retried", f"of the built-in codes: {_RETRIED}"
             elif code == OutcomeCode.TASK_TIMEOUT and not _is_limited(policy, tasks):
                 why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
             else:

@@ -1,5 +1,5 @@
-"""Decides what the ends of some nodes mean for the others: their counters, which nodes may run now, which are skipped, and
-what becomes of the workflow.
+"""Decides what the ends of some nodes mean for the others: their counters, which nodes may run now, which are skipped,
+and what becomes of the workflow.
 
 It works on plain values and does no I/O: the caller loads the nodes that `wanted` names, until there are none, and then
 writes the changes. The decisions hold as long as nobody else changes these workflows, so the caller keeps their rows

@@ -1,5 +1,5 @@
-"""What is wrong with a workflow, found when it is built (F-90). All findings are reported together, each with the line of
-the node or of the workflow that it is about.
+"""What is wrong with a workflow, found when it is built (F-90). All findings are reported together, each with the line
+of the node or of the workflow that it is about.
 
 This module checks the workflow as a whole, its graph, and the options of its nodes. `input_checks.py` checks what the
 nodes are called with.
