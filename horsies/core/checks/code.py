@@ -170,7 +170,7 @@ def earliest_retries(options: TaskOptions) -> list[float]:
     policy = options.retry_policy
     if policy is None:
         return []
-    # An attempt that is only retried because it took too long has taken that long.
+    # If only a timeout is retried, each attempt has lasted until its timeout.
     only_late = policy.codes == {OutcomeCode.TASK_TIMEOUT.value} and options.timeout_ms is not None
     attempt_s = (options.timeout_ms or 0) / 1000 if only_late else 0.0
     pauses = (attempt_s + delay_s(policy, number, lambda: 0.0) for number in range(1, policy.max_retries + 1))
@@ -312,7 +312,7 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         return False
     try:
         returns = typing.get_type_hints(fn).get("return")
-    except Exception:  # annotations that cannot be resolved now: the text has to do
+    except Exception:  # annotations that cannot be resolved now are compared as text
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec

@@ -50,8 +50,8 @@ T = TypeVar("T")
 Question: TypeAlias = Callable[[AsyncConnection[Any]], Awaitable[T]]
 
 MOST = 10_000  # tasks of each queue
-SAMPLE = 500  # of each name in a queue
-STEP = 100  # of which the arguments are held in memory at a time
+SAMPLE = 500  # tasks of each name in a queue
+STEP = 100  # tasks whose arguments are in memory at a time
 MOST_SCHEDULES = 10_000
 PAGE = 500  # schedules that are read at a time
 _WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
@@ -158,7 +158,7 @@ def _read(visit: CheckConnection, task: TaskFunction[Any, Any], each: WaitingTas
             return answer
         for job in answer.value:
             if job.status is not TaskStatus.PENDING:
-                continue  # somebody has taken it meanwhile
+                continue  # a worker has claimed it in the meantime
             reading.tried += 1
             if why := _problem(task, job):
                 reading.unreadable += 1
@@ -173,7 +173,7 @@ def _jobs(conn: AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]
 def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
     try:
         task.codec.arguments.decode(job.args_json, job.kwargs_json)
-    except Exception as problem:  # what a validator of the user's raises included: a worker would fail the task as well
+    except Exception as problem:  # the user's validators can raise anything, and would fail the task too
         return str(problem) or type(problem).__name__
     return None
 
@@ -217,12 +217,12 @@ def _stored_problems(subject: CheckedApp, stored: StoredSchedule) -> Iterator[Ho
     try:
         for error in schedule_problems(subject.app, read(stored), is_stored=True):
             report.add(error)
-    except Exception as problem:  # also of the app's own models, which look at its arguments
+    except Exception as problem:  # the app's own models, which check the arguments, can raise anything
         report.add(problem if isinstance(problem, HorsiesError) else unusable(describe(problem)))
         for finding in report:
             finding.message = f"schedule {stored.name!r}: {finding.message}"
     for finding in report:
-        finding.location = None  # it is where the check was asked for
+        finding.location = None  # it would be the place where the check was called
         yield finding.with_note(_WHERE)
 
 

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from horsies.core.codec.context import WorkflowContext, WorkflowMeta
 from horsies.core.codec.shapes import CodecError, Shape, TypeMismatchError, list_shape, object_shape
 
-# Parameters that the workflow engine fills in; nobody else may.
+# Only the workflow engine fills in these parameters.
 INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -35,9 +35,9 @@ _MAX_REMEMBERED = 256
 class Signature:
     """The parameters of a task by kind, with their types, and its return annotation."""
 
-    positional: tuple[str, ...]  # in order, those that only go by position first
-    positional_only: int  # how many of them
-    keyword: frozenset[str]  # what may be given by name
+    positional: tuple[str, ...]  # in order, positional-only parameters first
+    positional_only: int  # how many of them are positional-only
+    keyword: frozenset[str]  # parameters that may be given by name
     required: frozenset[str]
     kinds: Mapping[str, Any]  # name -> annotation
     var_positional: str | None
@@ -130,10 +130,10 @@ class ArgumentsCodec:
         named = {name: kind for name, kind in signature.kinds.items() if name in signature.keyword}
         others = signature.kinds[signature.var_keyword] if signature.var_keyword else None
         self._by_name = object_shape(named, others=others)
-        # A stored call may hold both that the engine fills in: the task declared them when its workflow was started.
+        # A stored call may hold both parameters, because the task may have declared both when its workflow was started.
         self._stored = object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
         self._by_count: dict[int, Shape] = {}
-        # Types that occur only by position are proven now as well, not at the first send.
+        # Types that occur only by position are checked now too, and not at the first send.
         self._usual_count = len(signature.positional)
         self._positional(self._usual_count)
 
@@ -211,7 +211,7 @@ class ArgumentsCodec:
 
 
 def _length(text: str) -> int:
-    values = from_json(text)  # it is JSON: a shape has already read it, and only did not like its members
+    values = from_json(text)  # a shape has already read this as JSON, and refused only its members
     if not isinstance(values, list):
         raise CodecError("the arguments are not a JSON list")
     return len(values)

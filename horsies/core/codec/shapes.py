@@ -39,8 +39,8 @@ _SECRET = "a secret would be stored masked; send a reference to it instead"
 _NOT_TEXT = "the text contains lone surrogates, which are not valid Unicode"
 _LEAVES = (str, bytes, int, float, Enum, type(None))
 
-# Bytes travel as base64. NaN is written as such, so that it is seen below and refused; models with a configuration of
-# their own write null instead, which `find_unsendable` looks behind.
+# Bytes travel as base64. NaN is written as NaN, so that it is found and refused. Models with a configuration of their
+# own write null instead; `find_unsendable` finds those.
 _CONFIG = ConfigDict(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
@@ -49,7 +49,7 @@ _CORE_CONFIG = core_schema.CoreConfig(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
 
-# What NaN, secrets and keys with lone surrogates look like once they are written.
+# This is what NaN, secrets and keys with lone surrogates look like in JSON.
 _SUSPICIOUS = (b"NaN", b"Infinity", b"**********", "\ufffd".encode())
 _MAX_SHOWN = 5
 _NOT_JSON = "invalid-json-value"
@@ -102,7 +102,7 @@ class Shape:
         if self._is_suspicious(data):
             self._refuse_unsendable(checked)
         try:
-            # What is sent can be received: found out here rather than in the worker.
+            # The text must be readable again: the sender finds that out, and not the worker.
             self._validate_json(data, by_alias=True, by_name=True)
         except ValidationError as problem:
             raise CodecError(f"its JSON cannot be read back: {self._describe(problem)}") from None
@@ -136,8 +136,8 @@ class Shape:
         except (PydanticSerializationError, UnicodeError, ValueError):
             self._refuse_unsendable(checked)
         try:
-            # The warning was about a value that is not what its model declares; the reading back decides whether it
-            # does harm.
+            # The warning was about a value that is not of the type that its model declares. Reading it back decides
+            # whether that matters.
             return self._serialize(checked, round_trip=True, warnings=False)
         except PydanticSerializationError as problem:
             raise CodecError(_why_not_written(problem)) from None
@@ -207,7 +207,7 @@ class ResultCodec:
 
     def __init__(self, ok_type: Any) -> None:
         self._ok = object_shape({"ok": ok_type})
-        # Of the two kinds of error the fields tell which it is: neither accepts the other's.
+        # The fields tell the two kinds of error apart: neither accepts the fields of the other.
         self._both = object_shape({"ok": ok_type, "err": SubWorkflowError | TaskError})
 
     def check(self, value: Any) -> None:
@@ -305,7 +305,7 @@ def _why_not_written(problem: PydanticSerializationError) -> str:
         return (
             "bytes in a model of its own configuration need ser_json_bytes='base64' and val_json_bytes='base64' there"
         )
-    return "it cannot be written as JSON"  # other texts come from serializers of the user's and may hold anything
+    return "it cannot be written as JSON"  # other texts come from the user's serializers and may contain anything
 
 
 def _foreign(problem: Exception) -> CodecError:

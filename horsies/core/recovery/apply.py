@@ -150,7 +150,7 @@ async def recover_stale(
             recovered = await recover_in_parts(found[place : place + STEP], step)
             count += len(recovered)
             yield recovered
-        if len(found) < LOOK or not count:  # the end, or all of them are in somebody else's hands
+        if len(found) < LOOK or not count:  # that was the end, or others are recovering all of them
             return
 
 
@@ -161,7 +161,7 @@ async def _recover(
     async with database.connection() as conn, conn.transaction():
         silent = await recovery.lock_stale(conn, found)
         is_told = action is Action.RETRY_OR_FAIL and hook_caller.has(JobInterrupted)
-        # Before they are moved: afterwards nobody has them any more.
+        # The views are loaded before the tasks are moved: afterwards their owner is no longer known.
         views = await tasks.jobs(conn, [task.task_id for task in silent]) if silent and is_told else []
         recovered = await recover_tasks(conn, silent, action, REASON, me)
     ids = {task.task_id for task in recovered}

@@ -38,7 +38,7 @@ UNKNOWN = Process(None)
 log = logging.getLogger("horsies.recovery")
 
 LOOK_EVERY_S = 2.0
-SOON_S = 0.4  # until the next look at what only waits for a process to end, or for somebody else's sweep
+SOON_S = 0.4  # until the next look, if tasks only wait for a process to end or for another sweep
 LOOKS = 4
 FIRST_LOOK_S = 10.0
 GONE = "its worker's process is gone, and so is its session"
@@ -76,7 +76,8 @@ class DeadWorkers:
         known = self._dead
         try:
             for _ in range(LOOKS):
-                if not await self._look_once() - known:  # whoever is waited for at every look is waited for in between
+                # A worker that was found dead before can wait for the next look.
+                if not await self._look_once() - known:
                     break
                 await asyncio.sleep(SOON_S)
         finally:
@@ -117,13 +118,11 @@ class DeadWorkers:
             ]
             held = await worker_rows.held_liveness(conn, [w.liveness_key for w, _ in suspects]) if suspects else set()
         for worker_id in self._dead - {worker.worker_id for worker in workers}:
-            start_journal.remove(worker_id)  # another has finished what we had begun
+            start_journal.remove(worker_id)  # another worker has finished what this one had begun
         return [
             (worker, judge(worker, self._me, process, is_lock_held=worker.liveness_key in held))
             for worker, process in suspects
         ]
-
-    # Certain death
 
     async def _recover(self, dead: Registered) -> bool:
         if dead.worker_id not in self._dead:
@@ -143,7 +142,7 @@ class DeadWorkers:
         is_waiting = spared > 0
         if swept or (dead.is_sweeping and not spared):
             is_waiting |= not await self._sweep(dead)
-        # Not at the first look: a statement that was under way when the worker died may only now have ended.
+        # The row stays at the first look, because a statement of the dead worker may still be running in the server.
         if dead.worker_id in self._dead and not is_waiting:
             await self._delete_worker_row(dead)
         return is_waiting
@@ -151,7 +150,7 @@ class DeadWorkers:
     async def _share_out(self, dead: Registered, tasks: Sequence[InFlight]) -> TaskShares:
         pids = {task.worker_pid for task in tasks if task.status is TaskStatus.RUNNING}
         gone = {pid for pid in pids if is_gone(look_at(pid))}
-        # Read after that: a child that was still there might have noted something meanwhile.
+        # The journal is read after the processes: a child that was still alive might have written a note in between.
         notes = await asyncio.to_thread(start_journal.read, dead.worker_id, dead.process_start) if gone else None
         return share_out(tasks, gone.__contains__, partial(start_journal.was_noted, notes))
 
@@ -166,7 +165,7 @@ class DeadWorkers:
     async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
         async with self._pool.connection() as conn:
             recovered = await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
-        self._on_ended(of_workflows(recovered))  # one past its deadline has expired
+        self._on_ended(of_workflows(recovered))  # a task past its deadline has expired
         return recovered
 
     async def _crash(self, tasks: Sequence[InFlight]) -> list[InFlight]:
@@ -195,8 +194,6 @@ class DeadWorkers:
         if is_deleted:
             start_journal.remove(dead.worker_id)
 
-    # Probable death
-
     async def _give_back_claims(self, worker: Registered) -> None:
         """Return only its claims. Its started tasks wait for their threshold, because a worker that is only cut off
         stops them shortly before that (R-101). Enrolled tasks are left to the sweeper (R-65)."""
@@ -223,7 +220,7 @@ def look_at(pid: int | None) -> Process:
     """The process with this pid, as far as this process may see it."""
     if pid is None or pid <= 0:
         return UNKNOWN
-    # Asked first and not read off /proc, where processes of others may be hidden: what is hidden there is not gone.
+    # The system is asked first, because /proc may hide processes of other users, and these are not gone.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -257,5 +254,5 @@ def _stat(pid: int) -> _Stat | None:
     if len(fields) <= 19:
         return None
     state, threads, start = fields[0], int(fields[17]), int(fields[19])
-    # The first thread of a process can end before the others; until they have, the process goes on.
+    # The first thread of a process can end before the others; the process goes on until they have ended too.
     return _Stat(state in "ZX" and threads <= 1, start)

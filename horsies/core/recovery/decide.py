@@ -28,7 +28,7 @@ class Death(Enum):
     """What the evidence says about the death of a worker."""
 
     UNPROVEN = "not proven"
-    PROBABLE = "probably dead"  # cut off, perhaps: what it has only claimed may go back
+    PROBABLE = "probably dead"  # it may only be cut off: tasks that it has claimed and not started go back
     CERTAIN = "certainly dead"  # it cannot come back
 
 
@@ -36,7 +36,7 @@ class Process(NamedTuple):
     """`is_there` is None if it is unknown."""
 
     is_there: bool | None
-    has_ended: bool = False  # a zombie: it waits for its parent to take notice and will do nothing more
+    has_ended: bool = False  # it is a zombie, which waits for its parent and does nothing more
     start: int | None = None  # in ticks since boot
 
 
@@ -68,9 +68,9 @@ def is_gone(process: Process, start: int | None = None) -> bool:
 class TaskShares(NamedTuple):
     """The tasks of a dead worker by what becomes of them."""
 
-    requeued: list[InFlight]  # nothing of them had begun (R-19, R-103)
-    crashed: list[InFlight]  # by their own policy (R-20)
-    swept: list[InFlight]  # by the sweep procedure (R-50)
+    requeued: list[InFlight]  # their code had not begun (R-19, R-103)
+    crashed: list[InFlight]  # they follow their own policy (R-20)
+    swept: list[InFlight]  # they follow the sweep procedure (R-50)
     spared: list[InFlight]  # their process is still there
 
 
@@ -99,7 +99,7 @@ class Action(Enum):
 
     REQUEUE = "requeue"  # as if it had never been claimed (R-19)
     RETRY_OR_FAIL = "retry or fail"  # by its own policy (R-20)
-    WORKER_DEFAULT = "default"  # again after a delay, not charged (R-50)
+    WORKER_DEFAULT = "default"  # run again after a delay, without charging the attempt (R-50)
     RESCHEDULE = "reschedule"  # the same at a given time, with a given counter (R-51)
 
 
@@ -133,7 +133,7 @@ def sweep_decisions(
             case JobRecoveryResult.Skip:
                 found.skipped.append(task)
             case JobRecoveryResult.FailWithBackoff:
-                # The delay is for one that had not started, for which this is Default (R-52).
+                # For a task that had not started, this is Default, and needs its delay (R-52).
                 found.groups.setdefault(SweepDecision(Action.RETRY_OR_FAIL, default.delay_s), []).append(task)
             case Reschedule(run_at=run_at, attempts=attempts):
                 wait_s = (run_at - now).total_seconds()

@@ -37,7 +37,7 @@ log = logging.getLogger("horsies.recovery")
 HANDLER_S = 10.0  # for each call of a handler
 SWEEP_S = 60.0  # for all of a sweep
 CANCEL_S = 1.0  # for a handler to end after it was cancelled
-GRACE_S = 1.5  # beyond its limit: then one that is still there blocks all others
+GRACE_S = 1.5  # a handler that runs this much longer than its limit blocks its thread
 T = TypeVar("T")
 _PLAIN_ANSWERS = (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
 
@@ -235,7 +235,7 @@ async def _guarded(handler: Handler, event: Event) -> tuple[Any, BaseException |
     try:
         answer = handler(event)
         return (await answer if inspect.isawaitable(answer) else answer), None
-    except BaseException as problem:  # SystemExit too: a handler does not end its caller
+    except BaseException as problem:  # this includes SystemExit: a handler does not end its caller
         return None, problem
 
 

@@ -96,7 +96,7 @@ class Reconciler:
         while True:
             async with self._pool.connection() as conn:
                 found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
-            self._place = place or NODES  # before they are handled: what fails shall not hold up those behind it
+            self._place = place or NODES  # set first, so that a failure does not hold up the nodes behind it
             count += await self._repair(found)
             if place is None or monotonic() >= until:
                 return count
@@ -147,8 +147,6 @@ class Reconciler:
             if after is None or monotonic() >= until:
                 return count
             place = after
-
-    # What is done about each kind
 
     async def _cancel(self, nodes: Sequence[Stuck]) -> Advanced:
         """Cancel tasks that came back, by a retry or a recovery, when their workflow had just been cancelled (R-34)."""

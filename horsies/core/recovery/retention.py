@@ -38,7 +38,7 @@ log = logging.getLogger("horsies.recovery")
 
 PERIOD_S = 3600.0
 PASS_S = 60.0  # for one pass (R-84)
-WAIT_S = 1.0  # for the lock: a batch of somebody else takes milliseconds
+WAIT_S = 1.0  # for the lock: another worker's batch takes milliseconds
 LONGEST_REST_S = 1.0
 T = TypeVar("T")
 Told: TypeAlias = Callable[[int], None]
@@ -79,7 +79,7 @@ class Retention:
 
     async def prune(self) -> bool:
         """Delete everything old, for a bounded time; False if there may be more, which the next call deletes."""
-        # Nodes refer to tasks: they go first.
+        # Nodes refer to tasks, so they are deleted first.
         tables = (self._heartbeats, self._worker_states, self._workflows, self._tasks, self._workers)
         batches = Batches(self._database, monotonic() + self._pass_s)
         try:
@@ -222,7 +222,7 @@ async def _waiting(broker: PostgresBroker, purge: Purge, most: int) -> AsyncIter
     for queue in purge.queues:
         after, looked = FIRST, most
         while looked == most:
-            # What has been sent since the beginning is not meant; else a busy queue would have no end.
+            # Tasks that were sent after the beginning are left out; otherwise a busy queue would have no end.
             age = purge.age + timedelta(seconds=monotonic() - begun)
             async with broker.hub.connection() as conn:
                 tasks = await retention.waiting(conn, queue, age, purge.task_names, after, most)
@@ -249,9 +249,9 @@ class Batches:
     ) -> None:
         self._database = database
         self._until = until
-        self._told = told  # after each batch that is committed
+        self._told = told  # called after each batch that is committed
         self._count = 0
-        self._rest = 0.0  # before the next one
+        self._rest = 0.0  # the pause before the next batch
         self._gone: dict[str, int] = {}
 
     async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:

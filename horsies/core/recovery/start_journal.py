@@ -36,7 +36,7 @@ log = logging.getLogger("horsies.worker")
 VARIABLE = "HORSIES_RUNTIME_DIR"
 SUFFIX = ".journal"
 HEADER_BYTES = 512
-SLOT_BYTES = 64  # a line of the processor's cache: children do not get in each other's way
+SLOT_BYTES = 64  # one line of the processor's cache, so that children do not slow each other down
 KEPT_S = 86_400.0  # a file that nobody has asked for is kept this long after the end of its worker
 _MAGIC = b"horsies\x01"
 _HEADER = struct.Struct("<8sIq256s")  # slots, start of the process, id of the worker
@@ -45,7 +45,7 @@ _CHECKSUM = struct.Struct("<I")
 NOTE_BYTES = _NOTE.size + _CHECKSUM.size
 _EMPTY = bytes(NOTE_BYTES)
 _NO_START = -1
-_WHERE = struct.Struct("<Iq")  # where the note goes, claim_seq; the task id follows
+_WHERE = struct.Struct("<Iq")  # the offset of the slot, claim_seq; the task id follows
 Notes = frozenset[bytes]
 
 
@@ -80,7 +80,7 @@ class Journal:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # All of it now: a full disk must not kill whoever writes into the map later.
+            # The whole file is written now, because a full disk would kill a process that writes into the map later.
             content = header(worker_id, process_start, slots) + bytes(slots * SLOT_BYTES)
             if os.pwrite(fd, content, 0) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -116,7 +116,9 @@ class Journal:
     def remove(self) -> None:
         if self.path is not None:
             with contextlib.suppress(OSError):
-                os.pwrite(self._fd, bytes(HEADER_BYTES), 0)  # first: it proves nothing, even if it cannot be removed
+                os.pwrite(
+                    self._fd, bytes(HEADER_BYTES), 0
+                )  # first, so that the file proves nothing even if it cannot be removed
             with contextlib.suppress(OSError):
                 self.path.unlink()
             self.close()
@@ -177,11 +179,8 @@ def tidy(directory: Path) -> None:
         for path in directory.glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError), path.open("rb") as file:
                 if time.time() - path.stat().st_mtime > KEPT_S:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its worker holds it as long as it lives
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its worker holds the lock as long as it lives
                     path.unlink()
-
-
-# Where it lies
 
 
 def directories(environment: Mapping[str, str] | None = None) -> list[Path]:
@@ -229,12 +228,9 @@ def header(worker_id: str, process_start: int | None, slots: int) -> bytes:
     return (body + _CHECKSUM.pack(crc32(body))).ljust(HEADER_BYTES, b"\0")
 
 
-# What it looks like
-
-
 def note(task_id: bytes, claim_seq: int) -> bytes:
     """The content of a slot for one claim. It is always the same bytes, so that two notes can be compared."""
-    if len(task_id) > 36:  # letters of more than one byte
+    if len(task_id) > 36:  # its letters take more than one byte
         task_id = sha256(task_id).digest()
     body = _NOTE.pack(task_id, claim_seq)
     return body + _CHECKSUM.pack(crc32(body))
@@ -251,6 +247,6 @@ def parse(data: bytes, worker_id: str, process_start: int | None) -> Notes | Non
         if found == _EMPTY:
             continue
         if crc32(found[: _NOTE.size]) != _CHECKSUM.unpack_from(found, _NOTE.size)[0]:
-            return None  # somebody was just writing: what it was going to be is not known
+            return None  # a child died while it was writing: its note is unknown
         notes.add(found)
     return frozenset(notes)

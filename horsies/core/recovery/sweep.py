@@ -188,8 +188,8 @@ class _Sweep:
     me: str
     terms: _Terms
     find: Find
-    is_certain: bool = False  # whoever is found is dead, and stays so
-    is_exclusive: bool = True  # under the sweep lock
+    is_certain: bool = False  # the workers that are found are dead and cannot come back
+    is_exclusive: bool = True  # the sweep holds the sweep lock
     spare: Callable[[InFlight], bool] | None = None
     on_ended: OnEnded = nobody
     has_lock: bool = False
@@ -197,18 +197,18 @@ class _Sweep:
     skipped: int = 0
     deferred: int = 0
     dead: set[str] = field(default_factory=set)
-    _asking_s: float = SWEEP_S  # what is left of the time for hooks
-    _known: dict[str, Gone] | None = None  # who was found by the first transaction
-    _until: datetime | None = None  # when that was
+    _asking_s: float = SWEEP_S  # the time that is left for hooks
+    _known: dict[str, Gone] | None = None  # the workers that the first transaction found
+    _until: datetime | None = None  # the time of the first transaction
     _after: SweepPosition = START
-    _keeping: set[str] = field(default_factory=set)  # workers of which something was spared
+    _keeping: set[str] = field(default_factory=set)  # workers of which a task was spared
 
     async def run(self) -> SweepStaleWorkersResult:
         try:
             while await self._step():
                 pass
         except Exception:
-            await self._tell_of_workers()  # of what is committed
+            await self._tell_of_workers()  # hooks hear of what is committed
             raise
         await self._tell_of_workers()
         return SweepStaleWorkersResult(

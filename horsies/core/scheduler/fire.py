@@ -29,8 +29,8 @@ from horsies.core.store.sends import Send, insert
 
 log = logging.getLogger("horsies.scheduler")
 
-MOST_SLOTS = 100  # of one schedule in one transaction
-UNBROKEN_S = 0.005  # planning many schedules does not hold up the loop for longer
+MOST_SLOTS = 100  # slots of one schedule in one transaction
+UNBROKEN_S = 0.005  # planning never blocks the loop for longer than this
 APART = timedelta(microseconds=1)
 NAMES = 10
 MANY_MISSES = 16
@@ -46,8 +46,8 @@ class FireResult:
     """The outcome for the schedules of one transaction."""
 
     now: datetime | None = None
-    steps: dict[str, Step] = field(default_factory=dict)  # done, or nothing to do yet
-    left: set[str] = field(default_factory=set)  # somebody else is at them
+    steps: dict[str, Step] = field(default_factory=dict)  # what was done for each schedule
+    left: set[str] = field(default_factory=set)  # another process holds them
     stale: set[str] = field(default_factory=set)  # changed at run time since they were read
     unprepared: set[str] = field(default_factory=set)  # due, but without a payload
     sent: dict[str, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ async def _write(
     if known:
         await store.advance(conn, known)
     if new:
-        # A row that is there all the same is one that somebody keeps locked.
+        # If the row exists after all, another process keeps it locked.
         locked = {row.name for row in new} - await _begin(conn, new)
         done.left |= locked
         for name in locked:

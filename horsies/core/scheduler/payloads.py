@@ -182,11 +182,11 @@ class Preparation:
         self._limits = limits
         self._is_wanted = is_wanted
         self._line: deque[Entry] = deque()
-        self._alone: deque[Entry] = deque()  # these take their time, or have failed
+        self._alone: deque[Entry] = deque()  # these are slow, or have failed before
         self._resting: list[tuple[float, int, Entry]] = []
         self._numbers = itertools.count()
         self._ready: list[Entry] = []
-        self._is_quick = True  # those that mostly take a moment are being made
+        self._is_quick = True  # the payloads that are being made usually take only a moment
         self._news = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -305,7 +305,7 @@ class LocalPreparer:
             try:
                 for answer in each_prepared(self._app, wanted):
                     made.append(answer)
-            except BaseException as problem:  # SystemExit too: user code does not end a thread of ours
+            except BaseException as problem:  # this includes SystemExit: user code does not end our thread
                 made.append(Err(f"{type(problem).__name__}: {problem}"))
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(_settle, is_done)
@@ -339,5 +339,5 @@ def _prepared(app: HasTasks, wanted: Wanted, of_code: TaskSchedule | None) -> Re
         if wanted.definition is not None:
             return payload_of(app, schedule_of(wanted.name, wanted.definition), is_stored=True)
         return payload_of(app, of_code) if of_code is not None else Err("the app has no such schedule")
-    except Exception as problem:  # of a model or a serializer of the app: the other schedules go on
+    except Exception as problem:  # raised by a model or serializer of the app; the other schedules go on
         return Err(f"{type(problem).__name__}: {problem}")

@@ -28,13 +28,13 @@ log = logging.getLogger("horsies.scheduler")
 BATCH = 100  # schedules in one transaction
 MOST_TASKS = 1_000  # of one transaction
 
-# Many schedules that are due at many instants share a transaction: the pause is at least so long, and steps take at
-# most a tenth of the time.
+# Schedules that are due at slightly different times share a transaction, because there is a pause between two steps:
+# at least this long, and nine times as long as the last step, up to a limit.
 SHORTEST_PAUSE_S = 0.02
 SHARE = 9
 LONGEST_SHARE_S = 0.25
-EARLY_S = 0.002  # rather a little late than a second time
-SLICE_S = 0.2  # so long a step fires: then a check may be due, or the end
+EARLY_S = 0.002  # to wake a little late is better than to wake twice
+SLICE_S = 0.2  # a step fires for at most this long, because a check or the shutdown may be due
 
 
 class Scheduler:
@@ -58,9 +58,12 @@ class Scheduler:
         self._sync = ScheduleSync(self._timetable, config.schedules)
         self._preparation = Preparation(preparer, self._is_ours, limits)
         self._due = DueQueue()
-        self._fired: dict[str, int] = {}  # slots in this check
+        self._fired: dict[str, int] = {}  # how many slots of each schedule this check has fired
         self._next_check = 0.0
-        self._clock = (datetime.fromtimestamp(0, UTC), 0.0)  # the database's time, and ours when it said so
+        self._clock = (
+            datetime.fromtimestamp(0, UTC),
+            0.0,
+        )  # the database's time, and our monotonic time of that reading
 
     async def step(self) -> float:
         """One check, or the runs that are due between two checks; return the seconds until the next step. It raises
@@ -134,7 +137,7 @@ class Scheduler:
                     return
                 self._take(self._now())
         except BaseException:
-            # Also those of it that were fired: their states tell.
+            # This includes schedules of the batch that were fired: the next check reads their states.
             for entry in (*batch, *self._due.clear()):
                 if entry.at is None:
                     self._timetable.later(entry)
@@ -157,7 +160,7 @@ class Scheduler:
 
     async def _fire(self, batch: Sequence[Entry]) -> None:
         unprepared: list[Entry] = []
-        # One that cannot be fired must not keep the others back (S-39).
+        # A schedule that cannot be fired must not keep the others back (S-39).
         for entries, done in await by_halves(batch, self._fired_at_once, is_refusal=_is_of_one, give_up=self._give_up):
             report(entries, done)
             for entry in entries:

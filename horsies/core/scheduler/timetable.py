@@ -34,10 +34,10 @@ class Entry:
     definition: dict[str, Any] | None = field(default=None, repr=False)
     config_hash: str = ""
     payload: TaskSendPayload | None = field(default=None, repr=False)
-    at: datetime | None = None  # when to look at it; None: not before it is put back
-    is_begun: bool = False  # it has a state, and that is of this configuration
+    at: datetime | None = None  # when to check it; None: it is being handled, or left for the next check
+    is_begun: bool = False  # it has a state of this configuration
     failures: int = 0  # in a row
-    misses: int = 0  # checks in a row at which somebody else held it
+    misses: int = 0  # checks in a row at which another process held it
 
     def __post_init__(self) -> None:
         self.config_hash = config_hash(self.schedule)
@@ -52,8 +52,8 @@ class Timetable:
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
-        self._line: list[tuple[datetime, str]] = []
-        self._urgent: dict[str, None] = {}  # those that are to be looked at at once stand in no line
+        self._heap: list[tuple[datetime, str]] = []
+        self._urgent: dict[str, None] = {}  # schedules to check at once; they are not in the heap
         self._later: set[str] = set()
         self._unread: list[str] = []
         self._pages: list[str] = []
@@ -75,10 +75,10 @@ class Timetable:
         if at == AT_ONCE:
             self._urgent[entry.name] = None
         elif at is not None:
-            heapq.heappush(self._line, (at, entry.name))
-            if len(self._line) > 2 * len(self.entries) + PAGE:  # schedules were moved again and again
-                self._line = [(one.at, name) for name, one in self.entries.items() if one.at not in (None, AT_ONCE)]
-                heapq.heapify(self._line)
+            heapq.heappush(self._heap, (at, entry.name))
+            if len(self._heap) > 2 * len(self.entries) + PAGE:  # schedules were moved again and again
+                self._heap = [(one.at, name) for name, one in self.entries.items() if one.at not in (None, AT_ONCE)]
+                heapq.heapify(self._heap)
 
     def later(self, entry: Entry) -> None:
         """Check it at the next check, not before (S-39)."""
@@ -97,8 +97,8 @@ class Timetable:
         later."""
         found = [entry for name in self._urgent if (entry := self._armed(name, AT_ONCE)) is not None]
         self._urgent.clear()
-        while self._line and self._line[0][0] <= now:
-            at, name = heapq.heappop(self._line)
+        while self._heap and self._heap[0][0] <= now:
+            at, name = heapq.heappop(self._heap)
             if (entry := self._armed(name, at)) is not None:
                 entry.at = None
                 found.append(entry)
@@ -111,11 +111,11 @@ class Timetable:
         """When the first of them must be checked."""
         if any(self._armed(name, AT_ONCE) for name in self._urgent):
             return AT_ONCE
-        while self._line:
-            at, name = self._line[0]
+        while self._heap:
+            at, name = self._heap[0]
             if self._armed(name, at) is not None:
                 return at
-            heapq.heappop(self._line)
+            heapq.heappop(self._heap)
         return None
 
     def _armed(self, name: str, at: datetime) -> Entry | None:
@@ -144,12 +144,12 @@ class Timetable:
         for name in names:
             entry, state = self.entries.get(name), states.get(name)
             if entry is None or entry.at is None:
-                continue  # in hand
+                continue  # it is being handled
             if entry.at == AT_ONCE:
                 if state is not None and state.config_hash == entry.config_hash and state.next_run_at is not None:
                     entry.is_begun = True
                     self.arm(entry, state.next_run_at)
-                continue  # it will be looked at anyway
+                continue  # it will be checked anyway
             if state is None or state.config_hash != entry.config_hash:
                 self.arm(entry, AT_ONCE)
             else:

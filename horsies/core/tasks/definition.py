@@ -215,7 +215,7 @@ class SizeGuard:
     def __init__(self, policy: PayloadPolicy) -> None:
         self._policy = policy
         self._warned: set[tuple[str, str]] = set()
-        # Up to here a text is small enough without counting: a character has at most four bytes.
+        # A text of at most this length is small enough without counting, because a character has at most four bytes.
         limits = [limit for limit in (policy.warn_bytes, policy.reject_bytes) if limit is not None]
         self._harmless_chars = min(limits) // 4 if limits else None
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from horsies.core.store.workflows import Flow
 
 
-SHOWN = 20  # places of failed elements in the error of a map
+SHOWN = 20  # positions of failed elements in the error of a map
 
 
 @dataclass(frozen=True, slots=True)

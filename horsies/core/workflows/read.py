@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CodecOf: TypeAlias = Callable[[StoredNode], ResultCodec | None]
 
-# A node is a box, a child workflow a box with double sides, a map a stack of its own shape.
+# A task is a box, a child workflow is a box with double sides, a map is a slanted box.
 _SHAPES = {"TASK": ('["', '"]'), "SUBWORKFLOW": ('[["', '"]]'), "MAP": ('[/"', '"/]')}
 
 _COLOURS = {

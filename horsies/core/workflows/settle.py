@@ -83,7 +83,7 @@ class NodeState:
 
     row: FlowNode
     status: WorkflowTaskStatus = field(init=False)
-    completed: int = 0  # what its counters gain
+    completed: int = 0  # by how much its counters grow
     failed: int = 0
     skipped: int = 0
     end: NodeEnd | None = None
@@ -134,8 +134,8 @@ class Settling:
     def __init__(self, flows: Iterable[Flow]) -> None:
         self.flows = {flow.id: FlowState(flow) for flow in flows}
         self.nodes: dict[Key, NodeState] = {}
-        self.ready: dict[Key, None] = {}  # in the order in which they became so
-        self.maps: dict[Key, None] = {}  # whose elements have all ended, and whose results are to be put together
+        self.ready: dict[Key, None] = {}  # in the order in which they became READY
+        self.maps: dict[Key, None] = {}  # maps whose elements have all ended; their results must be put together
         self.freed: set[str] = set()  # workflows with a map that has a free place
         self._effects: deque[_Effect] = deque()
 
@@ -170,7 +170,7 @@ class Settling:
         if node.row.node_type != "ELEMENT":
             flow.open_nodes += 1
         if node.row.node_type == "ELEMENT":
-            self.freed.add(key[0])  # for each there may be a place or not
+            self.freed.add(key[0])  # there may be a free place
         elif status is WorkflowTaskStatus.READY:
             self.ready[key] = None
         self._tell(node, was, -1)
@@ -228,7 +228,7 @@ class Settling:
                 node.skipped += by
         if by < 0:
             if node.status is WorkflowTaskStatus.READY and not effect.of_element and not node.opened:
-                # Nobody has taken it up yet: it waits again for what is open again.
+                # Nothing has been started for this node yet, so it waits again for the dependencies that were reopened.
                 node.status = WorkflowTaskStatus.PENDING
                 self.ready.pop(effect.key, None)
             return

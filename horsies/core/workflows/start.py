@@ -93,7 +93,7 @@ class _Call:
 
     @classmethod
     def of(cls, workflow_id: str | None, sent_at: datetime | None, good_until: datetime | None) -> _Call:
-        # In one spelling: the same UUID in capitals is the same workflow.
+        # Ids have one spelling: the same UUID in capitals is the same workflow.
         given = workflow_id.lower() if isinstance(workflow_id, str) else workflow_id
         return cls(str(uuid4()) if given is None else given, sent_at or datetime.now(UTC), good_until)
 
@@ -148,7 +148,7 @@ class _Start(Generic[OutT]):
         if isinstance(problem, _Refused):
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, str(problem))
         if is_about_content(cause):
-            # It cannot be stored, however often that is tried.
+            # This cannot be stored, however often it is tried.
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, describe(cause), cause=cause)
         code = _Code.ENQUEUE_FAILED if is_known(problem) else _Code.INTERNAL_FAILED
         retryable = code is _Code.ENQUEUE_FAILED and is_transient(problem)

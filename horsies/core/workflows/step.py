@@ -26,7 +26,7 @@ from horsies.core.workflows.layout import earlier, task_of_payload
 from horsies.core.workflows.settle import FlowState, Settling
 
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
-AT_FIRST = 16  # of them are read at once, then ever more: their inputs may be large
+AT_FIRST = 16  # nodes read at first, then ever more, because their inputs may be large
 ENOUGH_BYTES = 8 << 20  # of arguments that one step writes
 FARTHEST = 255
 OPEN = ("PENDING", "READY", "ENQUEUED", "RUNNING")
@@ -47,7 +47,7 @@ class MustBeAlone(Exception):
 class StepResult:
     """What is to be done after the commit of a step, and how much it has done."""
 
-    tasks: dict[str, str] = field(default_factory=dict)  # ended ones that were too much for one step: of which workflow
+    tasks: dict[str, str] = field(default_factory=dict)  # tasks that were too much for one step, with their workflows
     children: list[str] = field(default_factory=list)  # workflows that ended, and whose parents are to be told
     # Workflows with READY nodes that are not enqueued yet, and how many of them the next step tries (None: `MOST`).
     flows: dict[str, int | None] = field(default_factory=dict)
@@ -93,8 +93,6 @@ class Step:
         self._elements: list[dict[str, object]] = []
         self._ids = new_task_ids()
 
-    # What happened
-
     async def take_tasks(self, ended: Collection[EndedNodeRow]) -> None:
         """The tasks of these nodes have ended, and so have the nodes."""
         for row in ended:
@@ -105,7 +103,7 @@ class Step:
             if not row.fits:
                 self.result.tasks[row.node.task_id or ""] = row.node.workflow_id
                 continue
-            # Its deadline was that of the workflow: it has not started, and did not fail (F-96).
+            # The task expired with its workflow: it has not started, and has not failed (F-96).
             has_run = row.node.status is WorkflowTaskStatus.RUNNING
             is_over = row.status is TaskStatus.EXPIRED and flow.row.is_overdue and not has_run
             end = SKIPPED if is_over else end_of_task(row.status, row.result, row.error_code)
@@ -137,7 +135,7 @@ class Step:
         keys = await workflows.ready(self.conn, list(self.settling.flows), self._most)
         await self.load(keys)
         self.settling.ready.update(dict.fromkeys(keys))
-        # There may be more. Sub-workflow nodes stay READY until they are built: they are no reason to look again.
+        # There may be more. Sub-workflow nodes stay READY until they are built, so they are no reason to look again.
         tasks = Counter(key[0] for key in keys if self.settling.nodes[key].row.node_type != "SUBWORKFLOW")
         running = {flow for flow, state in self.settling.flows.items() if state.is_running}
         self._leave(flow for flow, count in tasks.items() if count >= self._most and flow in running)
@@ -163,8 +161,6 @@ class Step:
         missing = [key for key in keys if key not in self.settling.nodes]
         if missing:
             self.settling.add(await workflows.nodes(self.conn, missing))
-
-    # What follows
 
     async def settle(self) -> None:
         """Apply changes that were made by hand."""
@@ -201,8 +197,6 @@ class Step:
     async def _first_element(self, key: Key) -> int:
         payload = (await workflows.payloads(self.conn, [key]))[0]
         return int((payload.map_options or {}).get("first", 0))
-
-    # What is written
 
     async def finish(self) -> StepResult:
         """Enqueue what is possible, write everything, and end the workflows that are complete."""
@@ -331,7 +325,7 @@ class Step:
             self._leave([key[0]])
 
     async def _write(self) -> None:
-        # Tasks first: nodes refer to them.
+        # Tasks are written first, because nodes refer to them.
         if self._tasks:
             await workflows.insert_tasks(self.conn, self._tasks)
         moves = sorted(self.settling.changed(), key=lambda move: move[0])

@@ -108,8 +108,8 @@ class CronSchedule(SchedulePart):
             )
 
     def _some_month_has_such_a_day(self) -> bool:
-        # A leap year has every day that a year can have, and each of them falls on every weekday in some year. Where
-        # either day will do, the weekdays always come.
+        # A leap year has every day that a year can have, and each of them falls on every weekday in some year. If
+        # either day is enough, the weekdays always occur.
         on_any_weekday = replace(self.wall_times, weekdays=WEEKDAYS)
         return any(days_in_month(on_any_weekday, 2024, month) for month in numbers_of(on_any_weekday.months))
 
@@ -122,7 +122,7 @@ def cron_fields(line: str) -> dict[str, Any]:
     def field(place: int, read: Callable[[str], T]) -> T | None:
         try:
             return read(parts[place])
-        except HorsiesError as problem:  # what the term itself has to say
+        except HorsiesError as problem:  # a mistake that the term itself has found
             report.add(_error(line, f"{_FIELDS[place]}: {problem.message}", problem.help_text))
         except ValueError as problem:
             report.add(_error(line, f"{_FIELDS[place]}: {problem}"))

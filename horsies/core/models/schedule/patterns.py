@@ -104,7 +104,9 @@ def days_in_month(times: WallTimes, year: int, month: int) -> int:
     """The days of this month that match."""
     weekday = date(year, month, 1).weekday()
     length = 29 if month == 2 and isleap(year) else _LENGTHS[month]
-    week = (times.weekdays >> weekday | times.weekdays << (7 - weekday)) & WEEKDAYS  # as the first of the month has it
+    week = (
+        times.weekdays >> weekday | times.weekdays << (7 - weekday)
+    ) & WEEKDAYS  # bit 0 is the weekday of the first of the month
     by_weekday = week * _FIVE_WEEKS << 1
     matching = times.month_days | by_weekday if times.days_match == "either" else times.month_days & by_weekday
     return matching & ((1 << (length + 1)) - 2)
@@ -131,8 +133,7 @@ def duplicates(values: Iterable[Hashable]) -> list[Hashable]:
     return [value for value, times in Counter(values).items() if times > 1]
 
 
-# What does not come again within eight years is not a schedule (S-24): eight years are the longest that two 29ths of
-# February lie apart.
+# A schedule must run again within eight years (S-24), the longest time between two 29ths of February.
 HORIZON = timedelta(days=2922)
 _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
@@ -162,7 +163,7 @@ class IntervalSchedule(SchedulePart):
 
 
 def _is_not_a_number(value: object) -> object:
-    if isinstance(value, int | float):  # pydantic would take it for seconds after midnight
+    if isinstance(value, int | float):  # pydantic would read it as seconds after midnight
         raise ValueError("the value must be a datetime.time")
     return value
 

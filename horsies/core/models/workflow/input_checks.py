@@ -24,7 +24,7 @@ from horsies.core.models.workflow.registry import parameters_of
 from horsies.core.tasks.definition import TaskDefinition
 
 _ARRAYS = (list, tuple, set, frozenset)
-_MODULES = re.compile(r"\btyping\.|\bhorsies\.(?:\w+\.)*")  # one writes the names without them
+_MODULES = re.compile(r"\btyping\.|\bhorsies\.(?:\w+\.)*")  # users write the names without these prefixes
 
 _ABSTRACT_ARRAYS = (
     collections.abc.Sequence,
@@ -49,7 +49,7 @@ def child_problems(draft: Draft) -> Iterator[HorsiesError]:
             text = f"{node.workflow_def.__qualname__} has no definition_key, so workers could not find it"
             yield draft.node_error(index, ErrorCode.WORKFLOW_NO_DEFINITION_KEY, text)
     place = draft.output_index
-    is_unknown = draft.output is not None and place is None  # a finding of its own (HRS-011)
+    is_unknown = draft.output is not None and place is None  # HRS-011 reports that
     if draft.declared and not is_unknown:
         output = None if place is None else draft.nodes[place]
         if problem := output_problem(output, draft.declared[0]):
@@ -299,7 +299,7 @@ def element_of(annotation: Any) -> tuple[Any] | None:
         found = [element_of(part) for part in get_args(annotation) if part is not type(None)]
         return found[0] if found and None not in found else None
     origin, given = get_origin(annotation) or annotation, get_args(annotation)
-    # Not everything that can be iterated over is a list: a model is not, nor is a text.
+    # Some iterable types are not lists: a model, for example, or a text.
     if not isinstance(origin, type) or not (_is_subclass(origin, _ARRAYS) or origin in _ABSTRACT_ARRAYS):
         return None
     if not given:

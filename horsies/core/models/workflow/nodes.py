@@ -405,5 +405,5 @@ class SuccessPolicy:
 
 
 def _listed(nodes: Iterable[NodeRef]) -> tuple[NodeRef, ...]:
-    # A text is iterable too, and its letters are not what is meant.
+    # A text is iterable too, but here it is one id and not its letters.
     return (nodes,) if isinstance(nodes, str) else tuple(nodes)

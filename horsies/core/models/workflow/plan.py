@@ -52,7 +52,7 @@ class NodePlan:
     args_from: Mapping[str, int] = field(default_factory=dict)  # parameter -> index; not the source of a map
     ctx_from: tuple[int, ...] | None = None
     join: Join = "all"
-    min_success: int | None = None  # of the dependencies (quorum); of a map: of its elements, None: all of them
+    min_success: int | None = None  # of the dependencies (quorum), or of a map's elements (None: all)
     allow_failed_deps: bool = False
     wants_meta: bool = False  # the task declares `workflow_meta`
     sub_workflow_key: str | None = None

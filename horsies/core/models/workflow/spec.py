@@ -51,7 +51,7 @@ class WorkflowSpec(Generic[OutT]):
     output: Node[Any] | None
     success_policy: SuccessPolicy | None
     location: SourceLocation | None
-    app: Any  # whose queues and tasks it was checked with
+    app: Any  # the app with whose queues and tasks it was checked
     starter: SpecStarter | None
     _plan: WorkflowPlan
 
