@@ -115,10 +115,9 @@ class Journal:
 
     def remove(self) -> None:
         if self.path is not None:
+            # The header goes first, so that the file proves nothing even if it cannot be removed.
             with contextlib.suppress(OSError):
-                os.pwrite(
-                    self._fd, bytes(HEADER_BYTES), 0
-                )  # first, so that the file proves nothing even if it cannot be removed
+                os.pwrite(self._fd, bytes(HEADER_BYTES), 0)
             with contextlib.suppress(OSError):
                 self.path.unlink()
             self.close()

@@ -181,7 +181,7 @@ class Preparation:
         self._preparer = preparer
         self._limits = limits
         self._is_wanted = is_wanted
-        self._line: deque[Entry] = deque()
+        self._waiting: deque[Entry] = deque()
         self._alone: deque[Entry] = deque()  # these are slow, or have failed before
         self._resting: list[tuple[float, int, Entry]] = []
         self._numbers = itertools.count()
@@ -204,9 +204,9 @@ class Preparation:
     def ask(self, entries: Iterable[Entry]) -> None:
         """Make the payloads of these schedules; a schedule that has failed before is handled alone."""
         for entry in entries:
-            (self._alone if entry.failures else self._line).append(entry)
-        if (self._line or self._alone) and not self._is_busy:
-            self._is_quick = bool(self._line)
+            (self._alone if entry.failures else self._waiting).append(entry)
+        if (self._waiting or self._alone) and not self._is_busy:
+            self._is_quick = bool(self._waiting)
             self._work = asyncio.create_task(self._make_all(), name="payloads of schedules")
 
     def take(self) -> list[Entry]:
@@ -235,13 +235,13 @@ class Preparation:
 
     async def _make_all(self) -> None:
         try:
-            while self._line or self._alone:
-                is_alone = not self._line
+            while self._waiting or self._alone:
+                is_alone = not self._waiting
                 self._is_quick = not is_alone
                 if is_alone:
                     self._news.set()
-                count = min(BATCH, len(self._line))
-                batch = [self._alone.popleft()] if is_alone else [self._line.popleft() for _ in range(count)]
+                count = min(BATCH, len(self._waiting))
+                batch = [self._alone.popleft()] if is_alone else [self._waiting.popleft() for _ in range(count)]
                 wanted = [entry for entry in batch if self._is_wanted(entry)]
                 if wanted:
                     await self._make(wanted, is_alone)
@@ -276,7 +276,7 @@ class Preparation:
             self._alone.extend(entries)
         else:
             self._alone.append(entries.pop(culprit))
-            self._line.extendleft(reversed(entries))
+            self._waiting.extendleft(reversed(entries))
 
     def _rest(self, entry: Entry, why: str) -> None:
         complain(entry, why)

@@ -60,10 +60,8 @@ class Scheduler:
         self._due = DueQueue()
         self._fired: dict[str, int] = {}  # how many slots of each schedule this check has fired
         self._next_check = 0.0
-        self._clock = (
-            datetime.fromtimestamp(0, UTC),
-            0.0,
-        )  # the database's time, and our monotonic time of that reading
+        # The database's time, and our monotonic time when it was read.
+        self._clock = (datetime.fromtimestamp(0, UTC), 0.0)
 
     async def step(self) -> float:
         """One check, or the runs that are due between two checks; return the seconds until the next step. It raises

@@ -79,7 +79,7 @@ class Batch(NamedTuple):
 class Worklist:
     """What is left to do for some workflows, each kind in a transaction of its own. `work_off` does all of it and what
     follows from it. A worker calls `step` instead: it files what a step leaves to do, and takes that up in its own
-    order (`worker/advancer.py`)."""
+    order (`worker/advance.py`)."""
 
     tasks: list[str] = field(default_factory=list)  # tasks that have ended
     children: list[str] = field(default_factory=list)  # workflows that have ended; their parents must be told

@@ -104,9 +104,8 @@ def days_in_month(times: WallTimes, year: int, month: int) -> int:
     """The days of this month that match."""
     weekday = date(year, month, 1).weekday()
     length = 29 if month == 2 and isleap(year) else _LENGTHS[month]
-    week = (
-        times.weekdays >> weekday | times.weekdays << (7 - weekday)
-    ) & WEEKDAYS  # bit 0 is the weekday of the first of the month
+    # Bit 0 of `week` is the weekday of the first of the month.
+    week = (times.weekdays >> weekday | times.weekdays << (7 - weekday)) & WEEKDAYS
     by_weekday = week * _FIVE_WEEKS << 1
     matching = times.month_days | by_weekday if times.days_match == "either" else times.month_days & by_weekday
     return matching & ((1 << (length + 1)) - 2)
