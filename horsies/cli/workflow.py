@@ -30,7 +30,7 @@ from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control, read
 from horsies.core.workflows.handle import WorkflowHandle
-from horsies.core.workflows.read import Family
+from horsies.core.workflows.read import WorkflowFamily
 from horsies.monitoring import list_workflow_runs
 
 MOST_ELEMENTS = 20
@@ -72,7 +72,7 @@ class _Line:
     remarks: Sequence[tuple[str, str]]  # text and style
 
 
-def as_lines(family: Family) -> list[Text]:
+def as_lines(family: WorkflowFamily) -> list[Text]:
     """The tree, a line for each node."""
     lines = list(_Tree(family).lines())
     width = max(len(line.lead) + len(line.name) for line in lines)
@@ -91,14 +91,14 @@ def as_lines(family: Family) -> list[Text]:
     return found
 
 
-def as_json_tree(family: Family) -> dict[str, Any]:
+def as_json_tree(family: WorkflowFamily) -> dict[str, Any]:
     """The same as plain values, complete."""
     tree = _Tree(family)
     return tree.workflow_values(family.workflows[0])
 
 
 class _Tree:
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: WorkflowFamily) -> None:
         self._top = family.workflows[0]
         self._workflows = {workflow.id: workflow for workflow in family.workflows}
         self._nodes: dict[str, list[NodeRow]] = {}
@@ -253,7 +253,7 @@ class _Found:
             raise HorsiesError(result.err_value.message)
         return value_of(result, self.app)
 
-    def family(self) -> Family:
+    def family(self) -> WorkflowFamily:
         return self.value(read.run(self.app.get_broker(), self.workflow_id, read.ask_family))
 
     def refuse_without_app(self, *states: WorkflowTaskStatus) -> None:

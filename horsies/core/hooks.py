@@ -1,7 +1,7 @@
 """Recovery hooks: what a user registers, what handlers get and what they may return (R-70 to R-77). Pure.
 
-An event is the class whose instance the handlers get. `core.recovery.asking` calls the handlers and limits their time;
-`core.lifecycle.recovery` acts on their answers.
+An event is the class whose instance the handlers get. `recovery/hooks.py` calls the handlers and limits their time;
+`recovery/decide.py` says what their answers mean.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from horsies.core.child.wire import Done
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from tests.proof import meddling, working
+from tests.proof import interference, working
 from tests.proof.server import Server
 from tests.proof.story import Story
 from tests.proof.strategies import Onward, amounts, faults, onwards, picks, recoveries, reports, shapes, wishes
@@ -90,17 +90,17 @@ class Machine(RuleBasedStateMachine):
             if one.key is None or key not in keys:  # which of two in one batch comes first is nobody's promise
                 keys.add(key)
                 self._names += 1
-                made.append(meddling.request(self.story, f"t{self._names * 7 % 10}-{self._names}", one))
+                made.append(interference.request(self.story, f"t{self._names * 7 % 10}-{self._names}", one))
         self.story.requests += made
         self.story.told[-1] += f": {', '.join(f'{one.task_id} {one.wish}' for one in made)}"
-        self.story.run((meddling.send_all if is_one else meddling.send)(self.story, made, fault))
+        self.story.run((interference.send_all if is_one else interference.send)(self.story, made, fault))
 
     @precondition(lambda self: self.story.unconfirmed)
     @act(pick=picks, fault=faults)
     def send_again_what_was_not_confirmed(self, pick: int, fault: int | None) -> None:
         made = _pick(self.story.unconfirmed, pick)
         self.story.step(f"send {made.task_id} again")
-        self.story.run(meddling.send(self.story, [made], fault))
+        self.story.run(interference.send(self.story, [made], fault))
 
     @precondition(lambda self: self.story.requests)
     @act(pick=picks, other=wishes, is_changed=st.booleans(), fault=faults)
@@ -108,8 +108,8 @@ class Machine(RuleBasedStateMachine):
         made = _pick(self.story.requests, pick)
         self.story.step(f"send {made.task_id} again, {'changed' if is_changed else 'as it was'}")
         if is_changed:
-            made = meddling.request(self.story, made.task_id, replace(other, key=None))
-        self.story.run(meddling.send(self.story, [made], fault))
+            made = interference.request(self.story, made.task_id, replace(other, key=None))
+        self.story.run(interference.send(self.story, [made], fault))
 
     @act(pick=picks, include_running=st.booleans(), fault=faults)
     def cancel(self, pick: int, include_running: bool, fault: int | None) -> None:
@@ -123,15 +123,15 @@ class Machine(RuleBasedStateMachine):
 
     def _cancel(self, task_id: str, include_running: bool, fault: int | None) -> None:
         self.story.step(f"cancel {task_id}{', even if it runs' if include_running else ''}")
-        self.story.run(meddling.cancel(self.story, task_id, fault, include_running=include_running))
+        self.story.run(interference.cancel(self.story, task_id, fault, include_running=include_running))
 
     @act(most=st.sampled_from([500, 1, 2]), fault=faults, is_late=st.booleans())
     def expire_waiting(self, most: int, fault: int | None, is_late: bool) -> None:
-        waiting = [i for i, what in self._ahead("PENDING") if what == meddling.DEADLINE]
+        waiting = [i for i, what in self._ahead("PENDING") if what == interference.DEADLINE]
         if is_late and waiting:
-            self._pass_time(waiting[0], meddling.DEADLINE)
+            self._pass_time(waiting[0], interference.DEADLINE)
         self.story.step(f"expire at most {most} that wait")
-        self.story.run(meddling.expire_waiting(self.story, most, fault))
+        self.story.run(interference.expire_waiting(self.story, most, fault))
 
     # Time
 
@@ -143,7 +143,7 @@ class Machine(RuleBasedStateMachine):
 
     def _pass_time(self, task_id: str, what: str) -> None:
         self.story.step(f"{what}: {task_id}")
-        self.story.run(meddling.pass_time(self.story, task_id, what))
+        self.story.run(interference.pass_time(self.story, task_id, what))
 
     @precondition(lambda self: self._ahead())
     @act(kind=picks)
@@ -151,7 +151,7 @@ class Machine(RuleBasedStateMachine):
         what = self._kind_ahead(kind)
         self.story.step(f"{what}, everywhere")
         self.story.run(
-            *(meddling.pass_time(self.story, task_id, what) for task_id, event in self._ahead() if event == what)
+            *(interference.pass_time(self.story, task_id, what) for task_id, event in self._ahead() if event == what)
         )
 
     @precondition(lambda self: self._ahead("CLAIMED"))
@@ -165,7 +165,7 @@ class Machine(RuleBasedStateMachine):
     def _ahead(self, status: str | None = None) -> list[tuple[str, str]]:
         """What may still happen to whom by the mere passing of time."""
         tasks = {i: task for i, task in self.story.world.tasks.items() if status in (None, task.status)}
-        return [(i, what) for what in meddling.PASSING for i in tasks if meddling.may_pass(tasks[i], what)]
+        return [(i, what) for what in interference.PASSING for i in tasks if interference.may_pass(tasks[i], what)]
 
     # Workers
 
@@ -182,12 +182,12 @@ class Machine(RuleBasedStateMachine):
     def take_over(self, pick: int, room: int, fault: int | None) -> None:
         worker = _pick(self.story.workers, pick)
         if not self.story.world.lapsed("ab"):
-            self._pass_time(_pick(self._claims_about_to_run_out(), pick), meddling.LAPSE)
+            self._pass_time(_pick(self._claims_about_to_run_out(), pick), interference.LAPSE)
         self.story.step(f"{worker.id} takes over {room} claims that ran out")
         self.story.run(working.take_over(self.story, worker, room, fault))
 
     def _claims_about_to_run_out(self) -> list[str]:
-        return [i for i, what in self._ahead("CLAIMED") if what == meddling.LAPSE]
+        return [i for i, what in self._ahead("CLAIMED") if what == interference.LAPSE]
 
     @precondition(lambda self: self._that(lambda worker: worker.hand.waiting))
     @act(pick=picks, most=amounts, fault=faults)
@@ -203,12 +203,12 @@ class Machine(RuleBasedStateMachine):
     def start_too_late(self, pick: int) -> None:
         """The deadline passes between the claim and the start."""
         worker, task_id = _pick(self._about_to_be_late(), pick)
-        self._pass_time(task_id, meddling.DEADLINE)
+        self._pass_time(task_id, interference.DEADLINE)
         self._start(worker, 9, None)
         self._write_ends(worker, 9, None)
 
     def _about_to_be_late(self) -> list[tuple[Worker, str]]:
-        late = [task_id for task_id, what in self._ahead("CLAIMED") if what == meddling.DEADLINE]
+        late = [task_id for task_id, what in self._ahead("CLAIMED") if what == interference.DEADLINE]
         return [(worker, held.id) for worker in self.story.workers for held in worker.hand.waiting if held.id in late]
 
     @precondition(lambda self: self._children(lambda child: child.is_due))
@@ -263,8 +263,8 @@ class Machine(RuleBasedStateMachine):
     @act(pick=picks, is_vouched_for=st.booleans(), is_old=st.booleans(), fault=faults)
     def heartbeat(self, pick: int, is_vouched_for: bool, is_old: bool, fault: int | None) -> None:
         worker = _pick(self._that(lambda worker: len(worker.hand)), pick)
-        if is_old and worker.hand.waiting and (worker.hand.waiting[0].id, meddling.AGE) in self._ahead("CLAIMED"):
-            self._pass_time(worker.hand.waiting[0].id, meddling.AGE)
+        if is_old and worker.hand.waiting and (worker.hand.waiting[0].id, interference.AGE) in self._ahead("CLAIMED"):
+            self._pass_time(worker.hand.waiting[0].id, interference.AGE)
         self.story.step(f"{worker.id} gives signs of life")
         self.story.run(working.heartbeat(self.story, worker, fault, is_vouched_for=is_vouched_for))
 
@@ -276,7 +276,7 @@ class Machine(RuleBasedStateMachine):
         hold = worker.hold(worker.results[0])
         if is_taken and self.story.world.holds(hold, "RUNNING"):
             self.story.step(f"{hold} is handed back in the name of its worker")
-            self.story.run(meddling.hand_back(self.story, hold, None))
+            self.story.run(interference.hand_back(self.story, hold, None))
 
     def _mark_finalizing(self, worker: Worker) -> None:
         self.story.step(f"{worker.id} marks what waits to be written")
@@ -341,14 +341,14 @@ class Machine(RuleBasedStateMachine):
         hold, task = _pick(self.story.in_flight(), pick)
         self.story.step(f"{hold} is taken for dead and recovered")
         if task.status == "CLAIMED" or how == "not started":
-            self.story.run(meddling.hand_back(self.story, hold, fault))
+            self.story.run(interference.hand_back(self.story, hold, fault))
         else:
             assert not isinstance(how, str)
-            self.story.run(meddling.recover(self.story, hold, fault, how))
+            self.story.run(interference.recover(self.story, hold, fault, how))
 
     @precondition(lambda self: self.story.in_flight())
     @act(pick=picks, other=picks, ahead=st.sampled_from([0, 0, 1, -1]))
-    def meddle(self, pick: int, other: int, ahead: int) -> None:
+    def interfere(self, pick: int, other: int, ahead: int) -> None:
         """Somebody else, or the same one under another number, speaks about a task that is in flight."""
         hold, _ = _pick(self.story.in_flight(), pick)
         owner = hold.owner if ahead else _pick(self.story.workers, other).id
@@ -362,7 +362,7 @@ class Machine(RuleBasedStateMachine):
 
     def _say_late(self, hold: Hold) -> None:
         self.story.step(f"stale statements of {hold}")
-        self.story.run(*(meddling.say_late(self.story, hold, statement) for statement in meddling.STATEMENTS))
+        self.story.run(*(interference.say_late(self.story, hold, statement) for statement in interference.STATEMENTS))
 
 
 class CrashingMachine(Machine):

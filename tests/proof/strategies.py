@@ -7,7 +7,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from horsies.core.child.wire import Done
-from tests.proof import meddling
+from tests.proof import interference
 from tests.proof.values import Policy, Wish
 from tests.proof.worker import Shape
 
@@ -46,7 +46,7 @@ wishes = st.builds(
     flags=st.sampled_from([(), (("f", 1),)]),
     policy=st.sampled_from([*POLICIES, POLICIES[1]]),
     delay=st.sampled_from([*[None] * 7, 0, 3600]),
-    deadline=st.sampled_from([*[None] * 5, 820.0, 5000.0, 5000.0, 50_000.0, meddling.FAR_PAST]),
+    deadline=st.sampled_from([*[None] * 5, 820.0, 5000.0, 5000.0, 50_000.0, interference.FAR_PAST]),
     age=st.sampled_from([0.0, 0.0, 5.0]),
     key=st.sampled_from([*[None] * 6, "x", "y"]),
 )

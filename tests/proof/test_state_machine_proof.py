@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.proof import meddling, working
+from tests.proof import interference, working
 from tests.proof.machine import CrashingMachine, Machine
 from tests.proof.server import Server, own_server
 from tests.proof.story import Story
@@ -51,7 +51,7 @@ def story(server: Server) -> Story:
     shape = Shape(processes=1, queues=("a",), max_claim_batch=0, max_claim_per_worker=0, lease=600, ahead=2)
     story.workers = [Worker(name, Terms(), shape, 1000) for name in ("w0", "w1")]
     story.step("send")
-    story.run(meddling.send(story, [meddling.request(story, "t", Wish(deadline=5000.0))], None))
+    story.run(interference.send(story, [interference.request(story, "t", Wish(deadline=5000.0))], None))
     return story
 
 

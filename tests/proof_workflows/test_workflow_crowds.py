@@ -29,7 +29,7 @@ class Scene:
         self.url, self.pool, self.watch = url, pool, watch
         self.tally: Counter[str] = Counter()
 
-    async def play(self, data: bytes, *, breaking: int | None, is_meddled_with: bool) -> None:
+    async def play(self, data: bytes, *, breaking: int | None, is_interfered_with: bool) -> None:
         pick = Choices(data)
         made = library(pick)
         roots = [workflow(pick, f"root{n}", pick.of(SIZES), made, list(made.plans)) for n in range(pick.of(ROOTS))]
@@ -48,7 +48,7 @@ class Scene:
             for (workflow_id,) in await cursor.fetchall():
                 await (control.pause if chance.random() < 0.3 else control.resume)(workflow_id)
 
-        others = [pause_somebody] if is_meddled_with else []
+        others = [pause_somebody] if is_interfered_with else []
         await crowd.run(*others, workers=pick.of((3, 2, 4)), breaking=breaking)
         self.pool.pids |= {pid for pool in crowd.pools for pid in pool.pids}
         wrong = differences(world, await read(self.watch))
@@ -66,7 +66,7 @@ def test_f70_f71_f72_several_workers_at_once_end_as_foretold(database_url: str, 
 def test_f50_f51_f52_pause_and_resume_at_any_moment_change_nothing_in_the_end(
     database_url: str, server_url: str
 ) -> None:
-    _explore(database_url, server_url, breaking=None, by_default=3, is_meddled_with=True)
+    _explore(database_url, server_url, breaking=None, by_default=3, is_interfered_with=True)
 
 
 @LONG
@@ -77,12 +77,14 @@ def test_l32_r30_r33_r34_r35_r36_a_connection_lost_at_any_statement_changes_noth
 
 
 def _explore(
-    database_url: str, server_url: str, *, breaking: int | None, by_default: int, is_meddled_with: bool = False
+    database_url: str, server_url: str, *, breaking: int | None, by_default: int, is_interfered_with: bool = False
 ) -> None:
     with stage(database_url, server_url) as (run, pool, watch):
         run(_execute(watch))
         scene = Scene(database_url, pool, watch)
-        explore(lambda data: run(scene.play(data, breaking=breaking, is_meddled_with=is_meddled_with)), by_default)
+        explore(
+            lambda data: run(scene.play(data, breaking=breaking, is_interfered_with=is_interfered_with)), by_default
+        )
         assert breaking is None or scene.tally["broken"]
     print(dict(scene.tally))
 

@@ -71,7 +71,7 @@ async def test_s32_a_schedule_is_not_written_before_its_run(database_url: str, r
     async with scheduler_of(make_app(database_url, schedule(pattern=MONTHLY))) as scheduler:
         await scheduler.check()
         before = await rows.state()
-        scheduler._board.arm(scheduler._board.entries["s"], await rows.now())
+        scheduler._timetable.arm(scheduler._timetable.entries["s"], await rows.now())
         await scheduler.check()
         assert await rows.state() == before
 
@@ -117,7 +117,7 @@ async def test_s36_catching_up_does_not_hold_up_what_comes_due_meanwhile(databas
         before = len(await rows.sent())
         assert 0 < before < 15_000, "it comes back, so that it can be told to stop"
         slot = await rows.move(await rows.hour(), "plain")
-        scheduler._board.arm(scheduler._board.entries["plain"], slot)
+        scheduler._timetable.arm(scheduler._timetable.entries["plain"], slot)
         await scheduler.step()
         await scheduler.step()  # its payload may be made in the first one
         sent = await rows.sent()
@@ -173,7 +173,7 @@ async def test_s32_what_somebody_else_holds_for_long_is_told(
                 await scheduler.check()
             assert len(warnings(caplog)) == 1 and "last 16 checks" in warnings(caplog)[0]
         await scheduler.check()
-        assert (await rows.state())["run_count"] == 1 and scheduler._board.entries["s"].misses == 0
+        assert (await rows.state())["run_count"] == 1 and scheduler._timetable.entries["s"].misses == 0
 
 
 async def test_s31_s39_a_state_that_somebody_is_deleting_holds_up_nobody(

@@ -169,7 +169,7 @@ PREPARED = {
     "neighbours": Act(
         "workers/neighbours", lambda conn: workers.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),
-    "bury": Act("workers/bury", lambda conn: workers.bury(conn, "alive"), {OWNER}, 2 * BATCH, 300),
+    "delete_row": Act("workers/delete_row", lambda conn: workers.delete_row(conn, "alive"), {OWNER}, 2 * BATCH, 300),
     "results": by_id("tasks/results", lambda conn: tasks.ended(conn, ids("a")), 1_600),
     "find_sent": Act("tasks/find_sent", find, {PKEY, KEY}, 3 * BATCH, 2_500),
     "announce": beside("waiting/announce", lambda conn: tasks.announce(conn, ids("e"), "h", 1.0), 2_000),

@@ -33,7 +33,7 @@ from horsies.core.codec.serde import (
     serialize_error_payload,
     task_result_from_json,
 )
-from horsies.core.codec.shapes import CodecError, MismatchError
+from horsies.core.codec.shapes import CodecError, TypeMismatchError
 
 T = TypeVar("T")
 
@@ -379,7 +379,7 @@ def test_t102_arguments_inserted_by_hand_are_read_leniently() -> None:
 
 def test_t26_results_are_checked_strictly() -> None:
     codec = codec_of(int)
-    with pytest.raises(MismatchError, match="ok: Input should be a valid integer"):
+    with pytest.raises(TypeMismatchError, match="ok: Input should be a valid integer"):
         codec.result.check("5")
     codec.result.check(5)
 

@@ -12,7 +12,7 @@ import pytest
 from horsies.core import events
 
 PACKAGE = Path(events.__file__).parents[1]
-HOT = ("claimer", "starter", "finalizer")
+HOT = ("claim", "start", "finalize")
 
 
 @pytest.fixture

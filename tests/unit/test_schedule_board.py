@@ -118,5 +118,5 @@ def test_s32_schedules_that_are_moved_again_and_again_do_not_pile_up() -> None:
     (one,) = board.take_due(NOW)
     for n in range(10 * PAGE):
         board.arm(one, NOW + n * MINUTE)
-    assert len(board._line) < 2 * PAGE
+    assert len(board._heap) < 2 * PAGE
     assert taken(board, NOW + 10 * PAGE * MINUTE) == ["a"]

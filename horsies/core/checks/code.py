@@ -1,7 +1,8 @@
-"""What the code of an app says, without asking anybody: its modules can be imported, its workflows can be built, its
-schedules and error codes fit (phases 2 to 5 of the check, M-20).
+"""Phases 2 to 5 of the check (M-20), which ask nobody: the modules of an app can be imported, its workflows can be
+built, its schedules and error codes fit.
 
-Warnings: things that work, but probably not as intended. They are looked for when there are no errors.
+`advice` yields the warnings: things that work, but probably not as intended. They are looked for only if there are no
+errors. `live.py` checks what is in the database.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from horsies.core.tasks.moves import delay_s
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
 
-
 Definition = type[WorkflowDefinition[Any]]
+_RETRIED = ", ".join(sorted(RETRY_ELIGIBLE))
 
 
 @dataclass
-class Subject:
+class CheckedApp:
     """An app under check. `specs` are the workflows that have been built so far."""
 
     app: Horsies
@@ -76,7 +77,7 @@ class Subject:
             yield self.own_module
 
 
-def imports(subject: Subject) -> Iterator[HorsiesError]:
+def imports(subject: CheckedApp) -> Iterator[HorsiesError]:
     """Phase 2: every discovered module can be imported, and every task's types can be resolved."""
     report = ValidationReport(phase="imports")
     subject.app.collect_imports(report)
@@ -93,7 +94,7 @@ def definitions_of(app: Horsies) -> list[Definition]:
     return [definition for definition in _concrete(WorkflowDefinition) if _belongs(app, definition, set())]
 
 
-def definitions(subject: Subject) -> Iterator[HorsiesError]:
+def definitions(subject: CheckedApp) -> Iterator[HorsiesError]:
     """Phase 3.1: every definition has a key, and one with nodes is a valid workflow. (If two have the same key, the
     second is refused when it is defined.)"""
     for definition in definitions_of(subject.app):
@@ -101,28 +102,28 @@ def definitions(subject: Subject) -> Iterator[HorsiesError]:
             yield from _errors_of(definition, subject)
 
 
-def builders(subject: Subject) -> Iterator[HorsiesError]:
+def builders(subject: CheckedApp) -> Iterator[HorsiesError]:
     """Phase 3.2: every builder gives a sound workflow, sends suppressed (F-91)."""
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
             yield from _check_builder(builder, subject)
 
 
-def undecorated(subject: Subject) -> Iterator[HorsiesError]:
+def undecorated(subject: CheckedApp) -> Iterator[HorsiesError]:
     """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders (F-92)."""
     for module in subject.discovered:
         for fn in _forgotten(module):
             yield WorkflowValidationError(**_forgotten_fields(fn))
 
 
-def undecorated_in_own_module(subject: Subject) -> Iterator[CheckWarning]:
+def undecorated_in_own_module(subject: CheckedApp) -> Iterator[CheckWarning]:
     """The same in the module that made the app, which F-92 does not mention: a warning, not an error."""
     if subject.own_module is not None:
         for fn in _forgotten(subject.own_module):
             yield CheckWarning(**_forgotten_fields(fn))
 
 
-def schedules(subject: Subject) -> Iterator[HorsiesError]:
+def schedules(subject: CheckedApp) -> Iterator[HorsiesError]:
     """Phase 4: every schedule names a task, a queue and a time zone that exist, and arguments that the task takes
     (S-04). Disabled ones as well: they are meant to be enabled again."""
     config = subject.app.config.schedule
@@ -130,13 +131,70 @@ def schedules(subject: Subject) -> Iterator[HorsiesError]:
         yield from schedule_problems(subject.app, schedule)
 
 
-def policies(subject: Subject) -> Iterator[HorsiesError]:
+def policies(subject: CheckedApp) -> Iterator[HorsiesError]:
     """Phase 5: mappers and default codes, checked once more because a dict can change after its first check."""
     app, config = subject.app, subject.app.config
     yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
     for task in app.tasks.values():
         owner = f"task {task.task_name!r}"
         yield from _mapper_errors(task.exception_mapper, task.default_unhandled_error_code, owner, task.location)
+
+
+def advice(subject: CheckedApp) -> Iterator[CheckWarning]:
+    """All warnings."""
+    yield from undecorated_in_own_module(subject)
+    now = datetime.now(UTC)
+    for spec in _specs(subject):
+        yield from late_retries(spec, now)
+    yield from useless_retry_codes(subject.app.tasks.values())
+
+
+def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[CheckWarning]:
+    """Retries that cannot happen before the deadline of their node (HRS-216), if the workflow is started now.
+
+    A deadline and a retry policy are both known beforehand in one place only: a node with `good_until`. The pauses are
+    taken at their shortest and the attempts as if they took no time: what does not fit then never does. A deadline that
+    has passed already is none of this: such a node does not run at all."""
+    for node in spec.tasks:
+        if not isinstance(node, TaskNode) or node.good_until is None:
+            continue
+        left_s = (node.good_until - now).total_seconds()
+        times = earliest_retries(node.fn.options)
+        fitting = sum(time < left_s for time in times)
+        if left_s > 0 and fitting < len(times):
+            yield _late(spec, node, left_s, times, fitting)
+
+
+def earliest_retries(options: TaskOptions) -> list[float]:
+    """For each retry of a task, the earliest time in seconds at which it can happen."""
+    policy = options.retry_policy
+    if policy is None:
+        return []
+    # If only a timeout is retried, each attempt has lasted until its timeout.
+    only_late = policy.codes == {OutcomeCode.TASK_TIMEOUT.value} and options.timeout_ms is not None
+    attempt_s = (options.timeout_ms or 0) / 1000 if only_late else 0.0
+    pauses = (attempt_s + delay_s(policy, number, lambda: 0.0) for number in range(1, policy.max_retries + 1))
+    return list(accumulate(pauses))
+
+
+def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[CheckWarning]:
+    """Built-in codes in `auto_retry_for` that never cause a retry (HRS-217). A policy that several tasks share may list
+    what only one of them can end with. Which codes of their own the functions return is not known here."""
+    for task in tasks:
+        policy = task.options.retry_policy
+        for code in sorted(policy.codes & BUILTIN_CODE_REGISTRY.keys() if policy else ()):
+            if code not in RETRY_ELIGIBLE:
+                why, hint = "a task that ends with this code is never retried", f"of the built-in codes: {_RETRIED}"
+            elif code == OutcomeCode.TASK_TIMEOUT and not _is_limited(policy, tasks):
+                why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
+            else:
+                continue
+            yield CheckWarning(
+                f"task {task.task_name!r}: auto_retry_for lists {code}, but {why}",
+                code=ErrorCode.CHECK_RETRY_CODE_NEVER_SEEN,
+                location=task.location,
+                help_text=hint,
+            )
 
 
 def _forgotten(module: ModuleType) -> list[FunctionType]:
@@ -174,7 +232,7 @@ def _belongs(app: Horsies, definition: Definition, seen: set[Definition]) -> boo
     )
 
 
-def _errors_of(definition: Definition, subject: Subject) -> Iterator[HorsiesError]:
+def _errors_of(definition: Definition, subject: CheckedApp) -> Iterator[HorsiesError]:
     try:
         subject.specs.append(definition.build(subject.app))
     except MultipleValidationErrors as errors:
@@ -183,7 +241,7 @@ def _errors_of(definition: Definition, subject: Subject) -> Iterator[HorsiesErro
         yield error
 
 
-def _check_builder(builder: WorkflowBuilder, subject: Subject) -> Iterator[HorsiesError]:
+def _check_builder(builder: WorkflowBuilder, subject: CheckedApp) -> Iterator[HorsiesError]:
     signature = inspect.signature(builder.fn)
     if builder.cases is None:
         if problem := _binding_problem(signature, {}):
@@ -219,7 +277,7 @@ def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str 
     return None
 
 
-def _build(builder: WorkflowBuilder, subject: Subject, case: dict[str, Any], which: str) -> Iterator[HorsiesError]:
+def _build(builder: WorkflowBuilder, subject: CheckedApp, case: dict[str, Any], which: str) -> Iterator[HorsiesError]:
     code = ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
     try:
         spec = builder.fn(**case)
@@ -254,7 +312,7 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
         return False
     try:
         returns = typing.get_type_hints(fn).get("return")
-    except Exception:  # annotations that cannot be resolved now: the text has to do
+    except Exception:  # annotations that cannot be resolved now are compared as text
         returns = str(getattr(fn, "__annotations__", {}).get("return", "")).rpartition(".")[2]
         return str(returns).startswith("WorkflowSpec")
     return (typing.get_origin(returns) or returns) is WorkflowSpec
@@ -277,71 +335,7 @@ def _mapper_error(message: str, code: Any, location: SourceLocation | None) -> C
     return ConfigurationError(message, code=kind, location=location)
 
 
-def advice(subject: Subject) -> Iterator[CheckWarning]:
-    """All warnings."""
-    yield from undecorated_in_own_module(subject)
-    now = datetime.now(UTC)
-    for spec in _specs(subject):
-        yield from late_retries(spec, now)
-    yield from useless_retry_codes(subject.app.tasks.values())
-
-
-def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[CheckWarning]:
-    """Retries that cannot happen before the deadline of their node (HRS-216), if the workflow is started now.
-
-    A deadline and a retry policy are both known beforehand in one place only: a node with `good_until`. The pauses are
-    taken at their shortest and the attempts as if they took no time: what does not fit then never does. A deadline that
-    has passed already is none of this: such a node does not run at all."""
-    for node in spec.tasks:
-        if not isinstance(node, TaskNode) or node.good_until is None:
-            continue
-        left_s = (node.good_until - now).total_seconds()
-        times = earliest_retries(node.fn.options)
-        fitting = sum(time < left_s for time in times)
-        if left_s > 0 and fitting < len(times):
-            yield _late(spec, node, left_s, times, fitting)
-
-
-def earliest_retries(options: TaskOptions) -> list[float]:
-    """For each retry of a task, the earliest time in seconds at which it can happen."""
-    policy = options.retry_policy
-    if policy is None:
-        return []
-    # An attempt that is only retried because it took too long has taken that long.
-    only_late = policy.codes == {OutcomeCode.TASK_TIMEOUT.value} and options.timeout_ms is not None
-    attempt_s = (options.timeout_ms or 0) / 1000 if only_late else 0.0
-    pauses = (attempt_s + delay_s(policy, number, lambda: 0.0) for number in range(1, policy.max_retries + 1))
-    return list(accumulate(pauses))
-
-
-def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[CheckWarning]:
-    """Built-in codes in `auto_retry_for` that never cause a retry (HRS-217). A policy that several tasks share may list
-    what only one of them can end with. Which codes of their own the functions return is not known here."""
-    for task in tasks:
-        policy = task.options.retry_policy
-        for code in sorted(policy.codes & BUILTIN_CODE_REGISTRY.keys() if policy else ()):
-            if code not in RETRY_ELIGIBLE:
-                why, hint = "a task that ends with it is never tried again", f"of the built-in codes: {_RETRIED}"
-            elif code == OutcomeCode.TASK_TIMEOUT and not _is_limited(policy, tasks):
-                why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
-            else:
-                continue
-            yield CheckWarning(
-                f"task {task.task_name!r}: auto_retry_for lists {code}, but {why}",
-                code=ErrorCode.CHECK_RETRY_CODE_NEVER_SEEN,
-                location=task.location,
-                help_text=hint,
-            )
-
-
-_RETRIED = ", ".join(sorted(RETRY_ELIGIBLE))
-
-
-def _is_limited(policy: RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
-    return any(task.options.timeout_ms is not None for task in tasks if task.options.retry_policy == policy)
-
-
-def _specs(subject: Subject) -> list[WorkflowSpec[Any]]:
+def _specs(subject: CheckedApp) -> list[WorkflowSpec[Any]]:
     """The workflows that the check has built, and those that modules have built themselves."""
     of_modules = [
         value for module in subject.modules for value in vars(module).values() if isinstance(value, WorkflowSpec)
@@ -364,3 +358,7 @@ def _late(
         ],
         help_text="give the node more time, or retry the task sooner or fewer times",
     )
+
+
+def _is_limited(policy: RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
+    return any(task.options.timeout_ms is not None for task in tasks if task.options.retry_policy == policy)

@@ -1,12 +1,12 @@
-"""Phase 6, only live: the database answers, and what waits in it, tasks and schedules, fits the present code.
+"""Phase 6, only in a live check: the database answers, and the tasks and schedules in it fit the present code.
 
 Only the app's own queues are looked at, since others may be another app's. The look is bounded: the first tasks of each
 queue in the order in which they will be claimed, and of each name the arguments of some; the first schedules by name.
-Where that was not everything, the finding says so. Arguments are read here and not on the broker's loop: that runs
-validators of the user's types.
+If that was not everything, the finding says so. Arguments are read in the caller's thread and not on the broker's loop,
+because that runs validators of the user's types.
 
-The database is asked through `Visit`, which changes nothing. The broker's own connections would create or migrate the
-tables first, which is not for a check to do: it is run with code that is still to be deployed.
+The database is asked through `CheckConnection`, which changes nothing. The broker's own connections would create or
+migrate the tables first. A check must not do that, because it may run with code that is not deployed yet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from psycopg import AsyncConnection, errors
 
-from horsies.core.checks.code import Subject
+from horsies.core.checks.code import CheckedApp
 from horsies.core.db.bridge import BridgeError
 from horsies.core.db.connect import BY_INDEX, connect
 from horsies.core.db.failures import as_broker_result, broker_error, describe
@@ -50,29 +50,29 @@ T = TypeVar("T")
 Question: TypeAlias = Callable[[AsyncConnection[Any]], Awaitable[T]]
 
 MOST = 10_000  # tasks of each queue
-SAMPLE = 500  # of each name in a queue
-STEP = 100  # of which the arguments are held in memory at a time
+SAMPLE = 500  # tasks of each name in a queue
+STEP = 100  # tasks whose arguments are in memory at a time
 MOST_SCHEDULES = 10_000
 PAGE = 500  # schedules that are read at a time
 _WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
 
-def database(subject: Subject) -> Iterator[HorsiesError]:
+def database(subject: CheckedApp) -> Iterator[HorsiesError]:
     """The database answers."""
-    with Visit(subject.app.get_broker()) as visit:
+    with CheckConnection(subject.app.get_broker()) as visit:
         answer = visit.ask(lambda conn: conn.execute("SELECT 1"))
     if isinstance(answer, Err):
         yield from no_answer(answer)
 
 
-def waiting_tasks(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
+def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[HorsiesError]:
     """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
     found = visit.ask(lambda conn: tasks.waiting(conn, queues, most=MOST, sample=SAMPLE))
     if isinstance(found, Err):
         yield from no_answer(found)
         return
-    for each in whole(found.value, MOST):
+    for each in grouped_by_name(found.value, MOST):
         task = subject.app.tasks.get(each.task_name)
         if task is None:
             yield _unknown(each, list(subject.app.tasks))
@@ -85,7 +85,7 @@ def waiting_tasks(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
             yield _unreadable(each, task, read.value)
 
 
-def stored_schedules(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
+def stored_schedules(subject: CheckedApp, visit: CheckConnection) -> Iterator[HorsiesError]:
     """The schedules that were put in place at run time (D-36) fit the present code as those of the code do. One that
     the code hides by its own of that name is left out."""
     app = subject.app
@@ -106,7 +106,7 @@ def stored_schedules(subject: Subject, visit: Visit) -> Iterator[HorsiesError]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class WaitingTasks:
     """The waiting tasks of one name, and whether these are all."""
 
     task_name: str
@@ -121,7 +121,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Reading:
+class ArgumentsRead:
     """How many were read, how many could not be read, and the first of these."""
 
     tried: int = 0
@@ -130,7 +130,7 @@ class Reading:
     why: str = ""
 
 
-def whole(found: Sequence[WaitingSample], most: int) -> list[Known]:
+def grouped_by_name(found: Sequence[WaitingSample], most: int) -> list[WaitingTasks]:
     """By name alone. If a queue was not read to its end, the total is unknown."""
     looked_at: dict[str, int] = {}
     by_name: dict[str, list[WaitingSample]] = {}
@@ -139,7 +139,7 @@ def whole(found: Sequence[WaitingSample], most: int) -> list[Known]:
         by_name.setdefault(each.task_name, []).append(each)
     is_whole = all(count < most for count in looked_at.values())
     return [
-        Known(
+        WaitingTasks(
             name,
             tuple(part.queue_name for part in parts),
             sum(part.tasks for part in parts),
@@ -150,15 +150,15 @@ def whole(found: Sequence[WaitingSample], most: int) -> list[Known]:
     ]
 
 
-def _read(visit: Visit, task: TaskFunction[Any, Any], each: Known) -> BrokerResult[Reading]:
-    reading = Reading()
+def _read(visit: CheckConnection, task: TaskFunction[Any, Any], each: WaitingTasks) -> BrokerResult[ArgumentsRead]:
+    reading = ArgumentsRead()
     for start in range(0, len(each.ids), STEP):
         answer = visit.ask(partial(_jobs, ids=each.ids[start : start + STEP]))
         if isinstance(answer, Err):
             return answer
         for job in answer.value:
             if job.status is not TaskStatus.PENDING:
-                continue  # somebody has taken it meanwhile
+                continue  # a worker has claimed it in the meantime
             reading.tried += 1
             if why := _problem(task, job):
                 reading.unreadable += 1
@@ -173,12 +173,12 @@ def _jobs(conn: AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]
 def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
     try:
         task.codec.arguments.decode(job.args_json, job.kwargs_json)
-    except Exception as problem:  # what a validator of the user's raises included: a worker would fail the task as well
+    except Exception as problem:  # the user's validators can raise anything, and would fail the task too
         return str(problem) or type(problem).__name__
     return None
 
 
-def _unknown(each: Known, names: list[str]) -> HorsiesError:
+def _unknown(each: WaitingTasks, names: list[str]) -> HorsiesError:
     near = get_close_matches(each.task_name, names, n=1)
     return RegistryError(
         f"no module defines the task {each.task_name!r}, but {each.amount} of that name wait in {_queues(each)}",
@@ -189,7 +189,7 @@ def _unknown(each: Known, names: list[str]) -> HorsiesError:
     )
 
 
-def _unreadable(each: Known, task: TaskFunction[Any, Any], read: Reading) -> HorsiesError:
+def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: ArgumentsRead) -> HorsiesError:
     is_exact = each.are_all and read.tried == each.count
     seen = f"the {read.tried}" if is_exact else f"the first {read.tried}"
     notes = [
@@ -207,22 +207,22 @@ def _unreadable(each: Known, task: TaskFunction[Any, Any], read: Reading) -> Hor
     )
 
 
-def _queues(each: Known) -> str:
+def _queues(each: WaitingTasks) -> str:
     named = ", ".join(repr(queue) for queue in each.queues)
     return f"queue {named}" if len(each.queues) == 1 else f"queues {named}"
 
 
-def _stored_problems(subject: Subject, stored: StoredSchedule) -> Iterator[HorsiesError]:
+def _stored_problems(subject: CheckedApp, stored: StoredSchedule) -> Iterator[HorsiesError]:
     report = ValidationReport(phase="a schedule")
     try:
         for error in schedule_problems(subject.app, read(stored), is_stored=True):
             report.add(error)
-    except Exception as problem:  # also of the app's own models, which look at its arguments
+    except Exception as problem:  # the app's own models, which check the arguments, can raise anything
         report.add(problem if isinstance(problem, HorsiesError) else unusable(describe(problem)))
         for finding in report:
             finding.message = f"schedule {stored.name!r}: {finding.message}"
     for finding in report:
-        finding.location = None  # it is where the check was asked for
+        finding.location = None  # it would be the place where the check was called
         yield finding.with_note(_WHERE)
 
 
@@ -230,7 +230,7 @@ async def _page(conn: AsyncConnection[Any], after: str) -> list[StoredSchedule]:
     return await schedules.definitions(conn, list(await schedules.marks(conn, after, PAGE)))
 
 
-class Visit:
+class CheckConnection:
     """One connection, which lives on the broker's loop."""
 
     def __init__(self, broker: PostgresBroker) -> None:

@@ -1,13 +1,11 @@
-"""What a task function takes and returns, read from its signature.
+"""The arguments of a task: read from its signature, bound to it, encoded as a JSON list and a JSON object, and decoded
+by type.
 
-Annotations may be strings (`from __future__ import annotations`) and may name things that are defined later. They
-cannot be resolved yet in that case: `read` raises `NameError`, and the caller tries again later.
-
-The arguments of a task: bound to its signature, encoded as a JSON list and a JSON object, and decoded by type.
-
-Positional arguments are stored as a list, keyword arguments as an object; if there are none, the column is NULL. So a
-plain SQL INSERT can write them too. Defaults are not stored, because they belong to the code that runs. Values that the
-workflow engine fills in (F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
+Annotations may be strings (`from __future__ import annotations`) and may name things that are defined later. In that
+case they cannot be resolved yet: `read` raises `NameError`, and the caller tries again later. Positional arguments are
+stored as a list, keyword arguments as an object; if there are none, the column is NULL. So a plain SQL INSERT can write
+them too. Defaults are not stored, because they belong to the code that runs. Values that the workflow engine fills in
+(F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
 """
 
 from __future__ import annotations
@@ -23,11 +21,13 @@ from typing import Any
 from pydantic_core import from_json
 
 from horsies.core.codec.context import WorkflowContext, WorkflowMeta
-from horsies.core.codec.shapes import CodecError, MismatchError, Shape, list_shape, object_shape
+from horsies.core.codec.shapes import CodecError, Shape, TypeMismatchError, list_shape, object_shape
 
-# Parameters that the workflow engine fills in; nobody else may.
+# Only the workflow engine fills in these parameters.
 INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
-
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_FILLED = {"workflow_ctx": WorkflowContext | None, "workflow_meta": WorkflowMeta | None}
 _MAX_REMEMBERED = 256
 
 
@@ -35,9 +35,9 @@ _MAX_REMEMBERED = 256
 class Signature:
     """The parameters of a task by kind, with their types, and its return annotation."""
 
-    positional: tuple[str, ...]  # in order, those that only go by position first
-    positional_only: int  # how many of them
-    keyword: frozenset[str]  # what may be given by name
+    positional: tuple[str, ...]  # in order, positional-only parameters first
+    positional_only: int  # how many of them are positional-only
+    keyword: frozenset[str]  # parameters that may be given by name
     required: frozenset[str]
     kinds: Mapping[str, Any]  # name -> annotation
     var_positional: str | None
@@ -103,11 +103,6 @@ def has_return_annotation(fn: Callable[..., Any]) -> bool:
     return _signature(fn).return_annotation is not inspect.Signature.empty
 
 
-_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-
-_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-
-
 def _signature(fn: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         import annotationlib
@@ -135,10 +130,10 @@ class ArgumentsCodec:
         named = {name: kind for name, kind in signature.kinds.items() if name in signature.keyword}
         others = signature.kinds[signature.var_keyword] if signature.var_keyword else None
         self._by_name = object_shape(named, others=others)
-        # A stored call may hold both that the engine fills in: the task declared them when its workflow was started.
+        # A stored call may hold both parameters, because the task may have declared both when its workflow was started.
         self._stored = object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
         self._by_count: dict[int, Shape] = {}
-        # Types that occur only by position are proven now as well, not at the first send.
+        # Types that occur only by position are checked now too, and not at the first send.
         self._usual_count = len(signature.positional)
         self._positional(self._usual_count)
 
@@ -170,7 +165,7 @@ class ArgumentsCodec:
         # The number of arguments decides which types to read, and calls of one task mostly have the same number.
         try:
             args: tuple[Any, ...] = self._positional(self._usual_count).decode(text)
-        except MismatchError:
+        except TypeMismatchError:
             count = _length(text)
             if count == self._usual_count:
                 raise
@@ -215,11 +210,8 @@ class ArgumentsCodec:
         return args[:only], {**named, **absent, **kwargs}
 
 
-_FILLED = {"workflow_ctx": WorkflowContext | None, "workflow_meta": WorkflowMeta | None}
-
-
 def _length(text: str) -> int:
-    values = from_json(text)  # it is JSON: a shape has already read it, and only did not like its members
+    values = from_json(text)  # a shape has already read this as JSON, and refused only its members
     if not isinstance(values, list):
         raise CodecError("the arguments are not a JSON list")
     return len(values)

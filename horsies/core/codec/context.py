@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
 
-from horsies.core.codec.shapes import CodecError, MismatchError, ResultCodec
+from horsies.core.codec.shapes import CodecError, ResultCodec, TypeMismatchError
 from horsies.core.errors import WorkflowContextMissingIdError
 from horsies.core.models.codes import ContractCode, OperationalErrorCode
 from horsies.core.models.tasks import SubWorkflowSummary, TaskError, TaskResult
@@ -96,7 +96,7 @@ def _read(value: Any, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
     try:
         return codec.decode(json.dumps(value))
     except CodecError as problem:
-        is_type = isinstance(problem, MismatchError) and problem.first == "ok"
+        is_type = isinstance(problem, TypeMismatchError) and problem.first == "ok"
         code = ContractCode.PYDANTIC_HYDRATION_ERROR if is_type else OperationalErrorCode.RESULT_DESERIALIZATION_ERROR
         return TaskResult(err=TaskError(error_code=code, message=f"result of node {node.node_id!r}: {problem}"))
 

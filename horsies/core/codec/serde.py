@@ -2,8 +2,7 @@
 
 `TaskCodec` belongs to a task and handles its arguments and its result by declared type. The functions below work
 without a task, on plain JSON values; none of them raises, and `serialize_error_payload` always returns a text.
-
-Which texts PostgreSQL accepts.
+`sanitize_text` and `can_be_stored` know which texts PostgreSQL accepts.
 """
 
 from __future__ import annotations
@@ -16,14 +15,17 @@ from typing import Any, TypeVar
 from pydantic import JsonValue
 
 from horsies.core.codec.arguments import ArgumentsCodec, Signature
-from horsies.core.codec.shapes import CodecError, MismatchError, ResultCodec, list_shape
+from horsies.core.codec.shapes import CodecError, ResultCodec, TypeMismatchError, list_shape
 from horsies.core.models.codes import BUILTIN_CODE_FAMILIES, BuiltInTaskCode, ContractCode, OperationalErrorCode
 from horsies.core.models.tasks import BUILTIN_KEY, TaskError, TaskResult
 from horsies.core.types.result import Err, Ok, Result
 
 T = TypeVar("T")
-
 _UNREADABLE = OperationalErrorCode.RESULT_DESERIALIZATION_ERROR
+_UNWRITABLE = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+_CONSTANT = json.dumps({"err": {"error_code": {BUILTIN_KEY: _UNWRITABLE.value}, "message": "unwritable result"}})
+_PLAIN_RESULT = ResultCodec(JsonValue)
+_PLAIN_VALUE = list_shape([JsonValue], lambda index: "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def task_result_from_json(
     """A stored result, with its ok value decoded by the task's codec; without a codec it is plain JSON."""
     try:
         return Ok((codec or _PLAIN_RESULT).decode(text))
-    except MismatchError as problem:
+    except TypeMismatchError as problem:
         code = ContractCode.PYDANTIC_HYDRATION_ERROR if problem.first == "ok" else _UNREADABLE
         return Err(SerializationError(str(problem), code))
     except CodecError as problem:
@@ -101,9 +103,15 @@ def sanitize_text(text: str) -> str:
     return text
 
 
-_PLAIN_RESULT = ResultCodec(JsonValue)
-
-_PLAIN_VALUE = list_shape([JsonValue], lambda index: "value")
+def can_be_stored(text: object) -> bool:
+    """Whether a column can store this: a text without NUL that can be encoded as UTF-8."""
+    if not isinstance(text, str) or "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return False
+    return True
 
 
 def _attempt(produce: Callable[[], T]) -> Result[T, SerializationError]:
@@ -154,19 +162,3 @@ def _clean(value: Any) -> Any:
 def _last_resort(tr: TaskResult[Any, TaskError]) -> TaskResult[Any, TaskError]:
     kind = "a result" if tr.err is None else f"an error with code {sanitize_text(str(tr.err.error_code))}"
     return TaskResult(err=TaskError(error_code=_UNWRITABLE, message=f"{kind} could not be written as JSON"))
-
-
-_UNWRITABLE = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-
-_CONSTANT = json.dumps({"err": {"error_code": {BUILTIN_KEY: _UNWRITABLE.value}, "message": "unwritable result"}})
-
-
-def can_be_stored(text: object) -> bool:
-    """Whether a column can store this: a text without NUL that can be encoded as UTF-8."""
-    if not isinstance(text, str) or "\0" in text:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a pair of surrogates
-        return False
-    return True

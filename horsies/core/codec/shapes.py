@@ -1,14 +1,10 @@
-"""Searches a value for parts that would not survive as JSON: NaN, Infinity, text that is not Unicode, masked
-secrets.
-
-Values to JSON and back, by declared type: the part of the codec that uses pydantic.
+"""Values to JSON and back, by declared type: the part of the codec that uses pydantic.
 
 A `Shape` is one object or list whose members have declared types: the keyword arguments of a task, its positional
-arguments, or its result. Values are encoded only if they fit their type strictly ("5" is not an int) and if the text
-can be decoded again. Decoding is as lenient as JSON requires (a date is a string there). Nothing in the text names a
-class.
-
-The result of a task: `{"ok": …}` by its declared type or `{"err": {…}}`, and back.
+arguments, or its result (`ResultCodec`: `{"ok": …}` by its declared type or `{"err": {…}}`). Values are encoded only if
+they fit their type strictly ("5" is not an int) and if the text can be decoded again. `find_unsendable` searches for
+parts that would not survive as JSON: NaN, Infinity, text that is not Unicode, masked secrets. Decoding is as lenient as
+JSON requires (a date is a string there). Nothing in the text names a class.
 """
 
 from __future__ import annotations
@@ -38,71 +34,13 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticSerializationError, 
 from horsies.core.models.tasks import SubWorkflowError, TaskError, TaskResult
 
 Path = tuple[Any, ...]
-
 _NOT_FINITE = "NaN and Infinity cannot be sent"
-
 _SECRET = "a secret would be stored masked; send a reference to it instead"
-
 _NOT_TEXT = "the text contains lone surrogates, which are not valid Unicode"
-
-
-def find_unsendable(value: Any) -> tuple[Path, str] | None:
-    """Where the first such part is, and what is wrong with it; None if there is none."""
-    seen: set[int] = set()
-    pending: list[tuple[Path, Any]] = [((), value)]
-    while pending:
-        path, item = pending.pop()
-        if problem := _problem(item):
-            return path or ("value",), problem
-        if isinstance(item, _LEAVES) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        children = list(_children(item))
-        pending.extend(((*path, key), child) for key, child in reversed(children))
-    return None
-
-
 _LEAVES = (str, bytes, int, float, Enum, type(None))
 
-
-def _problem(item: Any) -> str | None:
-    if isinstance(item, float) and not math.isfinite(item):
-        return _NOT_FINITE
-    if isinstance(item, str) and not _is_text(item):
-        return _NOT_TEXT
-    if isinstance(item, Secret | SecretStr | SecretBytes):
-        return _SECRET
-    return None
-
-
-def _is_text(item: str) -> bool:
-    try:
-        item.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _children(item: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(item, BaseModel):
-        yield from item.__dict__.items()
-        yield from (item.model_extra or {}).items()
-    elif dataclasses.is_dataclass(item) and not isinstance(item, type):
-        yield from ((field.name, getattr(item, field.name, None)) for field in dataclasses.fields(item))
-    elif isinstance(item, Mapping):
-        for key, child in item.items():
-            yield _shown(key), key
-            yield _shown(key), child
-    elif isinstance(item, list | tuple | set | frozenset | deque):
-        yield from enumerate(item)
-
-
-def _shown(key: Any) -> Any:
-    return key if isinstance(key, int) or (isinstance(key, str) and _is_text(key)) else "[key]"
-
-
-# Bytes travel as base64. NaN is written as such, so that it is seen below and refused; models with a configuration of
-# their own write null instead, which `find_unsendable` looks behind.
+# Bytes travel as base64. NaN is written as NaN, so that it is found and refused. Models with a configuration of their
+# own write null instead; `find_unsendable` finds those.
 _CONFIG = ConfigDict(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
@@ -111,11 +49,9 @@ _CORE_CONFIG = core_schema.CoreConfig(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
 
-# What NaN, secrets and keys with lone surrogates look like once they are written.
+# This is what NaN, secrets and keys with lone surrogates look like in JSON.
 _SUSPICIOUS = (b"NaN", b"Infinity", b"**********", "\ufffd".encode())
-
 _MAX_SHOWN = 5
-
 _NOT_JSON = "invalid-json-value"
 
 
@@ -123,7 +59,7 @@ class CodecError(Exception):
     """A value cannot be encoded, or a text cannot be decoded. The message never repeats the value."""
 
 
-class MismatchError(CodecError):
+class TypeMismatchError(CodecError):
     """The value is not of the declared type; `first` is the name of the member."""
 
     def __init__(self, message: str, first: str = "") -> None:
@@ -151,7 +87,7 @@ class Shape:
         self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
-        """The value as its type defines it, if it fits strictly; otherwise a `MismatchError`."""
+        """The value as its type defines it, if it fits strictly; otherwise a `TypeMismatchError`."""
         try:
             return self._validate_python(value, strict=True)
         except ValidationError as problem:
@@ -160,13 +96,13 @@ class Shape:
             raise _foreign(problem) from None
 
     def encode(self, value: Any) -> str:
-        """The value as JSON. `MismatchError` if it is of another type, `CodecError` if it cannot be encoded."""
+        """The value as JSON. `TypeMismatchError` if it is of another type, `CodecError` if it cannot be encoded."""
         checked = self.check(value)
         data = self._dump(checked)
         if self._is_suspicious(data):
             self._refuse_unsendable(checked)
         try:
-            # What is sent can be received: found out here rather than in the worker.
+            # The text must be readable again: the sender finds that out, and not the worker.
             self._validate_json(data, by_alias=True, by_name=True)
         except ValidationError as problem:
             raise CodecError(f"its JSON cannot be read back: {self._describe(problem)}") from None
@@ -175,7 +111,7 @@ class Shape:
         return data.decode()
 
     def decode(self, text: str) -> Any:
-        """The value of a text. `UnreadableError` if it is not JSON, `MismatchError` if it does not fit."""
+        """The value of a text. `UnreadableError` if it is not JSON, `TypeMismatchError` if it does not fit."""
         try:
             return self._validate_json(text, by_alias=True, by_name=True)
         except ValidationError as problem:
@@ -200,8 +136,8 @@ class Shape:
         except (PydanticSerializationError, UnicodeError, ValueError):
             self._refuse_unsendable(checked)
         try:
-            # The warning was about a value that is not what its model declares; the reading back decides whether it
-            # does harm.
+            # The warning was about a value that is not of the type that its model declares. Reading it back decides
+            # whether that matters.
             return self._serialize(checked, round_trip=True, warnings=False)
         except PydanticSerializationError as problem:
             raise CodecError(_why_not_written(problem)) from None
@@ -213,9 +149,9 @@ class Shape:
             path, problem = found
             raise CodecError(f"{self._path(path)}: {problem}")
 
-    def _mismatch(self, problem: ValidationError) -> MismatchError:
+    def _mismatch(self, problem: ValidationError) -> TypeMismatchError:
         details = problem.errors(include_url=False, include_input=False, include_context=False)
-        return MismatchError(self._describe(problem), str(details[0]["loc"][0]) if details[0]["loc"] else "")
+        return TypeMismatchError(self._describe(problem), str(details[0]["loc"][0]) if details[0]["loc"] else "")
 
     def _describe(self, problem: ValidationError) -> str:
         details = problem.errors(include_url=False, include_input=False, include_context=False)
@@ -262,6 +198,35 @@ def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repe
         )
 
     return Shape(build, name_of)
+
+
+class ResultCodec:
+    """Encodes and decodes the results of one task."""
+
+    __slots__ = ("_both", "_ok")
+
+    def __init__(self, ok_type: Any) -> None:
+        self._ok = object_shape({"ok": ok_type})
+        # The fields tell the two kinds of error apart: neither accepts the fields of the other.
+        self._both = object_shape({"ok": ok_type, "err": SubWorkflowError | TaskError})
+
+    def check(self, value: Any) -> None:
+        """`TypeMismatchError` if the ok value is not of the declared type."""
+        self._ok.check({"ok": value})
+
+    def encode(self, result: TaskResult[Any, TaskError]) -> str:
+        """The result as JSON. A `TypeMismatchError` means a value of the wrong type; any other `CodecError` means that
+        it cannot be encoded."""
+        if result.is_ok():
+            return self._ok.encode({"ok": result.ok})
+        return self._both.encode({"err": result.err})
+
+    def decode(self, text: str) -> TaskResult[Any, TaskError]:
+        """The result of a text. `TypeMismatchError.first` is "ok" if only the value does not fit."""
+        sides = self._both.decode(text)
+        if len(sides) != 1:
+            raise CodecError("a result must have either ok or err")
+        return TaskResult(ok=sides["ok"]) if "ok" in sides else TaskResult(err=sides["err"])
 
 
 def json_safe(kind: Any) -> Any:
@@ -340,7 +305,7 @@ def _why_not_written(problem: PydanticSerializationError) -> str:
         return (
             "bytes in a model of its own configuration need ser_json_bytes='base64' and val_json_bytes='base64' there"
         )
-    return "it cannot be written as JSON"  # other texts come from serializers of the user's and may hold anything
+    return "it cannot be written as JSON"  # other texts come from the user's serializers and may contain anything
 
 
 def _foreign(problem: Exception) -> CodecError:
@@ -348,30 +313,53 @@ def _foreign(problem: Exception) -> CodecError:
     return CodecError(f"a validator or serializer raised {type(problem).__name__}")
 
 
-class ResultCodec:
-    """Encodes and decodes the results of one task."""
+def find_unsendable(value: Any) -> tuple[Path, str] | None:
+    """Where the first such part is, and what is wrong with it; None if there is none."""
+    seen: set[int] = set()
+    pending: list[tuple[Path, Any]] = [((), value)]
+    while pending:
+        path, item = pending.pop()
+        if problem := _problem(item):
+            return path or ("value",), problem
+        if isinstance(item, _LEAVES) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        children = list(_children(item))
+        pending.extend(((*path, key), child) for key, child in reversed(children))
+    return None
 
-    __slots__ = ("_both", "_ok")
 
-    def __init__(self, ok_type: Any) -> None:
-        self._ok = object_shape({"ok": ok_type})
-        # Of the two kinds of error the fields tell which it is: neither accepts the other's.
-        self._both = object_shape({"ok": ok_type, "err": SubWorkflowError | TaskError})
+def _problem(item: Any) -> str | None:
+    if isinstance(item, float) and not math.isfinite(item):
+        return _NOT_FINITE
+    if isinstance(item, str) and not _is_text(item):
+        return _NOT_TEXT
+    if isinstance(item, Secret | SecretStr | SecretBytes):
+        return _SECRET
+    return None
 
-    def check(self, value: Any) -> None:
-        """`MismatchError` if the ok value is not of the declared type."""
-        self._ok.check({"ok": value})
 
-    def encode(self, result: TaskResult[Any, TaskError]) -> str:
-        """The result as JSON. A `MismatchError` means a value of the wrong type; any other `CodecError` means that it
-        cannot be encoded."""
-        if result.is_ok():
-            return self._ok.encode({"ok": result.ok})
-        return self._both.encode({"err": result.err})
+def _is_text(item: str) -> bool:
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    def decode(self, text: str) -> TaskResult[Any, TaskError]:
-        """The result of a text. `MismatchError.first` is "ok" if only the value does not fit."""
-        sides = self._both.decode(text)
-        if len(sides) != 1:
-            raise CodecError("a result must have either ok or err")
-        return TaskResult(ok=sides["ok"]) if "ok" in sides else TaskResult(err=sides["err"])
+
+def _children(item: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(item, BaseModel):
+        yield from item.__dict__.items()
+        yield from (item.model_extra or {}).items()
+    elif dataclasses.is_dataclass(item) and not isinstance(item, type):
+        yield from ((field.name, getattr(item, field.name, None)) for field in dataclasses.fields(item))
+    elif isinstance(item, Mapping):
+        for key, child in item.items():
+            yield _shown(key), key
+            yield _shown(key), child
+    elif isinstance(item, list | tuple | set | frozenset | deque):
+        yield from enumerate(item)
+
+
+def _shown(key: Any) -> Any:
+    return key if isinstance(key, int) or (isinstance(key, str) and _is_text(key)) else "[key]"

@@ -199,7 +199,7 @@ def _fields(model: ConfigModel) -> Iterator[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], TaskSchedule):
-        # By name: their arguments may be secret, and there may be thousands of them.
+        # Schedules are shown by name, because their arguments may be secret, and there may be thousands.
         names = [schedule.name for schedule in value[:_SCHEDULES_SHOWN]]
         return f"{len(value)} ({', '.join(names)}{', …' if len(value) > len(names) else ''})"
     if isinstance(value, SecretStr):

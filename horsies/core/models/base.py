@@ -48,7 +48,7 @@ class ConfigModel(BaseModel):
             code = violation.code or self.error_code
             report.add(_error(self._label(*violation.fields) + violation.message, code, violation.help_text))
         if report.has_errors():
-            # From None: pydantic's own text would repeat it, and could show what was given.
+            # `from None`, because pydantic's own text could show the given value.
             try:
                 report.raise_if_any()
             except HorsiesError as error:

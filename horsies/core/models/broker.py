@@ -1,5 +1,7 @@
-"""How to reach PostgreSQL, and what the broker returns. The URL is a secret: it is shown only with its password masked,
-and `redact` removes it from messages of the driver. `brokers/` opens the connections.
+"""How to reach PostgreSQL, and what the broker returns.
+
+The URL is a secret: it is shown only with its password masked, and `redact` removes it from messages of the driver.
+`db/connect.py` opens the connections.
 """
 
 from __future__ import annotations
@@ -78,11 +80,11 @@ class PostgresConfig(ConfigModel):
         description="milliseconds that sent data may stay unacknowledged; 0: the default of the operating system",
     )
 
-    # The address of the embedded server, once asked for, and the process that asked: a fork must ask for itself.
+    # The address of the embedded server, and the process that has asked for it: a fork must ask again.
     _embedded_dsn: tuple[int, str] | None = PrivateAttr(default=None)
 
     if TYPE_CHECKING:
-        # What a checker cannot see by itself: a URL may be given as plain text. Kept in step by a typing test.
+        # This tells type checkers that a URL may be given as plain text. A typing test keeps it up to date.
         def __init__(
             self,
             *,

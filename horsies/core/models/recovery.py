@@ -1,12 +1,9 @@
-"""What counts as stale, how it is recovered, and how long records are kept.
+"""How tasks and workers are recovered: what counts as stale, what happens then, and how long records are kept.
 
-`RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper). The first
-has intervals and thresholds in milliseconds and retention times in hours; the second uses `timedelta`, where a number
-means seconds.
-
-The options and the result of a manual sweep, and of the list of workers (R-43, R-49, R-94).
-
-How a worker behaves while its database is away.
+`RecoveryConfig` is about single tasks (the reaper), `WorkerRecoveryConfig` about whole workers (the sweeper), and
+`WorkerResilienceConfig` says how a worker behaves while its database is away. The first has intervals and thresholds in
+milliseconds and retention times in hours; the second uses `timedelta`, where a number means seconds. The options and
+results of manual sweeps are here too (R-43, R-49, R-94).
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from horsies.core.models.base import ConfigModel, Violation
 
 INFRASTRUCTURE_RESILIENT_FLAG = "infrastructure_resilient"
 
-# Others judge a worker by its own settings (R-63): a span that no calendar holds would make their statements fail.
+# Other workers judge a worker by its settings (R-63). A span beyond the calendar would make their statements fail.
 LONGEST = timedelta(days=365)
 
 
@@ -56,7 +53,7 @@ class RecoveryConfig(ConfigModel):
         le=7_200_000,
         description="how long recovery waits for a result that is still to be written",
     )
-    # 0 turns the waiting off, not the reconciliation: a mismatch is then repaired on the next pass.
+    # 0 turns off the waiting and not the reconciliation: a mismatch is then repaired on the next pass.
     crashed_worker_recovery_grace_ms: int = Field(
         default=10_000,
         ge=0,
@@ -118,9 +115,8 @@ def _seconds(value: object) -> object:
     return value
 
 
-# Limits that pydantic knows are also those of the reference.
+# The reference shows limits that pydantic knows.
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0), le=LONGEST)]
-
 Delay = Annotated[timedelta, BeforeValidator(_seconds), Field(ge=timedelta(0), le=LONGEST)]
 
 
@@ -207,7 +203,7 @@ class WorkerRecoveryConfig(ConfigModel):
         return self._with(max_recoveries_per_task=value)
 
     def _with(self, **changed: Any) -> Self:
-        # Only what was set: a manual sweep takes a threshold that was named for more than the default (R-95).
+        # Only fields that were set: a manual sweep treats a given threshold differently from the default (R-95).
         fields = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**{**fields, "enabled": True, **changed})
 
@@ -227,11 +223,11 @@ class SweepStaleWorkersResult:
     """What a sweep has done."""
 
     recovered_count: int = 0
-    worker_ids: list[str] = field(default_factory=list)  # dead ones, and those that had left tasks behind; sorted
-    skipped_count: int = 0  # tasks that a hook, or the database, wanted left as they are
+    worker_ids: list[str] = field(default_factory=list)  # dead workers, and workers that had left tasks behind; sorted
+    skipped_count: int = 0  # tasks that a hook wanted to skip, or that the database refused
     deferred_count: int = 0  # tasks left for a later sweep
     dry_run: bool = False
-    lock_acquired: bool = False  # False: somebody else was sweeping, or it was a dry run
+    lock_acquired: bool = False  # False: another process was sweeping, or it was a dry run
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +235,7 @@ class WorkerSilence:
     """How long a registered worker has been silent, and what that means for a sweep."""
 
     worker_id: str
-    takes_part: bool  # it runs with worker recovery; a sweep leaves the others alone
+    takes_part: bool  # it runs with worker recovery; a sweep ignores other workers
     silence_s: float
     heartbeat_interval_s: float | None  # None: it did not say
 

@@ -114,12 +114,12 @@ class TaskModel(Base):
     start_failures: Mapped[int] = mapped_column(Integer, server_default=ZERO)
     workflow_id: Mapped[str | None] = mapped_column(String(36))
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
-    # What indexes ask of `status` and `updated_at`, which change with every move, as columns that mostly do not: an
-    # update that changes no column of any index is heap-only, and CLAIMED → RUNNING and lease renewals are.
+    # Indexes use these columns instead of `status` and `updated_at`, because they rarely change. An update that changes
+    # no indexed column is heap-only; CLAIMED → RUNNING and lease renewals are such updates.
     is_waiting: Mapped[bool] = mapped_column(Boolean, Computed(IS_WAITING, persisted=True))
     ended_at: Mapped[datetime | None] = mapped_column(TIMESTAMP, Computed(ENDED_AT, persisted=True))
 
-    # Few and partial: each index that holds a row in its current status is written again at every transition.
+    # There are few indexes, and they are partial: a transition rewrites every index that holds the row.
     __table_args__ = (
         CheckConstraint("priority BETWEEN 1 AND 100", name="horsies_tasks_priority_check"),
         CheckConstraint("retry_count >= 0", name="horsies_tasks_retry_count_check"),
@@ -298,7 +298,7 @@ class WaitingModel(Base):
     holder: Mapped[str] = mapped_column(String(255), primary_key=True)
     until: Mapped[datetime] = mapped_column(TIMESTAMP)
 
-    # Lost in a server crash, as it should be: so are the sessions that waited.
+    # The rows may be lost in a server crash, because the sessions that waited are lost too.
     __table_args__ = ({"prefixes": ["UNLOGGED"]},)
 
 
@@ -311,7 +311,8 @@ class MetaModel(Base):
     value: Mapped[str] = mapped_column(Text)
 
 
-# A queue table is rewritten again and again: leave room on each page, and vacuum long before a fifth of it is dead.
+# A queue table is rewritten again and again. So each page has room left, and vacuum starts long before a fifth of the
+# rows is dead.
 stored_with(
     TaskModel.__table__,
     fillfactor=75,
@@ -321,7 +322,7 @@ stored_with(
     autovacuum_analyze_scale_factor=0.02,
     autovacuum_analyze_threshold=2000,
 )
-# Rows come at one end and leave at the other, never changing in between.
+# Rows of these tables are inserted and deleted, and never updated.
 for _inserted in (TaskAttemptModel, TaskHeartbeatModel, WorkerStateModel):
     stored_with(
         _inserted.__table__,

@@ -122,7 +122,7 @@ def exception_dict(exc: BaseException) -> dict[str, Any]:
 def _traceback_text(exc: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(exc, limit=-50))
-    except Exception:  # a __str__ of the user's that raises must not hide the error
+    except Exception:  # the user's __str__ may raise, and must not hide the error
         return "".join(traceback.format_tb(exc.__traceback__, limit=-50))
 
 

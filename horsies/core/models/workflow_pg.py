@@ -69,8 +69,8 @@ class WorkflowModel(Base):
     started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     paused_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     completed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    # All its nodes have ended and it has not. An index that mentioned `open_nodes` itself would have to be
-    # written at every end of a node, and with it all others.
+    # All nodes of this workflow have ended, but the workflow has not. An index on `open_nodes` itself would be
+    # written whenever a node ends, and all other indexes with it.
     is_over: Mapped[bool] = mapped_column(Boolean, Computed(IS_OVER, persisted=True))
 
     __table_args__ = (
@@ -159,7 +159,7 @@ class WorkflowTaskModel(Base):
             "sub_workflow_id",
             postgresql_where=sql("sub_workflow_id IS NOT NULL"),
         ),
-        # In the order in which nodes are locked, for the walk of R-30.
+        # The walk of R-30 reads nodes in the order in which they are locked.
         Index("horsies_workflow_tasks_in_flight_idx", "workflow_id", "task_index", postgresql_where=sql(IS_IN_FLIGHT)),
     )
 

@@ -35,7 +35,7 @@ from horsies.core.models.monitoring.tasks import MonitoringResult
 from horsies.core.monitoring.metrics import DatabaseReading
 from horsies.core.monitoring.queries import MOST_SCHEDULES, MOST_WORKERS, ask, firing_schedules, judged
 from horsies.core.store import monitoring
-from horsies.core.store.monitoring import EndedOfLate, InHand, WaitingCount
+from horsies.core.store.monitoring import EndedOfLate, InFlightCount, WaitingCount
 from horsies.core.types.status import TaskStatus
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def read_snapshot(conn: Connection, *, configured: Configured) -> Snapshot
 def assemble(
     *,
     waiting: Sequence[WaitingCount],
-    in_flight: Sequence[InHand],
+    in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[WorkerStateInfo],
     schedules: Sequence[ScheduleStateInfo],
@@ -129,7 +129,7 @@ def settings_of_workers(workers: Iterable[WorkerStateInfo]) -> dict[str, QueueSe
 
 def _queues(
     waiting: Sequence[WaitingCount],
-    in_flight: Sequence[InHand],
+    in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[WorkerStateInfo],
     configured: Mapping[str, QueueSettings],
@@ -182,7 +182,7 @@ def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
 
 
 def _task_counts(
-    waiting: Iterable[WaitingCount], in_flight: Iterable[InHand], ended: Iterable[EndedOfLate]
+    waiting: Iterable[WaitingCount], in_flight: Iterable[InFlightCount], ended: Iterable[EndedOfLate]
 ) -> Iterable[TaskCount]:
     yield from (TaskCount(TaskStatus.PENDING, part.queue, part.task_name, part.number) for part in waiting)
     yield from (TaskCount(part.status, part.queue, part.task_name, part.number) for part in in_flight)

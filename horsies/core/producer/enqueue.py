@@ -154,8 +154,8 @@ def enqueue(sends: Sequence[Send]) -> Steps[list[SendOutcome]]:
 
 
 def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
-    """Insert all sends, or raise `MismatchError`; return the ids of their rows in the same order. The caller provides
-    the transaction that makes all of them visible at once or not at all."""
+    """Insert all sends, or raise `SendMismatchError`; return the ids of their rows in the same order. The caller
+    provides the transaction that makes all of them visible at once or not at all."""
     now = datetime.now(UTC)  # once: the time that passes from chunk to chunk must not count as the age of the call
     ids = [send.task_id for send in sends]
     for places in chunks(sends):

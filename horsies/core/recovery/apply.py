@@ -1,12 +1,10 @@
-"""Tasks of workflows that recovery or expiry has ended: they are reported after the commit, so that their workflows are
-advanced at once (R-57). If a report is lost, reconciliation finds them (R-30).
+"""Recovers tasks: the one routine that every caller uses (R-55), and the recovery of tasks without recent heartbeats,
+which the reaper and manual operations share (R-19, R-20, R-91).
 
-The single routine that recovers tasks, for all callers (R-55).
-
-Tasks without recent heartbeats: how the reaper and manual operations recover them (R-19, R-20, R-91).
-
-One query finds many, which are then recovered in small steps, each in a separate transaction. The statement decides
-which tasks are silent, `lifecycle.recovery` what becomes of them; the caller decides how long to continue.
+One query finds many silent tasks, which are then recovered in small steps, each in a transaction of its own. The
+statement says which tasks are silent, `decide.py` says what becomes of them, and the caller says how long to continue.
+Recovered tasks of workflows are reported to the caller after the commit, so that their workflows are advanced at once
+(R-57). If a report is lost, `reconcile.py` finds them (R-30).
 """
 
 from __future__ import annotations
@@ -33,26 +31,12 @@ from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retr
 from horsies.core.types.status import TaskStatus
 
 EndedNode: TypeAlias = tuple[str, str]  # the ids of the task and of its workflow
-
 OnEnded: TypeAlias = Callable[[Iterable[EndedNode]], None]
-
-
-def nobody(ended: Iterable[EndedNode]) -> None:
-    """Report to nobody: reconciliation will find the tasks."""
-
-
-def of_workflows(tasks: Iterable[InFlight | Expired]) -> list[EndedNode]:
-    """The tasks that belong to workflows. Some of them may only have returned to the queue; advancing ignores those."""
-    return [
-        (task.task_id if isinstance(task, InFlight) else task.id, task.workflow_id)
-        for task in tasks
-        if task.workflow_id is not None
-    ]
-
 
 log = logging.getLogger("horsies.recovery")
 
 LINES = 20
+REASON = "no heartbeat"
 
 _WORDS: dict[type, str] = {
     Requeue: "returned to the queue",
@@ -60,6 +44,7 @@ _WORDS: dict[type, str] = {
     Fail: "failed",
     Expire: "expired",
 }
+_ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
 
 
 async def recover_tasks(
@@ -100,22 +85,6 @@ async def recover_tasks(
     return recovered
 
 
-async def recover_in_parts(
-    found: Sequence[InFlight],
-    recover: Callable[[Sequence[InFlight]], Awaitable[list[InFlight]]],
-    on_refused: Callable[[InFlight], None] = lambda task: None,
-) -> list[InFlight]:
-    """What `recover` could recover of these. A task that the database refuses does not keep the others back."""
-
-    def give_up(task: InFlight, problem: Exception) -> None:
-        fields = {"task_id": task.task_id, "task": task.task_name}
-        log.error("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
-        on_refused(task)
-
-    parts = await by_halves(found, recover, is_refusal=is_about_content, give_up=give_up)
-    return [task for part in parts for task in part]
-
-
 def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:
     """Log how many tasks were recovered and how, and a line for each failed task, because nothing else logs it."""
     events.emit("tasks.recovered", kinds=Counter(moved[task.task_id] for task in recovered))
@@ -144,9 +113,20 @@ def who_is_silent(task: InFlight) -> str:
     return f"worker {task.worker_id}{process}, silent for {task.silence_s:.1f} s"
 
 
-REASON = "no heartbeat"
+async def recover_in_parts(
+    found: Sequence[InFlight],
+    recover: Callable[[Sequence[InFlight]], Awaitable[list[InFlight]]],
+    on_refused: Callable[[InFlight], None] = lambda task: None,
+) -> list[InFlight]:
+    """What `recover` could recover of these. A task that the database refuses does not keep the others back."""
 
-_ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
+    def give_up(task: InFlight, problem: Exception) -> None:
+        fields = {"task_id": task.task_id, "task": task.task_name}
+        log.error("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
+        on_refused(task)
+
+    parts = await by_halves(found, recover, is_refusal=is_about_content, give_up=give_up)
+    return [task for part in parts for task in part]
 
 
 async def recover_stale(
@@ -154,14 +134,14 @@ async def recover_stale(
     status: TaskStatus,
     config: RecoveryConfig,
     sweeping: WorkerRecoveryConfig,
-    asker: HookCaller,
+    hook_caller: HookCaller,
     *,
     me: str,
     threshold: timedelta | None = None,
 ) -> AsyncGenerator[list[InFlight], None]:
     """Recover the silent tasks of this status, the longest silence first; yield what each step has recovered. The
     caller can stop between two steps. `threshold` is given only by manual calls."""
-    step = partial(_recover, database, action=_ACTIONS[status], asker=asker, me=me)
+    step = partial(_recover, database, action=_ACTIONS[status], hook_caller=hook_caller, me=me)
     while True:
         async with database.connection() as conn:
             found = await recovery.find_stale(conn, status, config, sweeping, threshold=threshold)
@@ -170,24 +150,24 @@ async def recover_stale(
             recovered = await recover_in_parts(found[place : place + STEP], step)
             count += len(recovered)
             yield recovered
-        if len(found) < LOOK or not count:  # the end, or all of them are in somebody else's hands
+        if len(found) < LOOK or not count:  # that was the end, or others are recovering all of them
             return
 
 
 async def _recover(
-    database: Connections, found: Sequence[InFlight], *, action: Action, asker: HookCaller, me: str
+    database: Connections, found: Sequence[InFlight], *, action: Action, hook_caller: HookCaller, me: str
 ) -> list[InFlight]:
     """One step, which is one transaction, and its events."""
     async with database.connection() as conn, conn.transaction():
         silent = await recovery.lock_stale(conn, found)
-        is_told = action is Action.RETRY_OR_FAIL and asker.has(JobInterrupted)
-        # Before they are moved: afterwards nobody has them any more.
+        is_told = action is Action.RETRY_OR_FAIL and hook_caller.has(JobInterrupted)
+        # The views are loaded before the tasks are moved: afterwards their owner is no longer known.
         views = await tasks.jobs(conn, [task.task_id for task in silent]) if silent and is_told else []
         recovered = await recover_tasks(conn, silent, action, REASON, me)
     ids = {task.task_id for task in recovered}
     interrupted = [job for job in views if job.id in ids]
     if interrupted:
-        await asker.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
+        await hook_caller.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
     return recovered
 
 
@@ -215,3 +195,16 @@ async def list_overdue(database: Connections) -> list[dict[str, Any]]:
     """The PENDING tasks whose deadline has passed and that nobody has expired yet (R-91)."""
     async with database.connection() as conn:
         return await recovery.overdue(conn)
+
+
+def of_workflows(tasks: Iterable[InFlight | Expired]) -> list[EndedNode]:
+    """The tasks that belong to workflows. Some of them may only have returned to the queue; advancing ignores those."""
+    return [
+        (task.task_id if isinstance(task, InFlight) else task.id, task.workflow_id)
+        for task in tasks
+        if task.workflow_id is not None
+    ]
+
+
+def nobody(ended: Iterable[EndedNode]) -> None:
+    """Report to nobody: reconciliation will find the tasks."""

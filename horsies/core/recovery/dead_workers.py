@@ -1,14 +1,10 @@
-"""What the system says about a process of this host: whether the pid exists, whether the process has ended, and when it
-began.
+"""Finds workers that are dead, for certain or probably, and recovers their tasks without waiting (R-100, R-103).
 
-It answers only if it is sure. A process that may not be inspected counts as existing, and without `/proc` its start is
-unknown.
-
-Finds workers that are dead, for certain or probably, and recovers their tasks without waiting (R-100, R-103).
-
-A pass without findings is one cheap statement and one system call for each worker of this host. Only for suspected
-workers is the server asked about the liveness lock; `judging` decides. Several workers may look at the same time: each
-task is recovered under its claim, and so by only one of them.
+A pass without findings is one cheap statement and one system call for each worker of this host. The server is asked
+about the liveness lock only for suspected workers, and `decide.py` judges. Several workers may look at the same time:
+each task is recovered under its claim, and therefore by only one of them. `look_at` says what the system knows about a
+process. It answers only if it is sure: a process that may not be inspected counts as existing, and without `/proc` its
+start is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from horsies.core.db.pool import Connections
 from horsies.core.hooks import FailureReason, JobInterrupted
@@ -29,7 +25,7 @@ from horsies.core.recovery import start_journal
 from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
 from horsies.core.recovery.decide import Action, Death, Process, TaskShares, is_gone, is_in_sight, judge, share_out
 from horsies.core.recovery.hooks import HookCaller
-from horsies.core.recovery.sweep import sweep_workers
+from horsies.core.recovery.sweep import MayJudge, sweep_workers
 from horsies.core.store import workers as worker_rows
 from horsies.core.store.recovery import STEP
 from horsies.core.store.tasks import jobs
@@ -39,68 +35,14 @@ from horsies.core.types.status import TaskStatus
 
 UNKNOWN = Process(None)
 
-
-def look_at(pid: int | None) -> Process:
-    """The process with this pid, as far as this process may see it."""
-    if pid is None or pid <= 0:
-        return UNKNOWN
-    # Asked first and not read off /proc, where processes of others may be hidden: what is hidden there is not gone.
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return Process(False)
-    except PermissionError:
-        pass
-    except OSError:
-        return UNKNOWN
-    stat = _stat(pid)
-    return Process(True) if stat is None else Process(True, stat.has_ended, stat.start)
-
-
-def process_start(pid: int) -> int | None:
-    """When this process started, in ticks since boot (never wall-clock time, which a corrected clock would shift)."""
-    stat = _stat(pid)
-    return None if stat is None else stat.start
-
-
-class _Stat(NamedTuple):
-    has_ended: bool
-    start: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # The command name, in parentheses, may hold anything; the fields after it are plain.
-    fields = text.rpartition(")")[2].split()
-    if len(fields) <= 19:
-        return None
-    state, threads, start = fields[0], int(fields[17]), int(fields[19])
-    # The first thread of a process can end before the others; until they have, the process goes on.
-    return _Stat(state in "ZX" and threads <= 1, start)
-
-
 log = logging.getLogger("horsies.recovery")
 
 LOOK_EVERY_S = 2.0
-
-SOON_S = 0.4  # until the next look at what only waits for a process to end, or for somebody else's sweep
-
+SOON_S = 0.4  # until the next look, if tasks only wait for a process to end or for another sweep
 LOOKS = 4
-
 FIRST_LOOK_S = 10.0
-
 GONE = "its worker's process is gone, and so is its session"
-
 SILENT = "its worker's session is gone, and it has missed two heartbeats"
-
-
-class MayJudge(Protocol):
-    """Says whether this worker may judge others by their silence (R-23)."""
-
-    def may_judge(self) -> bool: ...
 
 
 class DeadWorkers:
@@ -113,7 +55,7 @@ class DeadWorkers:
         me: Judge,
         recovery: RecoveryConfig,
         config: WorkerRecoveryConfig,
-        asker: HookCaller,
+        hook_caller: HookCaller,
         pulse: MayJudge,
         *,
         on_ended: OnEnded = nobody,
@@ -123,7 +65,7 @@ class DeadWorkers:
         self._me = me
         self._recovery = recovery
         self._config = config
-        self._asker = asker
+        self._hook_caller = hook_caller
         self._pulse = pulse
         self._on_ended = on_ended
         self._dead: set[str] = set()  # found to be certainly dead at an earlier look
@@ -134,7 +76,8 @@ class DeadWorkers:
         known = self._dead
         try:
             for _ in range(LOOKS):
-                if not await self._look_once() - known:  # whoever is waited for at every look is waited for in between
+                # A worker that was found dead before can wait for the next look.
+                if not await self._look_once() - known:
                     break
                 await asyncio.sleep(SOON_S)
         finally:
@@ -175,13 +118,11 @@ class DeadWorkers:
             ]
             held = await worker_rows.held_liveness(conn, [w.liveness_key for w, _ in suspects]) if suspects else set()
         for worker_id in self._dead - {worker.worker_id for worker in workers}:
-            start_journal.remove(worker_id)  # another has finished what we had begun
+            start_journal.remove(worker_id)  # another worker has finished what this one had begun
         return [
             (worker, judge(worker, self._me, process, is_lock_held=worker.liveness_key in held))
             for worker, process in suspects
         ]
-
-    # Certain death
 
     async def _recover(self, dead: Registered) -> bool:
         if dead.worker_id not in self._dead:
@@ -201,15 +142,15 @@ class DeadWorkers:
         is_waiting = spared > 0
         if swept or (dead.is_sweeping and not spared):
             is_waiting |= not await self._sweep(dead)
-        # Not at the first look: a statement that was under way when the worker died may only now have ended.
+        # The row stays at the first look, because a statement of the dead worker may still be running in the server.
         if dead.worker_id in self._dead and not is_waiting:
-            await self._bury(dead)
+            await self._delete_worker_row(dead)
         return is_waiting
 
     async def _share_out(self, dead: Registered, tasks: Sequence[InFlight]) -> TaskShares:
         pids = {task.worker_pid for task in tasks if task.status is TaskStatus.RUNNING}
         gone = {pid for pid in pids if is_gone(look_at(pid))}
-        # Read after that: a child that was still there might have noted something meanwhile.
+        # The journal is read after the processes: a child that was still alive might have written a note in between.
         notes = await asyncio.to_thread(start_journal.read, dead.worker_id, dead.process_start) if gone else None
         return share_out(tasks, gone.__contains__, partial(start_journal.was_noted, notes))
 
@@ -224,36 +165,34 @@ class DeadWorkers:
     async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
         async with self._pool.connection() as conn:
             recovered = await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
-        self._on_ended(of_workflows(recovered))  # one past its deadline has expired
+        self._on_ended(of_workflows(recovered))  # a task past its deadline has expired
         return recovered
 
     async def _crash(self, tasks: Sequence[InFlight]) -> list[InFlight]:
         async with self._pool.connection() as conn:
-            is_heard = self._asker.has(JobInterrupted)
+            is_heard = self._hook_caller.has(JobInterrupted)
             views = await jobs(conn, [task.task_id for task in tasks]) if is_heard else []
             recovered = await recover_tasks(conn, tasks, Action.RETRY_OR_FAIL, GONE, self._me.worker_id)
         self._on_ended(of_workflows(recovered))
         ids = {task.task_id for task in recovered}
         interrupted = [view for view in views if view.id in ids]
         if interrupted:
-            await self._asker.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
+            await self._hook_caller.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
         return recovered
 
     async def _sweep(self, dead: Registered) -> bool:
         """False: another process is sweeping."""
         result = await sweep_workers(
-            self._patient, [dead.worker_id], self._config, self._asker,
+            self._patient, [dead.worker_id], self._config, self._hook_caller,
             me=self._me.worker_id, spare=_is_not_for_a_sweep, on_ended=self._on_ended,
         )  # fmt: skip
         return result.lock_acquired
 
-    async def _bury(self, dead: Registered) -> None:
+    async def _delete_worker_row(self, dead: Registered) -> None:
         async with self._pool.connection() as conn:
-            is_buried = await worker_rows.bury(conn, dead.worker_id)
-        if is_buried:
+            is_deleted = await worker_rows.delete_row(conn, dead.worker_id)
+        if is_deleted:
             start_journal.remove(dead.worker_id)
-
-    # Probable death
 
     async def _give_back_claims(self, worker: Registered) -> None:
         """Return only its claims. Its started tasks wait for their threshold, because a worker that is only cut off
@@ -275,3 +214,45 @@ class DeadWorkers:
 
 def _is_not_for_a_sweep(task: InFlight) -> bool:
     return not task.is_enrolled or (task.status is TaskStatus.RUNNING and not is_gone(look_at(task.worker_pid)))
+
+
+def look_at(pid: int | None) -> Process:
+    """The process with this pid, as far as this process may see it."""
+    if pid is None or pid <= 0:
+        return UNKNOWN
+    # The system is asked first, because /proc may hide processes of other users, and these are not gone.
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return Process(False)
+    except PermissionError:
+        pass
+    except OSError:
+        return UNKNOWN
+    stat = _stat(pid)
+    return Process(True) if stat is None else Process(True, stat.has_ended, stat.start)
+
+
+def process_start(pid: int) -> int | None:
+    """When this process started, in ticks since boot (never wall-clock time, which a corrected clock would shift)."""
+    stat = _stat(pid)
+    return None if stat is None else stat.start
+
+
+class _Stat(NamedTuple):
+    has_ended: bool
+    start: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The command name, in parentheses, may hold anything; the fields after it are plain.
+    fields = text.rpartition(")")[2].split()
+    if len(fields) <= 19:
+        return None
+    state, threads, start = fields[0], int(fields[17]), int(fields[19])
+    # The first thread of a process can end before the others; the process goes on until they have ended too.
+    return _Stat(state in "ZX" and threads <= 1, start)

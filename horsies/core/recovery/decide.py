@@ -1,11 +1,8 @@
-"""Decides what becomes of a task whose worker or child is gone (R-19, R-20, R-50 to R-52, R-58). Pure.
+"""Decides when a worker is dead (R-100), what happens to its tasks (R-50 to R-53), and with which move a task is
+recovered (R-19, R-20, R-58).
 
-Every recovery decides on one of these moves; `core.recovery.transition` makes them under the fence of the claim.
-
-Decides when a worker is dead, for certain or probably (R-100). Pure: registry, system and server provide the
-facts.
-
-What a sweep does with the answers of the hooks (R-50 to R-53). Pure.
+All functions are pure. The registry, the system and the server provide the facts (`dead_workers.py`), hooks provide
+answers (`hooks.py`), and `apply.py` makes the moves under the fence of the claim.
 """
 
 from __future__ import annotations
@@ -27,13 +24,123 @@ from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 RECOVERED = "Job recovered after worker interruption"
 
 
+class Death(Enum):
+    """What the evidence says about the death of a worker."""
+
+    UNPROVEN = "not proven"
+    PROBABLE = "probably dead"  # it may only be cut off: tasks that it has claimed and not started go back
+    CERTAIN = "certainly dead"  # it cannot come back
+
+
+class Process(NamedTuple):
+    """`is_there` is None if it is unknown."""
+
+    is_there: bool | None
+    has_ended: bool = False  # it is a zombie, which waits for its parent and does nothing more
+    start: int | None = None  # in ticks since boot
+
+
+def judge(worker: Registered, me: Judge, process: Process, *, is_lock_held: bool) -> Death:
+    """A free lock alone proves nothing, because a connection may have been reset; a missing process whose session still
+    exists proves nothing either."""
+    if worker.worker_id == me.worker_id or is_lock_held:
+        return Death.UNPROVEN
+    if is_in_sight(worker, me) and is_gone(process, worker.process_start):
+        return Death.CERTAIN
+    return Death.PROBABLE if worker.is_silent else Death.UNPROVEN
+
+
+def is_in_sight(worker: Registered, me: Judge) -> bool:
+    """Whether the two see the same processes. Unknown facts prove nothing."""
+    theirs = (worker.hostname, worker.boot_id, worker.pid_namespace)
+    return None not in theirs and theirs == (me.hostname, me.boot_id, me.pid_namespace)
+
+
+def is_gone(process: Process, start: int | None = None) -> bool:
+    """Whether the process that began at `start` has ended. Its pid may belong to another process by now."""
+    if process.is_there is None:
+        return False
+    if not process.is_there or process.has_ended:
+        return True
+    return start is not None and process.start is not None and process.start != start
+
+
+class TaskShares(NamedTuple):
+    """The tasks of a dead worker by what becomes of them."""
+
+    requeued: list[InFlight]  # their code had not begun (R-19, R-103)
+    crashed: list[InFlight]  # they follow their own policy (R-20)
+    swept: list[InFlight]  # they follow the sweep procedure (R-50)
+    spared: list[InFlight]  # their process is still there
+
+
+def share_out(
+    tasks: Iterable[InFlight], is_child_gone: Callable[[int | None], bool], was_noted: Callable[[Claim], bool]
+) -> TaskShares:
+    """`was_noted`: whether a child had noted that it was about to call this task's function."""
+    shares = TaskShares([], [], [], [])
+    for task in tasks:
+        is_running = task.status is TaskStatus.RUNNING
+        if is_running and not is_child_gone(task.worker_pid):
+            shares.spared.append(task)
+        elif is_running and not was_noted(task.claim):
+            shares.requeued.append(task)
+        elif task.is_enrolled:
+            shares.swept.append(task)
+        elif is_running:
+            shares.crashed.append(task)
+        else:
+            shares.requeued.append(task)
+    return shares
+
+
 class Action(Enum):
     """What to do with the tasks of a dead worker or child."""
 
     REQUEUE = "requeue"  # as if it had never been claimed (R-19)
     RETRY_OR_FAIL = "retry or fail"  # by its own policy (R-20)
-    WORKER_DEFAULT = "default"  # again after a delay, not charged (R-50)
+    WORKER_DEFAULT = "default"  # run again after a delay, without charging the attempt (R-50)
     RESCHEDULE = "reschedule"  # the same at a given time, with a given counter (R-51)
+
+
+class SweepDecision(NamedTuple):
+    """What happens to some tasks; the delay counts from the time of the transaction."""
+
+    action: Action
+    delay_s: float
+    attempts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDecisions:
+    """All verdicts: what happens to which tasks, which are left alone, and which were not asked about."""
+
+    groups: dict[SweepDecision, list[InFlight]] = field(default_factory=dict)
+    skipped: list[InFlight] = field(default_factory=list)
+    unasked: list[InFlight] = field(default_factory=list)
+
+
+def sweep_decisions(
+    tasks: Sequence[InFlight], decisions: Mapping[str, Decision | None], *, now: datetime, age_s: float, delay_s: float
+) -> SweepDecisions:
+    """Sort the tasks by their decisions. `now` is `age_s` ago, because the hooks took that long."""
+    found = SweepDecisions()
+    default = SweepDecision(Action.WORKER_DEFAULT, delay_s + age_s)
+    for task in tasks:
+        match decisions.get(task.task_id):
+            case None:
+                found.unasked.append(task)
+            case JobRecoveryResult.Skip:
+                found.skipped.append(task)
+            case JobRecoveryResult.FailWithBackoff:
+                # For a task that had not started, this is Default, and needs its delay (R-52).
+                found.groups.setdefault(SweepDecision(Action.RETRY_OR_FAIL, default.delay_s), []).append(task)
+            case Reschedule(run_at=run_at, attempts=attempts):
+                wait_s = (run_at - now).total_seconds()
+                found.groups.setdefault(SweepDecision(Action.RESCHEDULE, wait_s, attempts), []).append(task)
+            case _:
+                found.groups.setdefault(default, []).append(task)
+    return found
 
 
 def move_for(
@@ -59,6 +166,16 @@ def move_for(
     if action is Action.RETRY_OR_FAIL or is_worn_out:
         return retry_or_fail(crash, policy_of(task.task_options), task.retry_count, task.max_retries, rand)
     return not_charged(crash, _later(delay_s), counter)
+
+
+def _requeue(task: InFlight) -> Move:
+    if task.is_overdue and task.status is TaskStatus.CLAIMED:
+        return expired(task.claim, task.worker_id)
+    return Requeue(task.claim)
+
+
+def _later(delay_s: float) -> float:
+    return max(0.0, delay_s)
 
 
 def crashed(
@@ -111,123 +228,3 @@ def policy_of(task_options: str | None) -> RetryPolicy | None:
         return TaskOptions.from_json(task_options).retry_policy
     except ValueError:
         return None
-
-
-def _requeue(task: InFlight) -> Move:
-    if task.is_overdue and task.status is TaskStatus.CLAIMED:
-        return expired(task.claim, task.worker_id)
-    return Requeue(task.claim)
-
-
-def _later(delay_s: float) -> float:
-    return max(0.0, delay_s)
-
-
-class Death(Enum):
-    """What the evidence says about the death of a worker."""
-
-    UNPROVEN = "not proven"
-    PROBABLE = "probably dead"  # cut off, perhaps: what it has only claimed may go back
-    CERTAIN = "certainly dead"  # it cannot come back
-
-
-def judge(worker: Registered, me: Judge, process: Process, *, is_lock_held: bool) -> Death:
-    """A free lock alone proves nothing, because a connection may have been reset; a missing process whose session still
-    exists proves nothing either."""
-    if worker.worker_id == me.worker_id or is_lock_held:
-        return Death.UNPROVEN
-    if is_in_sight(worker, me) and is_gone(process, worker.process_start):
-        return Death.CERTAIN
-    return Death.PROBABLE if worker.is_silent else Death.UNPROVEN
-
-
-def is_in_sight(worker: Registered, me: Judge) -> bool:
-    """Whether the two see the same processes. Unknown facts prove nothing."""
-    theirs = (worker.hostname, worker.boot_id, worker.pid_namespace)
-    return None not in theirs and theirs == (me.hostname, me.boot_id, me.pid_namespace)
-
-
-def is_gone(process: Process, start: int | None = None) -> bool:
-    """Whether the process that began at `start` has ended. Its pid may belong to another process by now."""
-    if process.is_there is None:
-        return False
-    if not process.is_there or process.has_ended:
-        return True
-    return start is not None and process.start is not None and process.start != start
-
-
-class TaskShares(NamedTuple):
-    """The tasks of a dead worker by what becomes of them."""
-
-    requeued: list[InFlight]  # nothing of them had begun (R-19, R-103)
-    crashed: list[InFlight]  # by their own policy (R-20)
-    swept: list[InFlight]  # by the sweep procedure (R-50)
-    spared: list[InFlight]  # their process is still there
-
-
-def share_out(
-    tasks: Iterable[InFlight], is_child_gone: Callable[[int | None], bool], was_noted: Callable[[Claim], bool]
-) -> TaskShares:
-    """`was_noted`: whether a child had noted that it was about to call this task's function."""
-    shares = TaskShares([], [], [], [])
-    for task in tasks:
-        is_running = task.status is TaskStatus.RUNNING
-        if is_running and not is_child_gone(task.worker_pid):
-            shares.spared.append(task)
-        elif is_running and not was_noted(task.claim):
-            shares.requeued.append(task)
-        elif task.is_enrolled:
-            shares.swept.append(task)
-        elif is_running:
-            shares.crashed.append(task)
-        else:
-            shares.requeued.append(task)
-    return shares
-
-
-class SweepDecision(NamedTuple):
-    """What happens to some tasks; the delay counts from the time of the transaction."""
-
-    action: Action
-    delay_s: float
-    attempts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SweepDecisions:
-    """All verdicts: what happens to which tasks, which are left alone, and which were not asked about."""
-
-    groups: dict[SweepDecision, list[InFlight]] = field(default_factory=dict)
-    skipped: list[InFlight] = field(default_factory=list)
-    unasked: list[InFlight] = field(default_factory=list)
-
-
-def sweep_decisions(
-    tasks: Sequence[InFlight], decisions: Mapping[str, Decision | None], *, now: datetime, age_s: float, delay_s: float
-) -> SweepDecisions:
-    """Sort the tasks by their decisions. `now` is `age_s` ago, because the hooks took that long."""
-    found = SweepDecisions()
-    default = SweepDecision(Action.WORKER_DEFAULT, delay_s + age_s)
-    for task in tasks:
-        match decisions.get(task.task_id):
-            case None:
-                found.unasked.append(task)
-            case JobRecoveryResult.Skip:
-                found.skipped.append(task)
-            case JobRecoveryResult.FailWithBackoff:
-                # The delay is for one that had not started, for which this is Default (R-52).
-                found.groups.setdefault(SweepDecision(Action.RETRY_OR_FAIL, default.delay_s), []).append(task)
-            case Reschedule(run_at=run_at, attempts=attempts):
-                wait_s = (run_at - now).total_seconds()
-                found.groups.setdefault(SweepDecision(Action.RESCHEDULE, wait_s, attempts), []).append(task)
-            case _:
-                found.groups.setdefault(default, []).append(task)
-    return found
-
-
-class Process(NamedTuple):
-    """`is_there` is None if it is unknown."""
-
-    is_there: bool | None
-    has_ended: bool = False  # a zombie: it waits for its parent to take notice and will do nothing more
-    start: int | None = None  # in ticks since boot

@@ -1,8 +1,8 @@
 """Calls the user's recovery hooks: how handlers are called, for how long, and what counts as an answer (R-74 to R-76).
 
-Code that recovers tasks gets an `Asker`. Manual operations call the handlers in their own process (`InProcess`); a
-worker uses its helper child (`core.worker.helper_child`), which uses `Handlers` as well. Views of tasks are loaded
-before the tasks are recovered, because afterwards their old owner is no longer known.
+Code that recovers tasks gets a `HookCaller`. Manual operations call the handlers in their own process (`InProcess`). A
+worker uses its helper child (`worker/helper_process.py`), which calls them through `Handlers` as well. The caller loads
+the views of tasks before it recovers them, because afterwards their old owner is no longer known.
 """
 
 from __future__ import annotations
@@ -35,15 +35,10 @@ from horsies.core.hooks import (
 log = logging.getLogger("horsies.recovery")
 
 HANDLER_S = 10.0  # for each call of a handler
-
 SWEEP_S = 60.0  # for all of a sweep
-
 CANCEL_S = 1.0  # for a handler to end after it was cancelled
-
-GRACE_S = 1.5  # beyond its limit: then one that is still there blocks all others
-
+GRACE_S = 1.5  # a handler that runs this much longer than its limit blocks its thread
 T = TypeVar("T")
-
 _PLAIN_ANSWERS = (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
 
 
@@ -240,7 +235,7 @@ async def _guarded(handler: Handler, event: Event) -> tuple[Any, BaseException |
     try:
         answer = handler(event)
         return (await answer if inspect.isawaitable(answer) else answer), None
-    except BaseException as problem:  # SystemExit too: a handler does not end its caller
+    except BaseException as problem:  # this includes SystemExit: a handler does not end its caller
         return None, problem
 
 

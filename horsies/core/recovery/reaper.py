@@ -46,7 +46,7 @@ class Reaper:
         pool: Connections,
         recovery: RecoveryConfig,
         worker_recovery: WorkerRecoveryConfig,
-        asker: HookCaller,
+        hook_caller: HookCaller,
         me: str,
         pulse: MayJudge,
         *,
@@ -59,7 +59,7 @@ class Reaper:
         self._patient = patient or pool
         self._recovery = recovery
         self._sweeping = worker_recovery
-        self._asker = asker
+        self._hook_caller = hook_caller
         self._me = me
         self._pulse = pulse
         self._pass_s = pass_s
@@ -78,7 +78,7 @@ class Reaper:
         if self._recovery.auto_fail_stale_running:
             yield "stale runs", self.end_running
         yield "abandoned workers", self.sweep_abandoned
-        # After those that end tasks, and in this order: dependents are settled before their workflow is ended.
+        # These follow the passes that end tasks, in this order: nodes are settled before their workflow is ended.
         yield "nodes of workflows", self.reconcile
         yield "ends of workflows", self.end_workflows
         yield "heartbeats", self.prune_heartbeats
@@ -91,7 +91,7 @@ class Reaper:
                 await run()
             except Exception as problem:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
-                    raise  # told to end: that is what failed the pass
+                    raise  # the pass failed because this service is being ended
                 self._failed(name, problem)
             else:
                 self._failures.pop(name, None)
@@ -123,12 +123,12 @@ class Reaper:
         """Sweep dead workers with worker recovery that no sweeper has handled (R-68)."""
         if not self._pulse.may_judge():
             return
-        # A look first, without the sweep lock: it must not be in the way of a sweeper at every tick.
+        # Look first without the sweep lock, which would be in the way of a sweeper at every tick.
         async with self._pool.connection() as conn:
             found = await workers.abandoned(conn, self._me, self._recovery)
         if found:
             await sweep_abandoned(
-                self._patient, self._sweeping, self._recovery, self._asker, me=self._me, on_ended=self._on_ended
+                self._patient, self._sweeping, self._recovery, self._hook_caller, me=self._me, on_ended=self._on_ended
             )
 
     async def expire_workflows(self) -> None:
@@ -154,10 +154,10 @@ class Reaper:
             await workers.forget_sleepers(conn)
 
     async def _recover(self, status: TaskStatus) -> None:
-        if not self._pulse.may_judge():  # the silence may have been the database's (R-23)
+        if not self._pulse.may_judge():  # the silence may be the fault of the database (R-23)
             return
         until = self._deadline()
-        recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._asker, me=self._me)
+        recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._hook_caller, me=self._me)
         async with aclosing(recovering) as steps:
             async for recovered in steps:
                 self._on_ended(of_workflows(recovered))

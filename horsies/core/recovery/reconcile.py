@@ -1,12 +1,10 @@
 """Reconciliation: finds nodes and workflows that are stuck because a process died between two transactions, and lets
-the engine make the missing step, in the same way as always (R-30 to R-38).
+the engine make the missing step in the usual way (R-30 to R-38).
 
-A pass reads some of the nodes in flight and continues from there at the next call. Findings are handled in small steps.
-Any number of workers may do this at the same time: the engine checks again under the lock of the workflow, and the
-second one finds nothing to do.
-
-`recover_stuck_workflows`: the manual form of what every worker's reaper does for stuck workflows (R-37, R-97). It is
-written once, async, and runs on the broker's bridge.
+A pass reads some of the nodes in flight, handles its findings in small steps, and continues from there at the next
+call. Any number of workers may do this at the same time: the engine checks again under the lock of the workflow, and
+the second worker finds nothing to do. The reaper runs `Reconciler` regularly; `recover_stuck_workflows` is the manual
+form (R-37, R-97).
 """
 
 from __future__ import annotations
@@ -37,19 +35,10 @@ from horsies.core.workflows.control import builder_for
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
-
 log = logging.getLogger("horsies.recovery")
 
 CANCELLED = finish.CANCELLED.result or ""
-
 T = TypeVar("T")
-
-
-class NobodyBuilds:
-    """A `Builder` for programs without an app: it leaves everything to those that have one (R-35)."""
-
-    async def build(self, request: BuildRequest) -> WorkflowPlan:
-        raise NotBuiltHere(request.definition_key)
 
 
 async def advance_ended(pool: Connections, ended: Iterable[EndedNode]) -> None:
@@ -57,6 +46,22 @@ async def advance_ended(pool: Connections, ended: Iterable[EndedNode]) -> None:
     tasks = [task_id for task_id, _ in ended]
     if tasks:
         await advance(pool, tasks, NobodyBuilds())
+
+
+@as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
+@on_bridge
+async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
+    """Let every stuck workflow continue: nodes whose task or child workflow ended at least `grace_ms` ago without an
+    effect, nodes that were not enqueued, and workflows past their deadline or without an open node. Return how many
+    nodes and workflows were moved. Child workflows are built if the broker has an app that knows them; otherwise they
+    are left to the workers."""
+    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
+        message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
+        raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
+    return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
+
+
+recover_stuck_workflows_sync = run_sync(recover_stuck_workflows)
 
 
 class Reconciler:
@@ -91,7 +96,7 @@ class Reconciler:
         while True:
             async with self._pool.connection() as conn:
                 found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
-            self._place = place or NODES  # before they are handled: what fails shall not hold up those behind it
+            self._place = place or NODES  # set first, so that a failure does not hold up the nodes behind it
             count += await self._repair(found)
             if place is None or monotonic() >= until:
                 return count
@@ -143,8 +148,6 @@ class Reconciler:
                 return count
             place = after
 
-    # What is done about each kind
-
     async def _cancel(self, nodes: Sequence[Stuck]) -> Advanced:
         """Cancel tasks that came back, by a retry or a recovery, when their workflow had just been cancelled (R-34)."""
         async with self._pool.connection() as conn:
@@ -173,6 +176,13 @@ class Reconciler:
         """Take the steps that are missing, and those that follow."""
         worklist.build_later = self._build_later
         return await worklist.work_off(self._pool, self._builder)
+
+
+class NobodyBuilds:
+    """A `Builder` for programs without an app: it leaves everything to those that have one (R-35)."""
+
+    async def build(self, request: BuildRequest) -> WorkflowPlan:
+        raise NotBuiltHere(request.definition_key)
 
 
 def _links(nodes: Sequence[Stuck]) -> list[str]:
@@ -215,19 +225,3 @@ def _name_of(node: Stuck) -> dict[str, Any]:
 
 def _workflow(workflow_id: str) -> dict[str, Any]:
     return {"workflow_id": workflow_id}
-
-
-@as_broker_result(BrokerErrorCode.DB_OPERATION_FAILED)
-@on_bridge
-async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000) -> int:
-    """Let every stuck workflow continue: nodes whose task or child workflow ended at least `grace_ms` ago without an
-    effect, nodes that were not enqueued, and workflows past their deadline or without an open node. Return how many
-    nodes and workflows were moved. Child workflows are built if the broker has an app that knows them; otherwise they
-    are left to the workers."""
-    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
-        message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
-        raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
-    return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
-
-
-recover_stuck_workflows_sync = run_sync(recover_stuck_workflows)

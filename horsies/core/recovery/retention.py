@@ -1,13 +1,9 @@
-"""Retention: deletes old records (R-80 to R-85), in bounded batches.
+"""Deletes old records: regularly by age (`Retention`, R-80 to R-85), and by hand (`Purge`).
 
-Each batch is a separate transaction under the pruning lock (D-62), followed by a pause of the same length, so that
-claims go first. A pass that runs out of time is continued by the next one.
-
-Manual clean-up: delete selected ended tasks, or cancel those that wait in a queue.
-
-Tasks of workflows are never touched, because they belong to their workflow. The work is done in bounded batches, each
-committed before the next, so stopping halfway loses nothing. It is written once, async, and runs on the broker's
-bridge; `told` is called for every committed batch.
+All deletion happens in bounded batches. Each batch is a transaction of its own under the pruning lock (D-62), followed
+by a pause of the same length, so that claims go first. A pass that runs out of time is continued by the next one. A
+manual purge deletes selected ended tasks, or cancels those that wait in a queue. It never touches tasks of workflows,
+because they belong to their workflow. It calls `told` for every committed batch, so stopping halfway loses nothing.
 """
 
 from __future__ import annotations
@@ -38,22 +34,19 @@ from horsies.core.types.twins import run_sync
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
-
 log = logging.getLogger("horsies.recovery")
 
 PERIOD_S = 3600.0
-
 PASS_S = 60.0  # for one pass (R-84)
-
-WAIT_S = 1.0  # for the lock: a batch of somebody else takes milliseconds
-
+WAIT_S = 1.0  # for the lock: another worker's batch takes milliseconds
 LONGEST_REST_S = 1.0
-
 T = TypeVar("T")
+Told: TypeAlias = Callable[[int], None]
+_DB = BrokerErrorCode.DB_OPERATION_FAILED
 
-
-class Stopped(Exception):
-    """The time is over, or another worker is pruning."""
+_PURGED = serialize_error_payload(
+    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the queue was purged"))
+)
 
 
 class Retention:
@@ -86,7 +79,7 @@ class Retention:
 
     async def prune(self) -> bool:
         """Delete everything old, for a bounded time; False if there may be more, which the next call deletes."""
-        # Nodes refer to tasks: they go first.
+        # Nodes refer to tasks, so they are deleted first.
         tables = (self._heartbeats, self._worker_states, self._workflows, self._tasks, self._workers)
         batches = Batches(self._database, monotonic() + self._pass_s)
         try:
@@ -132,66 +125,6 @@ class Retention:
                 pass
 
 
-class Batches:
-    """One batch after the other, each under the lock, until the time is over."""
-
-    def __init__(
-        self, database: Connections, until: float, told: Callable[[str, int], None] = lambda what, rows: None
-    ) -> None:
-        self._database = database
-        self._until = until
-        self._told = told  # after each batch that is committed
-        self._count = 0
-        self._rest = 0.0  # before the next one
-        self._gone: dict[str, int] = {}
-
-    async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:
-        """Repeat while batches are full."""
-        while True:
-            rows = await self._run(prune)
-            self._note(what, rows)
-            if rows < BATCH:
-                return
-
-    async def walk(self, what: str, prune: Callable[[Connection, RetentionPosition], Awaitable[Pruned]]) -> int:
-        """Go through the table to its end; return how many rows were deleted."""
-        rows, place = 0, START
-        while True:
-            pruned = await self._run(prune, place)
-            rows += pruned.rows + pruned.nodes
-            self._note(what, pruned.rows)
-            self._note("nodes", pruned.nodes)
-            if pruned.next is None:
-                return rows
-            place = pruned.next
-
-    def tell(self) -> None:
-        """Log what was deleted."""
-        gone = {what: rows for what, rows in self._gone.items() if rows}
-        if gone:
-            log.info("retention: deleted %s", ", ".join(f"{rows} {what}" for what, rows in gone.items()))
-
-    def _note(self, what: str, rows: int) -> None:
-        self._gone[what] = self._gone.get(what, 0) + rows
-        self._told(what, rows)
-
-    async def _run(self, prune: Callable[..., Awaitable[T]], *place: RetentionPosition) -> T:
-        await asyncio.sleep(self._rest)
-        waited_for = monotonic()
-        while True:
-            begun = monotonic()
-            if begun - waited_for > WAIT_S or (self._count and begun >= self._until):
-                raise Stopped
-            async with self._database.connection() as conn, conn.transaction():
-                is_mine = await retention.try_lock(conn)
-                answer = await prune(conn, *place) if is_mine else None
-            if answer is not None:
-                self._count += 1
-                self._rest = min(monotonic() - begun, LONGEST_REST_S)
-                return answer
-            await asyncio.sleep(uniform(0.02, 0.2))
-
-
 def longest_threshold(recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) -> timedelta:
     """The longest threshold: younger heartbeats may still prove that a task is alive (R-82)."""
     return max(
@@ -204,15 +137,6 @@ def longest_threshold(recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) 
 
 def _hours(hours: int | None) -> timedelta | None:
     return None if hours is None else timedelta(hours=hours)
-
-
-Told: TypeAlias = Callable[[int], None]
-
-_DB = BrokerErrorCode.DB_OPERATION_FAILED
-
-_PURGED = serialize_error_payload(
-    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the queue was purged"))
-)
 
 
 class Purge(NamedTuple):
@@ -286,13 +210,19 @@ async def cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lamb
             told(len(await retention.cancel(conn, [task.rank.task_id for task in tasks], _PURGED)))
 
 
+count_ended_sync = run_sync(count_ended)
+delete_ended_sync = run_sync(delete_ended)
+count_waiting_sync = run_sync(count_waiting)
+cancel_waiting_sync = run_sync(cancel_waiting)
+
+
 async def _waiting(broker: PostgresBroker, purge: Purge, most: int) -> AsyncIterator[tuple[str, list[WaitingTask]]]:
     """The selected tasks, queue by queue, a batch at a time."""
     begun = monotonic()
     for queue in purge.queues:
         after, looked = FIRST, most
         while looked == most:
-            # What has been sent since the beginning is not meant; else a busy queue would have no end.
+            # Tasks that were sent after the beginning are left out; otherwise a busy queue would have no end.
             age = purge.age + timedelta(seconds=monotonic() - begun)
             async with broker.hub.connection() as conn:
                 tasks = await retention.waiting(conn, queue, age, purge.task_names, after, most)
@@ -307,10 +237,65 @@ def _sorted(found: Counter[tuple[str, str, str]]) -> list[PurgeCount]:
     return [PurgeCount(TaskStatus(status), queue, name, count) for (status, queue, name), count in ordered]
 
 
-count_ended_sync = run_sync(count_ended)
+class Stopped(Exception):
+    """The time is over, or another worker is pruning."""
 
-delete_ended_sync = run_sync(delete_ended)
 
-count_waiting_sync = run_sync(count_waiting)
+class Batches:
+    """One batch after the other, each under the lock, until the time is over."""
 
-cancel_waiting_sync = run_sync(cancel_waiting)
+    def __init__(
+        self, database: Connections, until: float, told: Callable[[str, int], None] = lambda what, rows: None
+    ) -> None:
+        self._database = database
+        self._until = until
+        self._told = told  # called after each batch that is committed
+        self._count = 0
+        self._rest = 0.0  # the pause before the next batch
+        self._gone: dict[str, int] = {}
+
+    async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:
+        """Repeat while batches are full."""
+        while True:
+            rows = await self._run(prune)
+            self._note(what, rows)
+            if rows < BATCH:
+                return
+
+    async def walk(self, what: str, prune: Callable[[Connection, RetentionPosition], Awaitable[Pruned]]) -> int:
+        """Go through the table to its end; return how many rows were deleted."""
+        rows, place = 0, START
+        while True:
+            pruned = await self._run(prune, place)
+            rows += pruned.rows + pruned.nodes
+            self._note(what, pruned.rows)
+            self._note("nodes", pruned.nodes)
+            if pruned.next is None:
+                return rows
+            place = pruned.next
+
+    def tell(self) -> None:
+        """Log what was deleted."""
+        gone = {what: rows for what, rows in self._gone.items() if rows}
+        if gone:
+            log.info("retention: deleted %s", ", ".join(f"{rows} {what}" for what, rows in gone.items()))
+
+    def _note(self, what: str, rows: int) -> None:
+        self._gone[what] = self._gone.get(what, 0) + rows
+        self._told(what, rows)
+
+    async def _run(self, prune: Callable[..., Awaitable[T]], *place: RetentionPosition) -> T:
+        await asyncio.sleep(self._rest)
+        waited_for = monotonic()
+        while True:
+            begun = monotonic()
+            if begun - waited_for > WAIT_S or (self._count and begun >= self._until):
+                raise Stopped
+            async with self._database.connection() as conn, conn.transaction():
+                is_mine = await retention.try_lock(conn)
+                answer = await prune(conn, *place) if is_mine else None
+            if answer is not None:
+                self._count += 1
+                self._rest = min(monotonic() - begun, LONGEST_REST_S)
+                return answer
+            await asyncio.sleep(uniform(0.02, 0.2))

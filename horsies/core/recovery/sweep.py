@@ -46,7 +46,7 @@ async def sweep(
     pool: Connections,
     config: WorkerRecoveryConfig,
     recovery: RecoveryConfig,
-    asker: HookCaller,
+    hook_caller: HookCaller,
     *,
     me: str,
     threshold: timedelta | None = None,
@@ -62,14 +62,14 @@ async def sweep(
     if dry_run:  # R-48: no lock, no hooks, nothing changed
         async with pool.connection() as conn:
             return SweepStaleWorkersResult(worker_ids=sorted(one.worker_id for one in await find(conn)), dry_run=True)
-    return await _Sweep(pool, asker, me, _terms(config, delay), find, on_ended=on_ended).run()
+    return await _Sweep(pool, hook_caller, me, _terms(config, delay), find, on_ended=on_ended).run()
 
 
 async def sweep_abandoned(
     pool: Connections,
     config: WorkerRecoveryConfig,
     recovery: RecoveryConfig,
-    asker: HookCaller,
+    hook_caller: HookCaller,
     *,
     me: str,
     on_ended: OnEnded = nobody,
@@ -79,14 +79,14 @@ async def sweep_abandoned(
     async def find(conn: Connection) -> list[Gone]:
         return await workers.abandoned(conn, me, recovery)
 
-    return await _Sweep(pool, asker, me, _terms(config), find, on_ended=on_ended).run()
+    return await _Sweep(pool, hook_caller, me, _terms(config), find, on_ended=on_ended).run()
 
 
 async def sweep_workers(
     pool: Connections,
     worker_ids: Sequence[str],
     config: WorkerRecoveryConfig,
-    asker: HookCaller,
+    hook_caller: HookCaller,
     *,
     me: str,
     spare: Callable[[InFlight], bool] | None = None,
@@ -95,7 +95,7 @@ async def sweep_workers(
     """Sweep workers that are known to be dead: no threshold applies, and no task is deferred (R-100). Tasks in `spare`
     are left alone, and so is the row of their worker."""
     terms, find = _terms(config), _exactly(worker_ids)
-    return await _Sweep(pool, asker, me, terms, find, is_certain=True, spare=spare, on_ended=on_ended).run()
+    return await _Sweep(pool, hook_caller, me, terms, find, is_certain=True, spare=spare, on_ended=on_ended).run()
 
 
 async def force_unlock(
@@ -121,7 +121,7 @@ class Sweeper:
         pool: Connections,
         config: WorkerRecoveryConfig,
         recovery: RecoveryConfig,
-        asker: HookCaller,
+        hook_caller: HookCaller,
         me: str,
         pulse: MayJudge,
         *,
@@ -130,7 +130,7 @@ class Sweeper:
         self._pool = pool
         self._config = config
         self._recovery = recovery
-        self._asker = asker
+        self._hook_caller = hook_caller
         self._me = me
         self._pulse = pulse
         self._on_ended = on_ended
@@ -139,7 +139,9 @@ class Sweeper:
         if not self._pulse.may_judge():
             return
         try:
-            await sweep(self._pool, self._config, self._recovery, self._asker, me=self._me, on_ended=self._on_ended)
+            await sweep(
+                self._pool, self._config, self._recovery, self._hook_caller, me=self._me, on_ended=self._on_ended
+            )
         except AWAY:
             raise
         except Exception:  # a mistake of ours must not stop the worker's own tasks
@@ -182,12 +184,12 @@ class _Sweep:
     """One sweep, from the first transaction to the last event."""
 
     pool: Connections
-    asker: HookCaller
+    hook_caller: HookCaller
     me: str
     terms: _Terms
     find: Find
-    is_certain: bool = False  # whoever is found is dead, and stays so
-    is_exclusive: bool = True  # under the sweep lock
+    is_certain: bool = False  # the workers that are found are dead and cannot come back
+    is_exclusive: bool = True  # the sweep holds the sweep lock
     spare: Callable[[InFlight], bool] | None = None
     on_ended: OnEnded = nobody
     has_lock: bool = False
@@ -195,18 +197,18 @@ class _Sweep:
     skipped: int = 0
     deferred: int = 0
     dead: set[str] = field(default_factory=set)
-    _asking_s: float = SWEEP_S  # what is left of the time for hooks (R-74)
-    _known: dict[str, Gone] | None = None  # who was found by the first transaction
-    _until: datetime | None = None  # when that was
+    _asking_s: float = SWEEP_S  # the time that is left for hooks (R-74)
+    _known: dict[str, Gone] | None = None  # the workers that the first transaction found
+    _until: datetime | None = None  # the time of the first transaction
     _after: SweepPosition = START
-    _keeping: set[str] = field(default_factory=set)  # workers of which something was spared
+    _keeping: set[str] = field(default_factory=set)  # workers of which a task was spared
 
     async def run(self) -> SweepStaleWorkersResult:
         try:
             while await self._step():
                 pass
         except Exception:
-            await self._tell_of_workers()  # of what is committed
+            await self._tell_of_workers()  # hooks hear of what is committed
             raise
         await self._tell_of_workers()
         return SweepStaleWorkersResult(
@@ -223,8 +225,8 @@ class _Sweep:
         self.deferred += batch.deferred
         self.on_ended(of_workflows(batch.recovered))
         interrupted = [batch.views[task.task_id] for task in batch.recovered if task.task_id in batch.views]
-        if interrupted and self.asker.has(JobInterrupted):
-            await self.asker.interrupted(interrupted, reason=CRASHED)
+        if interrupted and self.hook_caller.has(JobInterrupted):
+            await self.hook_caller.interrupted(interrupted, reason=CRASHED)
         return batch.has_more
 
     async def _tell_of_workers(self) -> None:
@@ -232,7 +234,7 @@ class _Sweep:
             events.emit("workers.swept", workers=len(self.dead), tasks=self.recovered)
             tasks = logs.counted(self.recovered, "task")
             log.info("swept %s: %s recovered", ", ".join(sorted(self.dead)), tasks)
-            await self.asker.recovered(recovering=self.me, dead=sorted(self.dead), jobs_recovered=self.recovered)
+            await self.hook_caller.recovered(recovering=self.me, dead=sorted(self.dead), jobs_recovered=self.recovered)
 
     async def _transaction(self, conn: Connection) -> _Batch:
         now = await self._begin(conn)
@@ -246,7 +248,7 @@ class _Sweep:
         views = await self._views(conn, offered)
         decisions = await self._decisions(offered, views)
         is_over = len(held) < STEP or None in decisions.values()  # there are no more, or there is no time for more
-        dead = await self._bury(conn, gone, is_over=is_over)
+        dead = await self._delete_dead_rows(conn, gone, is_over=is_over)
         offered = [task for task in offered if task.task_id in decisions and task.worker_id in dead]
         now, age_s = await workers.clock(conn) if views else (now, 0.0)
         found = sweep_decisions(offered, decisions, now=now, age_s=age_s, delay_s=self.terms.delay_s)
@@ -279,13 +281,13 @@ class _Sweep:
 
     async def _views(self, conn: Connection, offered: Sequence[InFlight]) -> dict[str, Job]:
         """The tasks as hooks see them, if there are hooks; they are loaded now, while their owners are known."""
-        if not offered or not (self.asker.has(JobRecovery) or self.asker.has(JobInterrupted)):
+        if not offered or not (self.hook_caller.has(JobRecovery) or self.hook_caller.has(JobInterrupted)):
             return {}
         return {job.id: job for job in await load_jobs(conn, [task.task_id for task in offered])}
 
     async def _decisions(self, offered: Sequence[InFlight], views: Mapping[str, Job]) -> dict[str, Decision | None]:
         """Decisions for the tasks that have not changed; the others need nothing any more."""
-        if not self.asker.has(JobRecovery):
+        if not self.hook_caller.has(JobRecovery):
             return {task.task_id: JobRecoveryResult.Default for task in offered}
         asked = [
             view
@@ -295,11 +297,11 @@ class _Sweep:
         if not asked:
             return {}
         began = monotonic()
-        answers = await self.asker.decide(asked, recovering=self.me, reason=CRASHED, within_s=self._asking_s)
+        answers = await self.hook_caller.decide(asked, recovering=self.me, reason=CRASHED, within_s=self._asking_s)
         self._asking_s = max(0.0, self._asking_s - (monotonic() - began))
         return dict(zip((view.id for view in asked), answers, strict=True))
 
-    async def _bury(self, conn: Connection, gone: Sequence[Gone], *, is_over: bool) -> set[str]:
+    async def _delete_dead_rows(self, conn: Connection, gone: Sequence[Gone], *, is_over: bool) -> set[str]:
         """Delete the rows of the dead workers, and return which are really dead. A worker that was judged by its
         silence may have come back while the hooks were called; it keeps its tasks."""
         if not self.is_certain:

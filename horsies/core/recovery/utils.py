@@ -131,7 +131,7 @@ class WorkerUtils:
             hub,
             config,
             RecoveryConfig() if app is None else app.config.recovery,
-            self._asker,
+            self._hook_caller,
             me=self.worker_id,
             threshold=threshold,
             delay=options.recovery_delay,
@@ -147,7 +147,7 @@ class WorkerUtils:
         return WorkerRecoveryConfig() if app is None else app.config.worker_recovery
 
     @property
-    def _asker(self) -> HookCaller:
+    def _hook_caller(self) -> HookCaller:
         hooks = self._hooks
         if hooks is None and self._broker.app is not None:
             hooks = self._broker.app.hooks

@@ -44,10 +44,8 @@ def latest_occurrence(pattern: SchedulePattern, after: datetime, until: datetime
     if first is None or first > until:
         return None
     latest = first
-    low, high = (
-        0,
-        _seconds(until - first) + 1,
-    )  # seconds after `first`: at or after low, before high
+    # In seconds after `first`: the last run is at or after `low`, and before `high`.
+    low, high = 0, _seconds(until - first) + 1
     while high - low > 1:
         middle = (low + high) // 2
         found = next_occurrence(pattern, first + middle * _SECOND, timezone)
@@ -88,7 +86,7 @@ def _next_on_the_wall(times: WallTimes, after: datetime, zone: ZoneInfo) -> date
     if shown.replace(fold=1 - shown.fold).utcoffset() == shown.utcoffset():
         return _first_shown(_first_time(times, following), zone)
     turn = _turn_back(shown)
-    # In the second pass the wall shows nothing that it has not shown, until the repetition is over.
+    # During the second pass the clock shows no new time until the repetition is over.
     found = _first_shown(_first_time(times, turn.over if shown.fold else following), zone)
     if not times.is_every_hour:
         return found
@@ -125,7 +123,8 @@ def _first_shown(wall: datetime | None, zone: ZoneInfo) -> datetime | None:
     instant = wall.replace(tzinfo=zone).astimezone(UTC)
     if _on_the_wall(instant, zone) == wall:
         return instant
-    # The clocks skip it. By the offset before the gap it lies behind the gap's end, by the one after it in front of it.
+    # The clocks skip this time. With the offset before the gap it is after the gap, with the offset after the gap it is
+    # before the gap.
     earlier = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
     return _first_moment(earlier, instant, lambda moment: _on_the_wall(moment, zone) >= wall)
 

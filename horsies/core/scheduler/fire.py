@@ -1,9 +1,8 @@
-"""One transaction: lock some schedules, read their states again, send what is due, write the new states (S-32).
+"""One transaction of the scheduler: it locks some schedules, reads their states again, sends what is due and writes the
+new states (S-32). What the scheduler logs about that is here too.
 
-Only the database's clock is used (S-43), and the id of a task is computed from its slot (S-34): if two schedulers
-reached this point for the same slot, or if the state were lost, there would still be one task.
-
-What a scheduler logs about its schedules.
+Only the database's clock is used (S-43), and the id of a task is computed from its slot (S-34). Therefore one slot
+makes one task, even if two schedulers reach this point for it, or if the state is lost. `plan.py` decides what is due.
 """
 
 from __future__ import annotations
@@ -28,11 +27,13 @@ from horsies.core.store import schedules as store
 from horsies.core.store.schedules import Advance, ScheduleState
 from horsies.core.store.sends import Send, insert
 
-MOST_SLOTS = 100  # of one schedule in one transaction
+log = logging.getLogger("horsies.scheduler")
 
-BREATH_S = 0.005  # planning many schedules does not hold up the loop for longer
-
+MOST_SLOTS = 100  # slots of one schedule in one transaction
+UNBROKEN_S = 0.005  # planning never blocks the loop for longer than this
 APART = timedelta(microseconds=1)
+NAMES = 10
+MANY_MISSES = 16
 
 
 class StateLocked(Exception):
@@ -41,32 +42,20 @@ class StateLocked(Exception):
 
 
 @dataclass(slots=True)
-class Pass:
+class FireResult:
     """The outcome for the schedules of one transaction."""
 
     now: datetime | None = None
-    steps: dict[str, Step] = field(default_factory=dict)  # done, or nothing to do yet
-    left: set[str] = field(default_factory=set)  # somebody else is at them
+    steps: dict[str, Step] = field(default_factory=dict)  # what was done for each schedule
+    left: set[str] = field(default_factory=set)  # another process holds them
     stale: set[str] = field(default_factory=set)  # changed at run time since they were read
     unprepared: set[str] = field(default_factory=set)  # due, but without a payload
     sent: dict[str, int] = field(default_factory=dict)
 
 
-class Breath:
-    """Yields to the loop every few milliseconds."""
-
-    def __init__(self) -> None:
-        self._since = perf_counter()
-
-    async def take(self) -> None:
-        if perf_counter() - self._since > BREATH_S:
-            await asyncio.sleep(0)
-            self._since = perf_counter()
-
-
-async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[[Entry], int]) -> Pass:
+async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[[Entry], int]) -> FireResult:
     """Send the due runs of these schedules. Call this in a transaction, which makes it all or nothing."""
-    done = Pass()
+    done = FireResult()
     by_name = {entry.name: entry for entry in entries}
     held = await store.try_lock(conn, sorted(by_name))
     done.left = set(by_name) - set(held.names)
@@ -75,15 +64,15 @@ async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[
     done.now = held.now
     mine = await _unchanged(conn, [by_name[name] for name in held.names], done)
     states = await store.lock_states(conn, [entry.name for entry in mine])
-    breath = Breath()
+    loop_break = LoopBreak()
     for entry in mine:
         _decide(entry, states.get(entry.name), held.now, slots_left(entry), done)
-        await breath.take()
-    await _write(conn, by_name, states, done, breath)
+        await loop_break.take()
+    await _write(conn, by_name, states, done, loop_break)
     return done
 
 
-async def _unchanged(conn: Connection, entries: Sequence[Entry], done: Pass) -> list[Entry]:
+async def _unchanged(conn: Connection, entries: Sequence[Entry], done: FireResult) -> list[Entry]:
     """Whether a run-time schedule, under its lock, is still as we know it; otherwise it was removed, paused or
     changed."""
     stored = [entry for entry in entries if entry.changed_at is not None]
@@ -97,7 +86,7 @@ async def _unchanged(conn: Connection, entries: Sequence[Entry], done: Pass) -> 
     return [entry for entry in entries if entry.name not in done.stale]
 
 
-def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int, done: Pass) -> None:
+def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int, done: FireResult) -> None:
     step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
     if isinstance(step, Fire) and entry.payload is None:
         done.unprepared.add(entry.name)
@@ -106,11 +95,15 @@ def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int,
 
 
 async def _write(
-    conn: Connection, by_name: dict[str, Entry], states: dict[str, ScheduleState], done: Pass, breath: Breath
+    conn: Connection,
+    by_name: dict[str, Entry],
+    states: dict[str, ScheduleState],
+    done: FireResult,
+    loop_break: LoopBreak,
 ) -> None:
     assert done.now is not None
     sends = {
-        name: await _sends(by_name[name], step, done.now, breath)
+        name: await _sends(by_name[name], step, done.now, loop_break)
         for name, step in done.steps.items()
         if isinstance(step, Fire)
     }
@@ -128,7 +121,7 @@ async def _write(
     if known:
         await store.advance(conn, known)
     if new:
-        # A row that is there all the same is one that somebody keeps locked.
+        # If the row exists after all, another process keeps it locked.
         locked = {row.name for row in new} - await _begin(conn, new)
         done.left |= locked
         for name in locked:
@@ -142,14 +135,14 @@ async def _begin(conn: Connection, new: Sequence[Advance]) -> set[str]:
         raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
 
 
-async def _sends(entry: Entry, step: Fire, now: datetime, breath: Breath) -> list[Send]:
+async def _sends(entry: Entry, step: Fire, now: datetime, loop_break: LoopBreak) -> list[Send]:
     """One task for each slot. Their times differ slightly, so that the oldest slot is also the first in the queue."""
     assert entry.payload is not None
     made: list[Send] = []
     for place, slot in enumerate(reversed(step.slots)):
         payload = with_sha(replace(entry.payload, sent_at=now - place * APART))
         made.append(Send(slot_task_id(entry.name, slot), payload))
-        await breath.take()
+        await loop_break.take()
     return made[::-1]
 
 
@@ -163,14 +156,19 @@ async def _insert(conn: Connection, sends: Sequence[Send], now: datetime) -> set
     return written
 
 
-log = logging.getLogger("horsies.scheduler")
+class LoopBreak:
+    """Yields to the loop every few milliseconds."""
 
-NAMES = 10
+    def __init__(self) -> None:
+        self._since = perf_counter()
 
-MANY_MISSES = 16
+    async def take(self) -> None:
+        if perf_counter() - self._since > UNBROKEN_S:
+            await asyncio.sleep(0)
+            self._since = perf_counter()
 
 
-def report(entries: Sequence[Entry], done: Pass) -> None:
+def report(entries: Sequence[Entry], done: FireResult) -> None:
     for entry in entries:
         step = done.steps.get(entry.name)
         if isinstance(step, Restart):

@@ -1,13 +1,10 @@
-"""What a schedule sends. Its arguments never change, so its payload is made once and only dated when it is sent.
+"""What a schedule sends, which mistakes it has (S-04), and how payloads are made in the background.
 
-Encoding runs code of the app (its models and their serializers), so it goes through a `Preparer`: a thread in the
-scheduler's own process, the helper child in a worker. Both have a time limit.
-
-The mistakes of a schedule that can be found before it runs (S-04): used by the check, at the start of the scheduler,
-and when a schedule is added at run time.
-
-Makes the payloads of schedules separately from sending: code of the app may be slow or never end, and then only its
-own schedule waits. Its slot is not lost, because nothing is written before there is a payload.
+The arguments of a schedule never change, so its payload is made once and only dated when it is sent. Encoding runs code
+of the app (its models and their serializers), which may be slow or never end. A `Preparer` therefore does it with a
+time limit: a thread in the scheduler's own process, the helper child in a worker. `Preparation` keeps schedules until
+their payload is ready, so that a slow schedule delays only itself. Its slot is not lost, because nothing is written
+before there is a payload.
 """
 
 from __future__ import annotations
@@ -41,7 +38,12 @@ from horsies.core.scheduler.timetable import Entry
 from horsies.core.tasks.definition import NO_OPTIONS
 from horsies.core.types.result import Err, Ok, Result
 
+log = logging.getLogger("horsies.scheduler")
+
 UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
+BATCH = 100
+LONGEST_REST_S = 300.0
+LOOK_AGAIN_S = 0.05
 
 
 class HasTasks(Protocol):
@@ -52,80 +54,6 @@ class HasTasks(Protocol):
     @property
     def config(self) -> AppConfig: ...
     def task_queue_problem(self, queue_name: str | None, /) -> str | None: ...
-
-
-class Wanted(NamedTuple):
-    """A schedule whose payload is needed: one of the code, or one as it is stored."""
-
-    name: str
-    definition: dict[str, Any] | None
-
-
-class Preparer(Protocol):
-    """Makes payloads. A mistake in one schedule is the answer for that schedule; `PreparerFailed` means that there is
-    no answer."""
-
-    async def prepare(self, wanted: Sequence[Wanted], limit_s: float, /) -> list[Result[TaskSendPayload, str]]: ...
-
-
-class PreparerFailed(Exception):
-    """Encoding took too long, or its process died. `is_about_one`: one of the requested schedules caused it; that is
-    the `culprit`, if it is known."""
-
-    def __init__(self, why: str, culprit: int | None = None, *, is_about_one: bool = True) -> None:
-        super().__init__(why)
-        self.culprit = culprit
-        self.is_about_one = is_about_one
-
-
-class LocalPreparer:
-    """Encodes in this process, which has imported the app's modules, in a thread that the end of the process does not
-    wait for. A hanging thread cannot be ended, so the same work is not started a second time while it runs."""
-
-    def __init__(self, app: HasTasks) -> None:
-        self._app = app
-        self._hanging: dict[str, Thread] = {}
-
-    async def prepare(self, wanted: Sequence[Wanted], limit_s: float) -> list[Result[TaskSendPayload, str]]:
-        self._hanging = {what: thread for what, thread in self._hanging.items() if thread.is_alive()}
-        for place, one in enumerate(wanted):
-            if repr(one) in self._hanging:
-                raise PreparerFailed("its arguments are still being encoded", place)
-        loop = asyncio.get_running_loop()
-        is_done = loop.create_future()
-        made: list[Result[TaskSendPayload, str]] = []
-
-        def work() -> None:
-            try:
-                for answer in each_prepared(self._app, wanted):
-                    made.append(answer)
-            except BaseException as problem:  # SystemExit too: user code does not end a thread of ours
-                made.append(Err(f"{type(problem).__name__}: {problem}"))
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_settle, is_done)
-
-        thread = Thread(target=work, name="horsies payloads", daemon=True)
-        thread.start()
-        try:
-            await asyncio.wait_for(is_done, limit_s)
-        except TimeoutError:
-            place = min(len(made), len(wanted) - 1)
-            self._hanging[repr(wanted[place])] = thread
-            raise PreparerFailed(f"its arguments took longer than {limit_s:g} s to encode", place) from None
-        return [*made, *(Err("the encoding process ended at another schedule") for _ in wanted[len(made) :])]
-
-
-def _settle(is_done: asyncio.Future[None]) -> None:
-    if not is_done.done():  # whoever waited may have given up
-        is_done.set_result(None)
-
-
-def each_prepared(app: HasTasks, wanted: Sequence[Wanted]) -> Iterator[Result[TaskSendPayload, str]]:
-    """The payloads, one after the other, in order."""
-    config = app.config.schedule
-    of_code = {schedule.name: schedule for schedule in config.schedules} if config is not None else {}
-    for one in wanted:
-        yield _prepared(app, one, of_code.get(one.name))
 
 
 def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Result[TaskSendPayload, str]:
@@ -149,25 +77,6 @@ def payload_of(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False
     return Ok(_elsewhere(app, made.value, schedule.queue_name))
 
 
-def stored_form(schedule: TaskSchedule, payload: TaskSendPayload) -> dict[str, Any]:
-    """A schedule as it is stored in the database: the fields of S-03, with its arguments as in the payload."""
-    plain = schedule.model_copy(update={"args": (), "kwargs": {}}).model_dump(mode="json")
-    return {
-        **plain,
-        "args": json.loads(payload.args_json or "[]"),
-        "kwargs": json.loads(payload.kwargs_json or "{}"),
-    }
-
-
-def _prepared(app: HasTasks, wanted: Wanted, of_code: TaskSchedule | None) -> Result[TaskSendPayload, str]:
-    try:
-        if wanted.definition is not None:
-            return payload_of(app, schedule_of(wanted.name, wanted.definition), is_stored=True)
-        return payload_of(app, of_code) if of_code is not None else Err("the app has no such schedule")
-    except Exception as problem:  # of a model or a serializer of the app: the other schedules go on
-        return Err(f"{type(problem).__name__}: {problem}")
-
-
 def _elsewhere(app: HasTasks, payload: TaskSendPayload, queue_name: str | None) -> TaskSendPayload:
     if queue_name is None:
         return payload
@@ -179,18 +88,14 @@ def _text(value: Any) -> str | None:
     return json.dumps(list(value) if isinstance(value, tuple) else value) if value else None
 
 
-def require_schedule(config: AppConfig) -> ScheduleConfig:
-    """The settings of the scheduler; HRS-205 if there are none, or if they are disabled (S-40)."""
-    schedule = config.schedule
-    if schedule is not None and schedule.enabled:
-        return schedule
-    why = "has no AppConfig.schedule" if schedule is None else "has AppConfig.schedule with enabled=False"
-    raise ConfigurationError(
-        f"the app {why}: there is nothing for a scheduler to do",
-        code=ErrorCode.CONFIG_INVALID_SCHEDULE,
-        help_text="AppConfig(..., schedule=ScheduleConfig(schedules=[...])); without schedules it serves those that "
-        "are put in place at run time",
-    )
+def stored_form(schedule: TaskSchedule, payload: TaskSendPayload) -> dict[str, Any]:
+    """A schedule as it is stored in the database: the fields of S-03, with its arguments as in the payload."""
+    plain = schedule.model_copy(update={"args": (), "kwargs": {}}).model_dump(mode="json")
+    return {
+        **plain,
+        "args": json.loads(payload.args_json or "[]"),
+        "kwargs": json.loads(payload.kwargs_json or "{}"),
+    }
 
 
 def schedule_problems(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool = False) -> Iterator[HorsiesError]:
@@ -221,13 +126,18 @@ def _problem(schedule: TaskSchedule, why: str) -> HorsiesError:
     )
 
 
-log = logging.getLogger("horsies.scheduler")
-
-BATCH = 100
-
-LONGEST_REST_S = 300.0
-
-LOOK_AGAIN_S = 0.05
+def require_schedule(config: AppConfig) -> ScheduleConfig:
+    """The settings of the scheduler; HRS-205 if there are none, or if they are disabled (S-40)."""
+    schedule = config.schedule
+    if schedule is not None and schedule.enabled:
+        return schedule
+    why = "has no AppConfig.schedule" if schedule is None else "has AppConfig.schedule with enabled=False"
+    raise ConfigurationError(
+        f"the app {why}: there is nothing for a scheduler to do",
+        code=ErrorCode.CONFIG_INVALID_SCHEDULE,
+        help_text="AppConfig(..., schedule=ScheduleConfig(schedules=[...])); without schedules it serves those that "
+        "are put in place at run time",
+    )
 
 
 class PreparationLimits(NamedTuple):
@@ -240,6 +150,30 @@ class PreparationLimits(NamedTuple):
 USUAL = PreparationLimits()
 
 
+class Wanted(NamedTuple):
+    """A schedule whose payload is needed: one of the code, or one as it is stored."""
+
+    name: str
+    definition: dict[str, Any] | None
+
+
+class Preparer(Protocol):
+    """Makes payloads. A mistake in one schedule is the answer for that schedule; `PreparerFailed` means that there is
+    no answer."""
+
+    async def prepare(self, wanted: Sequence[Wanted], limit_s: float, /) -> list[Result[TaskSendPayload, str]]: ...
+
+
+class PreparerFailed(Exception):
+    """Encoding took too long, or its process died. `is_about_one`: one of the requested schedules caused it; that is
+    the `culprit`, if it is known."""
+
+    def __init__(self, why: str, culprit: int | None = None, *, is_about_one: bool = True) -> None:
+        super().__init__(why)
+        self.culprit = culprit
+        self.is_about_one = is_about_one
+
+
 class Preparation:
     """Schedules that are requested here are kept until `take` returns them with a payload."""
 
@@ -247,12 +181,12 @@ class Preparation:
         self._preparer = preparer
         self._limits = limits
         self._is_wanted = is_wanted
-        self._line: deque[Entry] = deque()
-        self._alone: deque[Entry] = deque()  # these take their time, or have failed
+        self._waiting: deque[Entry] = deque()
+        self._alone: deque[Entry] = deque()  # these are slow, or have failed before
         self._resting: list[tuple[float, int, Entry]] = []
         self._numbers = itertools.count()
         self._ready: list[Entry] = []
-        self._is_quick = True  # those that mostly take a moment are being made
+        self._is_quick = True  # the payloads that are being made usually take only a moment
         self._news = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -270,9 +204,9 @@ class Preparation:
     def ask(self, entries: Iterable[Entry]) -> None:
         """Make the payloads of these schedules; a schedule that has failed before is handled alone."""
         for entry in entries:
-            (self._alone if entry.failures else self._line).append(entry)
-        if (self._line or self._alone) and not self._is_busy:
-            self._is_quick = bool(self._line)
+            (self._alone if entry.failures else self._waiting).append(entry)
+        if (self._waiting or self._alone) and not self._is_busy:
+            self._is_quick = bool(self._waiting)
             self._work = asyncio.create_task(self._make_all(), name="payloads of schedules")
 
     def take(self) -> list[Entry]:
@@ -301,13 +235,13 @@ class Preparation:
 
     async def _make_all(self) -> None:
         try:
-            while self._line or self._alone:
-                is_alone = not self._line
+            while self._waiting or self._alone:
+                is_alone = not self._waiting
                 self._is_quick = not is_alone
                 if is_alone:
                     self._news.set()
-                count = min(BATCH, len(self._line))
-                batch = [self._alone.popleft()] if is_alone else [self._line.popleft() for _ in range(count)]
+                count = min(BATCH, len(self._waiting))
+                batch = [self._alone.popleft()] if is_alone else [self._waiting.popleft() for _ in range(count)]
                 wanted = [entry for entry in batch if self._is_wanted(entry)]
                 if wanted:
                     await self._make(wanted, is_alone)
@@ -342,9 +276,68 @@ class Preparation:
             self._alone.extend(entries)
         else:
             self._alone.append(entries.pop(culprit))
-            self._line.extendleft(reversed(entries))
+            self._waiting.extendleft(reversed(entries))
 
     def _rest(self, entry: Entry, why: str) -> None:
         complain(entry, why)
         seconds = min(2.0 ** min(entry.failures - 1, 10), LONGEST_REST_S)
         heapq.heappush(self._resting, (monotonic() + seconds, next(self._numbers), entry))
+
+
+class LocalPreparer:
+    """Encodes in this process, which has imported the app's modules, in a thread that the end of the process does not
+    wait for. A hanging thread cannot be ended, so the same work is not started a second time while it runs."""
+
+    def __init__(self, app: HasTasks) -> None:
+        self._app = app
+        self._hanging: dict[str, Thread] = {}
+
+    async def prepare(self, wanted: Sequence[Wanted], limit_s: float) -> list[Result[TaskSendPayload, str]]:
+        self._hanging = {what: thread for what, thread in self._hanging.items() if thread.is_alive()}
+        for place, one in enumerate(wanted):
+            if repr(one) in self._hanging:
+                raise PreparerFailed("its arguments are still being encoded", place)
+        loop = asyncio.get_running_loop()
+        is_done = loop.create_future()
+        made: list[Result[TaskSendPayload, str]] = []
+
+        def work() -> None:
+            try:
+                for answer in each_prepared(self._app, wanted):
+                    made.append(answer)
+            except BaseException as problem:  # this includes SystemExit: user code does not end our thread
+                made.append(Err(f"{type(problem).__name__}: {problem}"))
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(_settle, is_done)
+
+        thread = Thread(target=work, name="horsies payloads", daemon=True)
+        thread.start()
+        try:
+            await asyncio.wait_for(is_done, limit_s)
+        except TimeoutError:
+            place = min(len(made), len(wanted) - 1)
+            self._hanging[repr(wanted[place])] = thread
+            raise PreparerFailed(f"its arguments took longer than {limit_s:g} s to encode", place) from None
+        return [*made, *(Err("the encoding process ended at another schedule") for _ in wanted[len(made) :])]
+
+
+def _settle(is_done: asyncio.Future[None]) -> None:
+    if not is_done.done():  # whoever waited may have given up
+        is_done.set_result(None)
+
+
+def each_prepared(app: HasTasks, wanted: Sequence[Wanted]) -> Iterator[Result[TaskSendPayload, str]]:
+    """The payloads, one after the other, in order."""
+    config = app.config.schedule
+    of_code = {schedule.name: schedule for schedule in config.schedules} if config is not None else {}
+    for one in wanted:
+        yield _prepared(app, one, of_code.get(one.name))
+
+
+def _prepared(app: HasTasks, wanted: Wanted, of_code: TaskSchedule | None) -> Result[TaskSendPayload, str]:
+    try:
+        if wanted.definition is not None:
+            return payload_of(app, schedule_of(wanted.name, wanted.definition), is_stored=True)
+        return payload_of(app, of_code) if of_code is not None else Err("the app has no such schedule")
+    except Exception as problem:  # raised by a model or serializer of the app; the other schedules go on
+        return Err(f"{type(problem).__name__}: {problem}")

@@ -1,7 +1,7 @@
 """The scheduler: at each check it reads the database's clock, the changes and the due runs, and sends.
 
 `horsies scheduler` runs it in a separate process, and a worker runs it beside its other services. Any number of
-schedulers may run at the same time.
+schedulers may run at the same time. `timetable.py` knows what is due, `fire.py` makes one transaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from horsies.core.db.failures import AWAY, by_halves, describe, is_away
 from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.schedule import ScheduleConfig
 from horsies.core.scheduler import fire
-from horsies.core.scheduler.fire import Pass, complain, note_missed, report
+from horsies.core.scheduler.fire import FireResult, complain, note_missed, report
 from horsies.core.scheduler.payloads import USUAL, Preparation, PreparationLimits, Preparer
 from horsies.core.scheduler.plan import Fire
 from horsies.core.scheduler.sync import ScheduleSync
@@ -27,13 +27,14 @@ log = logging.getLogger("horsies.scheduler")
 
 BATCH = 100  # schedules in one transaction
 MOST_TASKS = 1_000  # of one transaction
-# Many schedules that are due at many instants share a transaction: the pause is at least so long, and steps take at
-# most a tenth of the time.
+
+# Schedules that are due at slightly different times share a transaction, because there is a pause between two steps:
+# at least this long, and nine times as long as the last step, up to a limit.
 SHORTEST_PAUSE_S = 0.02
 SHARE = 9
 LONGEST_SHARE_S = 0.25
-EARLY_S = 0.002  # rather a little late than a second time
-SLICE_S = 0.2  # so long a step fires: then a check may be due, or the end
+EARLY_S = 0.002  # to wake a little late is better than to wake twice
+SLICE_S = 0.2  # a step fires for at most this long, because a check or the shutdown may be due
 
 
 class Scheduler:
@@ -53,13 +54,14 @@ class Scheduler:
         self.last_check: float | None = None
         self._connections = connections
         self._slice_s = slice_s
-        self._board = Timetable()
-        self._roster = ScheduleSync(self._board, config.schedules)
+        self._timetable = Timetable()
+        self._sync = ScheduleSync(self._timetable, config.schedules)
         self._preparation = Preparation(preparer, self._is_ours, limits)
-        self._line = DueQueue()
-        self._fired: dict[str, int] = {}  # slots in this check
+        self._due = DueQueue()
+        self._fired: dict[str, int] = {}  # how many slots of each schedule this check has fired
         self._next_check = 0.0
-        self._clock = (datetime.fromtimestamp(0, UTC), 0.0)  # the database's time, and ours when it said so
+        # The database's time, and our monotonic time when it was read.
+        self._clock = (datetime.fromtimestamp(0, UTC), 0.0)
 
     async def step(self) -> float:
         """One check, or the runs that are due between two checks; return the seconds until the next step. It raises
@@ -76,7 +78,7 @@ class Scheduler:
         except Exception:
             log.exception("a check failed; the next one follows in %g s", self.interval_s)
             return self.interval_s
-        if self._line:
+        if self._due:
             return SHORTEST_PAUSE_S
         took = monotonic() - begun
         return max(SHORTEST_PAUSE_S, min(SHARE * took, LONGEST_SHARE_S), self._until_next())
@@ -85,12 +87,12 @@ class Scheduler:
         """Check everything: the time, the run-time schedules, the states, and the due runs."""
         self._next_check = monotonic() + self.interval_s
         self._fired.clear()
-        self._board.begin_check()
+        self._timetable.begin_check()
         async with self._connections.connection() as conn:
             look = await store.look(conn)
             self._clock = (look.now, monotonic())
-            await self._roster.refresh(conn, look.version)
-            while self._board.has_unread:
+            await self._sync.refresh(conn, look.version)
+            while self._timetable.has_unread:
                 await self._read_states(conn)
             await self._read_states(conn)
         await self._fire_due(look.now)
@@ -101,15 +103,15 @@ class Scheduler:
         self._preparation.close()
 
     async def _read_states(self, conn: Connection) -> None:
-        page = self._board.next_page()
+        page = self._timetable.next_page()
         if page:
-            self._board.note(page, await store.states(conn, page))
+            self._timetable.note(page, await store.states(conn, page))
 
     def _until_next(self) -> float:
         return min(self._next_check - monotonic(), self._preparation.pause_s, self._until_due())
 
     def _until_due(self) -> float:
-        following = self._board.next_look
+        following = self._timetable.next_look
         return inf if following is None else (following - self._now()).total_seconds() + EARLY_S
 
     def _now(self) -> datetime:
@@ -124,19 +126,19 @@ class Scheduler:
         try:
             self._take(now)
             while True:
-                batch = [entry for entry in self._line.next_batch(BATCH) if self._is_ours(entry)]
+                batch = [entry for entry in self._due.next_batch(BATCH) if self._is_ours(entry)]
                 if batch:
                     await self._fire(batch)
-                elif not self._line and not await self._is_prepared(end):
+                elif not self._due and not await self._is_prepared(end):
                     return
                 if monotonic() >= end:
                     return
                 self._take(self._now())
         except BaseException:
-            # Also those of it that were fired: their states tell.
-            for entry in (*batch, *self._line.clear()):
+            # This includes schedules of the batch that were fired: the next check reads their states.
+            for entry in (*batch, *self._due.clear()):
                 if entry.at is None:
-                    self._board.later(entry)
+                    self._timetable.later(entry)
             raise
 
     async def _is_prepared(self, end: float) -> bool:
@@ -145,18 +147,18 @@ class Scheduler:
 
     def _is_ours(self, entry: Entry) -> bool:
         """Whether nobody has removed or replaced it in the meantime."""
-        return self._board.entries.get(entry.name) is entry
+        return self._timetable.entries.get(entry.name) is entry
 
     def _take(self, now: datetime) -> None:
         """Collect the schedules that have become due, and request missing payloads."""
-        self._line.add(self._preparation.take())
-        due = self._board.take_due(now)
-        self._line.add(entry for entry in due if entry.payload is not None or not entry.is_begun)
+        self._due.add(self._preparation.take())
+        due = self._timetable.take_due(now)
+        self._due.add(entry for entry in due if entry.payload is not None or not entry.is_begun)
         self._preparation.ask(entry for entry in due if entry.payload is None and entry.is_begun)
 
     async def _fire(self, batch: Sequence[Entry]) -> None:
         unprepared: list[Entry] = []
-        # One that cannot be fired must not keep the others back (S-39).
+        # A schedule that cannot be fired must not keep the others back (S-39).
         for entries, done in await by_halves(batch, self._fired_at_once, is_refusal=_is_of_one, give_up=self._give_up):
             report(entries, done)
             for entry in entries:
@@ -164,10 +166,10 @@ class Scheduler:
                     entry.is_begun = True
                     unprepared.append(entry)
                 elif self._goes_on(entry, done):
-                    self._line.add_again(entry)
+                    self._due.add_again(entry)
         self._preparation.ask(unprepared)
 
-    async def _fired_at_once(self, batch: Sequence[Entry]) -> tuple[Sequence[Entry], Pass]:
+    async def _fired_at_once(self, batch: Sequence[Entry]) -> tuple[Sequence[Entry], FireResult]:
         """All of them in one transaction."""
 
         def slots_left(entry: Entry) -> int:
@@ -179,17 +181,17 @@ class Scheduler:
 
     def _give_up(self, entry: Entry, problem: Exception) -> None:
         complain(entry, describe(problem))
-        self._board.later(entry)
+        self._timetable.later(entry)
 
-    def _goes_on(self, entry: Entry, done: Pass) -> bool:
+    def _goes_on(self, entry: Entry, done: FireResult) -> bool:
         """Record the outcome; True if there is more to do at once."""
         name = entry.name
         if name not in done.steps:
             if name in done.stale:
-                self._roster.doubt()
+                self._sync.reread_soon()
             else:
                 note_missed(entry)
-            self._board.later(entry)
+            self._timetable.later(entry)
             return False
         step = done.steps[name]
         entry.misses = 0
@@ -198,11 +200,11 @@ class Scheduler:
             entry.failures = 0
             self._fired[name] = self._fired.get(name, 0) + len(step.slots)
         if done.now is None or step.next_run_at is None or step.next_run_at > done.now:
-            self._board.arm(entry, step.next_run_at)
+            self._timetable.arm(entry, step.next_run_at)
         elif self._fired.get(name, 0) < entry.schedule.max_catch_up_runs:
             return True
         else:
-            self._board.later(entry)
+            self._timetable.later(entry)
         return False
 
 

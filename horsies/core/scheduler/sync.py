@@ -1,7 +1,6 @@
-"""Run-time schedules as their rows describe them (D-36). Rows can be written by hand: a mistake in a row is HRS-205 and
-concerns only that row.
+"""Keeps the timetable up to date with the schedules of the code and those that were added at run time (D-36).
 
-Keeps the board up to date with the schedules of the code and those added at run time (D-36).
+Rows of run-time schedules can be written by hand. A mistake in a row is HRS-205 and concerns only that row.
 """
 
 from __future__ import annotations
@@ -13,10 +12,91 @@ from horsies.core.db.failures import describe
 from horsies.core.db.pool import Connection
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, MultipleValidationErrors
 from horsies.core.models.schedule import TaskSchedule
-from horsies.core.scheduler.fire import Breath
+from horsies.core.scheduler.fire import LoopBreak
 from horsies.core.scheduler.timetable import Entry, Timetable
 from horsies.core.store import schedules as store
 from horsies.core.store.schedules import Mark, StoredSchedule
+
+log = logging.getLogger("horsies.scheduler")
+
+PAGE = 1_000
+AT_ONCE = 200
+
+
+class ScheduleSync:
+    """`version` is that of the run-time schedules on the timetable."""
+
+    def __init__(self, timetable: Timetable, of_code: Iterable[TaskSchedule]) -> None:
+        self._timetable = timetable
+        self._of_code = {schedule.name: schedule for schedule in of_code}
+        self._known: dict[str, Mark] = {}
+        self._version: int | None = None
+        self._hidden: set[str] = set()
+        self._is_first = True
+
+    async def refresh(self, conn: Connection, version: int) -> None:
+        """Read the run-time schedules that have changed, if any."""
+        if self._is_first:
+            await self._take_in_code()
+        if version == self._version:
+            return
+        found = await self._marks(conn)
+        for name in [name for name in self._known if name not in found]:
+            del self._known[name]
+            self._drop(name)
+        changed = [name for name, mark in found.items() if self._known.get(name) != mark]
+        loop_break = LoopBreak()
+        for start in range(0, len(changed), AT_ONCE):
+            for stored in await store.definitions(conn, changed[start : start + AT_ONCE]):
+                self._take_in(stored)
+                await loop_break.take()
+        self._version = version
+
+    def reread_soon(self) -> None:
+        """Something was seen that is not on the timetable: read again at the next check."""
+        self._version = None
+
+    async def _take_in_code(self) -> None:
+        self._is_first = False
+        loop_break = LoopBreak()
+        for schedule in self._of_code.values():
+            if schedule.enabled:
+                self._timetable.put(Entry(schedule))
+            await loop_break.take()
+
+    async def _marks(self, conn: Connection) -> dict[str, Mark]:
+        found: dict[str, Mark] = {}
+        page = await store.marks(conn, "", PAGE)
+        while page:
+            found |= page
+            page = await store.marks(conn, next(reversed(page)), PAGE) if len(page) == PAGE else {}
+        return found
+
+    def _take_in(self, stored: StoredSchedule) -> None:
+        self._known[stored.name] = Mark(stored.changed_at, stored.paused)
+        if stored.name in self._of_code:
+            if stored.name not in self._hidden:
+                log.warning(
+                    "the schedule %r in the database is ignored: the code has a schedule with the same name",
+                    stored.name,
+                )
+            self._hidden.add(stored.name)
+            return
+        try:
+            schedule = read(stored)
+        except HorsiesError as problem:
+            log.error("the schedule %r in the database cannot be used: %s", stored.name, in_one_line(problem))
+            self._timetable.drop(stored.name)
+            return
+        if stored.paused or not schedule.enabled:
+            self._timetable.drop(stored.name)
+        else:
+            self._timetable.put(Entry(schedule, stored.changed_at, stored.definition))
+
+    def _drop(self, name: str) -> None:
+        self._hidden.discard(name)
+        if name not in self._of_code:
+            self._timetable.drop(name)
 
 
 def read(stored: StoredSchedule) -> TaskSchedule:
@@ -41,89 +121,6 @@ def schedule_of(name: str, definition: object) -> TaskSchedule:
 def unusable(why: str) -> ConfigurationError:
     """HRS-205."""
     return ConfigurationError(why, code=ErrorCode.CONFIG_INVALID_SCHEDULE)
-
-
-log = logging.getLogger("horsies.scheduler")
-
-PAGE = 1_000
-
-AT_ONCE = 200
-
-
-class ScheduleSync:
-    """`version` is that of the run-time schedules on the board."""
-
-    def __init__(self, board: Timetable, of_code: Iterable[TaskSchedule]) -> None:
-        self._board = board
-        self._of_code = {schedule.name: schedule for schedule in of_code}
-        self._known: dict[str, Mark] = {}
-        self._version: int | None = None
-        self._hidden: set[str] = set()
-        self._is_first = True
-
-    async def refresh(self, conn: Connection, version: int) -> None:
-        """Read the run-time schedules that have changed, if any."""
-        if self._is_first:
-            await self._take_in_code()
-        if version == self._version:
-            return
-        found = await self._marks(conn)
-        for name in [name for name in self._known if name not in found]:
-            del self._known[name]
-            self._drop(name)
-        changed = [name for name, mark in found.items() if self._known.get(name) != mark]
-        breath = Breath()
-        for start in range(0, len(changed), AT_ONCE):
-            for stored in await store.definitions(conn, changed[start : start + AT_ONCE]):
-                self._take_in(stored)
-                await breath.take()
-        self._version = version
-
-    def doubt(self) -> None:
-        """Something was seen that is not on the board: read again at the next check."""
-        self._version = None
-
-    async def _take_in_code(self) -> None:
-        self._is_first = False
-        breath = Breath()
-        for schedule in self._of_code.values():
-            if schedule.enabled:
-                self._board.put(Entry(schedule))
-            await breath.take()
-
-    async def _marks(self, conn: Connection) -> dict[str, Mark]:
-        found: dict[str, Mark] = {}
-        page = await store.marks(conn, "", PAGE)
-        while page:
-            found |= page
-            page = await store.marks(conn, next(reversed(page)), PAGE) if len(page) == PAGE else {}
-        return found
-
-    def _take_in(self, stored: StoredSchedule) -> None:
-        self._known[stored.name] = Mark(stored.changed_at, stored.paused)
-        if stored.name in self._of_code:
-            if stored.name not in self._hidden:
-                log.warning(
-                    "the schedule %r in the database is ignored: the code has a schedule with the same name",
-                    stored.name,
-                )
-            self._hidden.add(stored.name)
-            return
-        try:
-            schedule = read(stored)
-        except HorsiesError as problem:
-            log.error("the schedule %r in the database cannot be used: %s", stored.name, in_one_line(problem))
-            self._board.drop(stored.name)
-            return
-        if stored.paused or not schedule.enabled:
-            self._board.drop(stored.name)
-        else:
-            self._board.put(Entry(schedule, stored.changed_at, stored.definition))
-
-    def _drop(self, name: str) -> None:
-        self._hidden.discard(name)
-        if name not in self._of_code:
-            self._board.drop(name)
 
 
 def in_one_line(problem: HorsiesError) -> str:

@@ -124,7 +124,7 @@ async def waiting(conn: Connection) -> list[WaitingCount]:
     ]
 
 
-class InHand(NamedTuple):
+class InFlightCount(NamedTuple):
     """Tasks of one name and queue that workers hold."""
 
     status: TaskStatus
@@ -133,9 +133,9 @@ class InHand(NamedTuple):
     number: int
 
 
-async def in_flight(conn: Connection) -> list[InHand]:
+async def in_flight(conn: Connection) -> list[InFlightCount]:
     rows = await (await conn.execute(load("monitoring/in_flight"), prepare=False)).fetchall()
-    return [InHand(TaskStatus(status), *rest) for status, *rest in rows]
+    return [InFlightCount(TaskStatus(status), *rest) for status, *rest in rows]
 
 
 class EndedOfLate(NamedTuple):

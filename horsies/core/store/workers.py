@@ -271,7 +271,7 @@ async def held_liveness(conn: Connection, keys: Iterable[int]) -> set[int]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def bury(conn: Connection, worker_id: str) -> bool:
+async def delete_row(conn: Connection, worker_id: str) -> bool:
     """Delete the row of a dead worker, unless it still has tasks."""
-    cursor = await conn.execute(load("workers/bury"), {"worker_id": worker_id})
+    cursor = await conn.execute(load("workers/delete_row"), {"worker_id": worker_id})
     return cursor.rowcount > 0

@@ -1,14 +1,10 @@
-"""The options of one send: deadline, idempotency key, flags, connection, delay.
-
-Whether a deadline, key or delay is valid is decided at the send (`envelope.py`), where a problem is a value; the same
-applies to a connection (`caller.py`).
-
-Checks the size of payloads: it warns once per task and kind, or refuses.
-
-What is known about a task: its function, its options, its codec. Sending and running build on it.
+"""What is known about a task (its function, its options, its codec), the options of one send, and the limits on the
+size of its payloads. Sending and running build on it.
 
 The codec is built when the task is defined. If an annotation names something that does not exist yet (a class further
 down in the module), the codec is built at the first use; `app.check()` builds the codecs that are still missing.
+Whether a deadline, a key, a delay or a connection of a send is valid is decided at the send (`producer/envelope.py`,
+`producer/enqueue.py`), where a problem is a value.
 """
 
 from __future__ import annotations
@@ -36,119 +32,24 @@ if TYPE_CHECKING:
     from sqlalchemy import engine, orm
     from sqlalchemy.ext import asyncio as sqlalchemy_asyncio
 
-
-if TYPE_CHECKING:
     BlockingConnection: TypeAlias = (
         psycopg.Connection[Any] | engine.Connection | orm.Session | orm.scoped_session[orm.Session]
     )
-
-if TYPE_CHECKING:
     AwaitingConnection: TypeAlias = (
         psycopg.AsyncConnection[Any]
         | sqlalchemy_asyncio.AsyncConnection
         | sqlalchemy_asyncio.AsyncSession
         | sqlalchemy_asyncio.async_scoped_session[sqlalchemy_asyncio.AsyncSession]
     )
-
-if TYPE_CHECKING:
     CallerConnection: TypeAlias = BlockingConnection | AwaitingConnection
 
-Flags: TypeAlias = Iterable[str] | Mapping[str, bool]
-
-_FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class SendOptions:
-    """Deadline, idempotency key and flags of one send, and the connection whose transaction it joins."""
-
-    good_until: datetime | None = None
-    idempotency_key: str | None = None
-    flags: Flags | None = None
-    connection: CallerConnection | None = field(default=None, repr=False)
-
-    def with_defaults(self, others: SendOptions) -> SendOptions:
-        """These options, completed by the others; flags of both are merged. `ValueError` says what is wrong with
-        flags."""
-        if others is NO_OPTIONS or others is self:
-            return self
-        return replace(
-            self,
-            good_until=others.good_until if self.good_until is None else self.good_until,
-            flags=flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags,
-        )
-
-
-NO_OPTIONS: Final = SendOptions()
-
-
-def flags_of(flags: Flags | None) -> dict[str, bool]:
-    """Flags as a mapping: a list means true for each. `ValueError` says what is wrong with them."""
-    if flags is None:
-        return {}
-    if isinstance(flags, str) or not isinstance(flags, Iterable):
-        raise ValueError("flags must be a list of names, or a mapping of names to booleans")
-    named = dict(flags) if isinstance(flags, Mapping) else dict.fromkeys(flags, True)
-    for name, value in named.items():
-        if not isinstance(name, str) or not _FLAG.fullmatch(name):
-            raise ValueError(f"flag {name!r} must match ^[a-z][a-z0-9_]*$ and have at most 64 characters")
-        if not isinstance(value, bool):
-            raise ValueError(f"flag {name!r} must be True or False")
-    return {str(name): value for name, value in named.items()}
-
-
-def given(delay: Any) -> Any:
-    """Whether a delay was given; None counts as given, and is refused."""
-    return _NO_DELAY if delay is None else delay
-
-
-_NO_DELAY: Final = object()
-
 logger = logging.getLogger("horsies.payload")
-
-
-class SizeGuard:
-    """The payload policy of one app, with a record of the warnings in this process."""
-
-    def __init__(self, policy: PayloadPolicy) -> None:
-        self._policy = policy
-        self._warned: set[tuple[str, str]] = set()
-        # Up to here a text is small enough without counting: a character has at most four bytes.
-        limits = [limit for limit in (policy.warn_bytes, policy.reject_bytes) if limit is not None]
-        self._harmless_chars = min(limits) // 4 if limits else None
-
-    def refusal(self, task_name: str, *texts: str | None) -> str | None:
-        """Why these arguments are too large to be sent; None if they may be sent (with a warning if they are large)."""
-        size = self._size(texts)
-        limit = self._policy.reject_bytes
-        if limit is not None and size > limit:
-            return (
-                f"the arguments have {size} bytes, more than the {limit} that PayloadPolicy.reject_bytes allows; "
-                "store the data elsewhere and send a reference to it"
-            )
-        self._warn(task_name, "arguments", size)
-        return None
-
-    def watch(self, task_name: str, kind: str, text: str) -> None:
-        """Warn if the text is large. Nothing is refused: results and workflow nodes only cause warnings."""
-        self._warn(task_name, kind, self._size((text,)))
-
-    def _size(self, texts: tuple[str | None, ...]) -> int:
-        if self._harmless_chars is None or sum(len(text) for text in texts if text) <= self._harmless_chars:
-            return 0
-        return sum(len(text.encode()) for text in texts if text)
-
-    def _warn(self, task_name: str, kind: str, size: int) -> None:
-        limit = self._policy.warn_bytes
-        if limit is None or size <= limit or (task_name, kind) in self._warned:
-            return
-        self._warned.add((task_name, kind))
-        logger.warning("task %s: %s of %d bytes, more than %d (logged once per process)", task_name, kind, size, limit)
-
-
 P = ParamSpec("P")
-
 T = TypeVar("T")
+Flags: TypeAlias = Iterable[str] | Mapping[str, bool]
+_FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_NO_DELAY: Final = object()
+_RETURN_HELP = "def f(...) -> TaskResult[int, TaskError]: ..."
 
 
 class TaskDefinition(Generic[P, T]):
@@ -243,9 +144,6 @@ def _ok_type(fn: Callable[..., Any], returns: Any) -> Any:
     return given[0]
 
 
-_RETURN_HELP = "def f(...) -> TaskResult[int, TaskError]: ..."
-
-
 def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionError:
     text = problem.message if isinstance(problem, PydanticUserError) else str(problem)
     # What pydantic advises next is about its own models, not about tasks.
@@ -265,3 +163,86 @@ def _wrong(fn: Callable[..., Any], text: str, code: ErrorCode, help_text: str | 
     name = getattr(fn, "__qualname__", repr(fn))
     location = SourceLocation.from_function(fn)
     return TaskDefinitionError(f"task function {name} {text}", code=code, location=location, help_text=help_text)
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """Deadline, idempotency key and flags of one send, and the connection whose transaction it joins."""
+
+    good_until: datetime | None = None
+    idempotency_key: str | None = None
+    flags: Flags | None = None
+    connection: CallerConnection | None = field(default=None, repr=False)
+
+    def with_defaults(self, others: SendOptions) -> SendOptions:
+        """These options, completed by the others; flags of both are merged. `ValueError` says what is wrong with
+        flags."""
+        if others is NO_OPTIONS or others is self:
+            return self
+        return replace(
+            self,
+            good_until=others.good_until if self.good_until is None else self.good_until,
+            flags=flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags,
+        )
+
+
+NO_OPTIONS: Final = SendOptions()
+
+
+def flags_of(flags: Flags | None) -> dict[str, bool]:
+    """Flags as a mapping: a list means true for each. `ValueError` says what is wrong with them."""
+    if flags is None:
+        return {}
+    if isinstance(flags, str) or not isinstance(flags, Iterable):
+        raise ValueError("flags must be a list of names, or a mapping of names to booleans")
+    named = dict(flags) if isinstance(flags, Mapping) else dict.fromkeys(flags, True)
+    for name, value in named.items():
+        if not isinstance(name, str) or not _FLAG.fullmatch(name):
+            raise ValueError(f"flag {name!r} must match ^[a-z][a-z0-9_]*$ and have at most 64 characters")
+        if not isinstance(value, bool):
+            raise ValueError(f"flag {name!r} must be True or False")
+    return {str(name): value for name, value in named.items()}
+
+
+def given(delay: Any) -> Any:
+    """Whether a delay was given; None counts as given, and is refused."""
+    return _NO_DELAY if delay is None else delay
+
+
+class SizeGuard:
+    """The payload policy of one app, with a record of the warnings in this process."""
+
+    def __init__(self, policy: PayloadPolicy) -> None:
+        self._policy = policy
+        self._warned: set[tuple[str, str]] = set()
+        # A text of at most this length is small enough without counting, because a character has at most four bytes.
+        limits = [limit for limit in (policy.warn_bytes, policy.reject_bytes) if limit is not None]
+        self._harmless_chars = min(limits) // 4 if limits else None
+
+    def refusal(self, task_name: str, *texts: str | None) -> str | None:
+        """Why these arguments are too large to be sent; None if they may be sent (with a warning if they are large)."""
+        size = self._size(texts)
+        limit = self._policy.reject_bytes
+        if limit is not None and size > limit:
+            return (
+                f"the arguments have {size} bytes, more than the {limit} that PayloadPolicy.reject_bytes allows; "
+                "store the data elsewhere and send a reference to it"
+            )
+        self._warn(task_name, "arguments", size)
+        return None
+
+    def watch(self, task_name: str, kind: str, text: str) -> None:
+        """Warn if the text is large. Nothing is refused: results and workflow nodes only cause warnings."""
+        self._warn(task_name, kind, self._size((text,)))
+
+    def _size(self, texts: tuple[str | None, ...]) -> int:
+        if self._harmless_chars is None or sum(len(text) for text in texts if text) <= self._harmless_chars:
+            return 0
+        return sum(len(text.encode()) for text in texts if text)
+
+    def _warn(self, task_name: str, kind: str, size: int) -> None:
+        limit = self._policy.warn_bytes
+        if limit is None or size <= limit or (task_name, kind) in self._warned:
+            return
+        self._warned.add((task_name, kind))
+        logger.warning("task %s: %s of %d bytes, more than %d (logged once per process)", task_name, kind, size, limit)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from horsies.core import tracing
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
-from horsies.core.codec.shapes import CodecError, MismatchError
+from horsies.core.codec.shapes import CodecError, TypeMismatchError
 from horsies.core.errors import TaskDefinitionError, WorkflowContextMissingIdError
 from horsies.core.exception_mapper import resolve
 from horsies.core.models.tasks import (
@@ -148,7 +148,7 @@ def _report(task: AnyTask, outcome: Any) -> Report:
         return report_of(problem)
     try:
         text = task.codec.result.encode(outcome)
-    except MismatchError as mismatch:
+    except TypeMismatchError as mismatch:
         return report_of(_type_mismatch(task, mismatch))
     except (CodecError, MemoryError) as unwritable:
         return report_of(_unwritable(task, outcome, unwritable))
@@ -166,7 +166,7 @@ def _checked(task: AnyTask, outcome: Any) -> AnyResult:
     if result.is_ok():
         try:
             task.codec.result.check(result.ok)
-        except MismatchError as mismatch:
+        except TypeMismatchError as mismatch:
             return TaskResult(err=_type_mismatch(task, mismatch))
     return result
 
@@ -181,7 +181,7 @@ def _not_a_result(task: AnyTask, outcome: Any) -> TaskError | None:
     return TaskError(error_code=OperationalErrorCode.TASK_EXCEPTION, message=message)
 
 
-def _type_mismatch(task: AnyTask, problem: MismatchError) -> TaskError:
+def _type_mismatch(task: AnyTask, problem: TypeMismatchError) -> TaskError:
     message = f"task {task.task_name!r} returned a value that is not of its declared type: {problem}"
     return TaskError(error_code=ContractCode.RETURN_TYPE_MISMATCH, message=message)
 

@@ -1,10 +1,9 @@
-"""The arrows of the task state diagram that end or return a claim, as values.
+"""The arrows of the task state diagram that end or return a claim, as values; and whether a failed attempt is retried,
+and when (T-75 to T-81).
 
-A move says what should happen to one claimed task; `store.tasks.apply` makes it under the claim's fence.
-`lifecycle.retry` and the services decide which move to make. Claiming, starting and the arrows that need no claim
-(insert, expire a waiting task, cancel) are statements of the store without a value here.
-
-Decides whether a failed attempt is retried, and when (T-75 to T-81). Pure: the random factor is passed in.
+A move says what should happen to one claimed task; `store/tasks.py` makes it under the claim's fence. `retry_or_fail`
+is pure: the random factor is passed in. The services decide about the other moves. Claiming, starting and the arrows
+that need no claim (insert, expire a waiting task, cancel) are statements of the store without a value here.
 """
 
 from __future__ import annotations
@@ -25,6 +24,35 @@ class Claim:
 
     task_id: str
     claim_seq: int
+
+
+class InFlight(NamedTuple):
+    """A task that a worker holds, as it was when it was read."""
+
+    task_id: str
+    claim_seq: int
+    worker_id: str
+    status: TaskStatus
+    task_name: str
+    queue_name: str
+    task_options: str | None
+    retry_count: int
+    max_retries: int
+    is_overdue: bool  # its deadline has passed
+    workflow_id: str | None
+    is_enrolled: bool
+    started_at: datetime | None
+    worker_hostname: str | None
+    worker_pid: int | None
+    worker_process_name: str | None
+    last_heartbeat: datetime | None
+    silence_s: float  # since its last sign of life, which may be its claim or its start
+    recoveries: int = 0  # how often a dead worker has cost it an attempt (R-58)
+    finalizing_at: datetime | None = None  # its code has ended, and its result was being written (R-14)
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.task_id, self.claim_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +116,6 @@ class Expire:
 
 
 Move: TypeAlias = Complete | Fail | Retry | Requeue | Expire
-
 JITTER = 0.25
 
 
@@ -118,32 +145,3 @@ def delay_s(policy: RetryPolicy, retry: int, rand: Callable[[], float] = random)
     else:
         seconds = float(policy.intervals[min(retry, len(policy.intervals)) - 1])
     return seconds * (1 - JITTER + 2 * JITTER * rand()) if policy.jitter else seconds
-
-
-class InFlight(NamedTuple):
-    """A task that a worker holds, as it was when it was read."""
-
-    task_id: str
-    claim_seq: int
-    worker_id: str
-    status: TaskStatus
-    task_name: str
-    queue_name: str
-    task_options: str | None
-    retry_count: int
-    max_retries: int
-    is_overdue: bool  # its deadline has passed
-    workflow_id: str | None
-    is_enrolled: bool
-    started_at: datetime | None
-    worker_hostname: str | None
-    worker_pid: int | None
-    worker_process_name: str | None
-    last_heartbeat: datetime | None
-    silence_s: float  # since its last sign of life, which may be its claim or its start
-    recoveries: int = 0  # how often a dead worker has cost it an attempt (R-58)
-    finalizing_at: datetime | None = None  # its code has ended, and its result was being written (R-14)
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(self.task_id, self.claim_seq)

@@ -166,7 +166,7 @@ class Err(Generic[E_co]):
         return self
 
     def _fail(self, text: str) -> NoReturn:
-        # A wrapped exception stays visible as the cause of the one that says what was called.
+        # A wrapped exception stays visible as the cause of the new one.
         raise ValueError(text) from (self.error if isinstance(self.error, BaseException) else None)
 
 

@@ -27,8 +27,8 @@ _NO_TWIN: Final = _NoTwin()
 
 
 class _Thread(threading.local):
-    # The loop, or None, inside which the blocking twin was called. Code of the user's that runs in there may start a
-    # loop of its own, and on that one nothing blocks.
+    # The loop, or None, inside which the blocking twin was called. User code that runs there may start a loop of its
+    # own, and nothing may block on that loop.
     loop: asyncio.AbstractEventLoop | _NoTwin | None = _NO_TWIN
 
 

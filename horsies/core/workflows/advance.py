@@ -1,9 +1,9 @@
 """Advances workflows; nothing in them moves in any other way (F-70): after tasks have ended, after child workflows have
-ended, and whenever something may be READY. Finalizer, resume and recovery all use it; doing it twice has no further
+ended, and whenever a node may be READY. The finalizer, resume and recovery all use it; doing it twice has no further
 effect.
 
 A step is a transaction (`step.py`); further steps do the follow-up work: children are built and written, parents are
-informed. If a process dies in between, reconciliation finds everything that is missing.
+told. If a process dies in between, reconciliation finds everything that is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from horsies.core.store.workflows import Key, Payload, Source
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
 from horsies.core.workflows.inputs import CTX, context_of, injected, sources_of
-from horsies.core.workflows.layout import Place, height, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, height, lay_out, write_layout
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
 log = logging.getLogger("horsies.workflows")
@@ -79,16 +79,16 @@ class Batch(NamedTuple):
 class Worklist:
     """What is left to do for some workflows, each kind in a transaction of its own. `work_off` does all of it and what
     follows from it. A worker calls `step` instead: it files what a step leaves to do, and takes that up in its own
-    order (`worker/advancer.py`)."""
+    order (`worker/advance.py`)."""
 
-    tasks: list[str] = field(default_factory=list)  # that have ended
-    children: list[str] = field(default_factory=list)  # workflows that have ended, and whose parents are to be told
+    tasks: list[str] = field(default_factory=list)  # tasks that have ended
+    children: list[str] = field(default_factory=list)  # workflows that have ended; their parents must be told
     lost: list[Key] = field(default_factory=list)  # nodes whose task, or child workflow, does not exist any more (R-34)
     # Workflows that may have READY nodes, or nothing left to do (R-35, R-36): as in `StepResult`.
     flows: dict[str, int | None] = field(default_factory=dict)
-    builds: list[Key] = field(default_factory=list)  # nodes whose child workflow is to be built
-    batches: deque[Batch] = field(default_factory=deque)  # of what could not be done at once
-    build_later: BuildLater | None = None  # takes over the builds that follow, as they are user code
+    builds: list[Key] = field(default_factory=list)  # nodes whose child workflow must be built
+    batches: deque[Batch] = field(default_factory=deque)  # parts of a batch that could not be done at once
+    build_later: BuildLater | None = None  # takes over the builds, because they are user code
 
     def __bool__(self) -> bool:
         return bool(self.batches or self.tasks or self.children or self.lost or self.flows or self.builds)
@@ -133,7 +133,7 @@ class Worklist:
             self.batches.extendleft(smaller[::-1])
             return StepResult()
         if batch.most is not None:
-            # Carefully, and ever more boldly as long as nothing is refused.
+            # Go on with small steps, which grow as long as nothing is refused.
             result.flows = dict.fromkeys(result.flows, max(1, 4 * batch.most) if 4 * batch.most < MOST else None)
         return result
 
@@ -162,7 +162,8 @@ class Worklist:
 
 
 def _halves(batch: Batch) -> list[Batch]:
-    # Not `by_halves`: a batch stays in the worklist, because what it leads to comes before the next one.
+    # `by_halves` does not fit: a half stays in the worklist, because the follow-up work of the first half comes before
+    # the second half.
     return [batch._replace(items=half) for half in halves(batch.items)]
 
 
@@ -178,9 +179,6 @@ def _smaller(batch: Batch, enqueued: Sequence[Key], problem: psycopg.Error) -> l
     about = {"horsies": {"workflow_id": enqueued[0][0], "node": enqueued[0][1]}}
     log.error("the database refuses to enqueue a node: %s", describe(problem), extra=about)
     return [batch._replace(most=0, refused={enqueued[0]: describe(problem)})]
-
-
-# What has happened, under the locks of the workflows concerned
 
 
 async def _take_tasks(conn: Connection, batch: Batch) -> Step:
@@ -200,7 +198,7 @@ async def _take_lost(conn: Connection, batch: Batch) -> Step:
     step = await _locked(conn, {flow for flow, _ in batch.items}, batch)
     await step.load(batch.items)
     nodes = step.settling.nodes
-    # One that was retried meanwhile has a task, or a child, again.
+    # A node that was retried in the meantime has a task, or a child, again.
     lost = [key for key in batch.items if key in nodes and nodes[key].row.is_lost]
     await step.take_ends(dict.fromkeys(lost, finish.LOST), IN_FLIGHT)
     return step
@@ -219,7 +217,7 @@ async def _take_unbuilt(conn: Connection, batch: Batch) -> Step:
         (payload.workflow_id, payload.task_index): payload.ready_at
         for payload in await workflows.payloads(conn, [key for key, _ in batch.items])
     }
-    # One that has become READY anew meanwhile may have other inputs.
+    # A node that has become READY again in the meantime may have other inputs.
     failures = {
         key: finish.failure(why.code, f"No child workflow: {why}")
         for key, why in batch.items
@@ -301,12 +299,12 @@ async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, p
         if not found or found[0].status != "READY":
             return StepResult()
         if found[0].ready_at != ready_at:
-            return StepResult(builds=[key])  # it became READY anew meanwhile: its inputs may be others
+            return StepResult(builds=[key])  # it has become READY again in the meantime, perhaps with other inputs
         step, flow = Step(conn, flows), flows[0]
         await step.load([key])
         if flow.is_overdue:
             return await step.finish()
-        place = Place(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
+        place = TreePosition(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
         layout = lay_out(plan, place, good_until=flow.good_until)
         layout.carry(trace_in(found[0].task_options))
         await write_layout(conn, layout)

@@ -1,8 +1,9 @@
 """Pause, resume, cancel, retry and the deadline of workflows (F-50 to F-54, F-76, F-94, F-96).
 
-Each is one transaction over the workflow and, where they are concerned, its children, locked from the top down
-(D-63); what follows after the commit is `advance`'s business. The `ask_…` functions let a broker do it (`read.py`), and
-`pause_workflow` and its like are for who has no handle."""
+Each is one transaction over the workflow and, if they are concerned, its children, locked from the top down (D-63).
+`advance.py` does what follows after the commit. A handle uses the `ask_…` functions through `read.py`;
+`pause_workflow` and `resume_workflow` are for callers that have only a broker and an id.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("horsies.workflows")
 
-LATER = 0  # nodes are enqueued at once: the steps that follow do it, and know what to do if one is refused
+LATER = 0  # nodes are enqueued by this step: the next steps do it, and can handle a refusal
 
 
 async def pause(pool: Connections, workflow_id: str) -> bool | None:
@@ -77,7 +78,7 @@ async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -
             state.error, state.error_code = end.error, end.error_code
         await step.stop_waiting([flow.id for flow in tree])
         after = await step.finish()
-    # From the bottom up: the summary of a child counts what has become of its own children.
+    # From the bottom up, because the summary of a child counts the ends of its own children.
     for child in after.children[::-1]:
         await _follow(pool, StepResult(children=[child]), builder)
     after.children = []
@@ -102,16 +103,16 @@ async def retry_nodes(
     """Run FAILED nodes again, all of them or the named ones (F-94). False, without any change, if that is not
     possible."""
     async with transaction(pool) as conn:
-        # The parent first: it must not take the end of a child that goes on (D-63).
+        # The parent is locked first: it must not take the end of a child that goes on (D-63).
         locked = await workflows.lock(conn, [workflow_id, *await workflows.parents(conn, [workflow_id])])
         flows = [flow for flow in locked if flow.id == workflow_id]
         if not flows:
             return None
         if any(flow.status.is_terminal for flow in locked if flow.id != workflow_id):
-            return False  # its parent has been cancelled, and has not taken its end yet
+            return False  # its parent is cancelled, and has not taken the child's end yet
         if not await _may_retry(conn, flows[0]):
             return False
-        # A paused one is resumed by it, children and all.
+        # The retry resumes a paused workflow and its children.
         tree = flows if flows[0].status is not WorkflowStatus.PAUSED else await _below(conn, flows, UNFINISHED)
         step = Step(conn, tree, LATER, is_tree=len(tree) > 1)
         if not await _open_again(step, flows[0], node_ids):
@@ -122,7 +123,7 @@ async def retry_nodes(
             step.settling.evaluate(key)
         await step.settle()
         after = await _resume(conn, tree, step) if was is WorkflowStatus.PAUSED else await step.finish()
-        after.flows.setdefault(workflow_id)  # what cannot run ends it, in a step of its own
+        after.flows.setdefault(workflow_id)  # if nothing can run, the next step ends the workflow
     await _follow(pool, after, builder)
     return True
 
@@ -239,7 +240,7 @@ async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) 
     await step.settle()
     after = await step.finish()
     await workflows.ring(conn, [flow.id for flow in tree])
-    # What was READY when it was paused has a place now, or gets it with the next step.
+    # Nodes that were READY at the pause are enqueued now, or with the next step.
     after.flows.update(dict.fromkeys(flow.id for flow in tree))
     return after
 

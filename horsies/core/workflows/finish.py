@@ -1,6 +1,8 @@
-"""How nodes and workflows end. A node: with the result of its task, with that of its child workflow, with those of its
-elements, or with one that is made up for it because there is none (F-22, F-62, F-95, R-32). A workflow, when all its
-nodes have ended: COMPLETED or FAILED, with which result or error (F-42, F-43, F-75, F-96).
+"""How nodes and workflows end. Pure.
+
+A node ends with the result of its task, of its child workflow or of its elements; if there is none, an error result is
+made for it (F-22, F-62, F-95, R-32). When all nodes of a workflow have ended, it is COMPLETED or FAILED, with a result
+or an error (F-42, F-43, F-75, F-96).
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
     from horsies.core.store.workflows import Flow
 
 
-SHOWN = 20  # places of failed elements in the error of a map
+SHOWN = 20  # positions of failed elements in the error of a map
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class NodeEnd:
     """The final state of a node. `result` is the JSON of a `TaskResult`, and None for a skipped node."""
 
     status: WorkflowTaskStatus
@@ -40,13 +42,13 @@ class End:
     summary: str | None = None  # of a child workflow
 
 
-SKIPPED = End(WorkflowTaskStatus.SKIPPED)
+SKIPPED = NodeEnd(WorkflowTaskStatus.SKIPPED)
 
 
-def failure(code: BuiltInTaskCode, message: str) -> End:
+def failure(code: BuiltInTaskCode, message: str) -> NodeEnd:
     """The end of a node that failed without its own result."""
     error = TaskError(error_code=code, message=message)
-    return End(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code.value)
+    return NodeEnd(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code.value)
 
 
 _MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
@@ -61,18 +63,18 @@ LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task no longe
 CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
 
 
-def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) -> End:
+def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) -> NodeEnd:
     """The end of a node whose task has ended in this way. COMPLETED requires an ok result (F-22)."""
     if result is None:
         return failure(*_MISSING[status])
     if status is TaskStatus.COMPLETED:
-        return End(WorkflowTaskStatus.COMPLETED, result)
-    return End(WorkflowTaskStatus.FAILED, result, error_code or _code_of(result))
+        return NodeEnd(WorkflowTaskStatus.COMPLETED, result)
+    return NodeEnd(WorkflowTaskStatus.FAILED, result, error_code or _code_of(result))
 
 
 def end_of_child(
     child_id: str, status: WorkflowStatus, result: str | None, error: str | None, counts: tuple[int, int, int, int]
-) -> End:
+) -> NodeEnd:
     """The end of a node whose child workflow has ended in this way (F-62)."""
     total, completed, failed, skipped = counts
     summary = SubWorkflowSummary(
@@ -86,7 +88,7 @@ def end_of_child(
     )
     text = summary.model_dump_json()
     if status is WorkflowStatus.COMPLETED:
-        return End(WorkflowTaskStatus.COMPLETED, result or '{"ok":null}', summary=text)
+        return NodeEnd(WorkflowTaskStatus.COMPLETED, result or '{"ok":null}', summary=text)
     is_cancelled = status is WorkflowStatus.CANCELLED
     code = OutcomeCode.WORKFLOW_CANCELLED if is_cancelled else OutcomeCode.SUBWORKFLOW_FAILED
     cause = f": {summary.error_summary.removesuffix('.')}" if summary.error_summary else ""
@@ -96,17 +98,19 @@ def end_of_child(
         sub_workflow_id=child_id,
         sub_workflow_summary=summary,
     )
-    return End(
+    return NodeEnd(
         WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=failed_with)), code.value, summary=text
     )
 
 
-def end_of_map(results: Sequence[tuple[WorkflowTaskStatus, str | None, str | None]], min_success: int | None) -> End:
+def end_of_map(
+    results: Sequence[tuple[WorkflowTaskStatus, str | None, str | None]], min_success: int | None
+) -> NodeEnd:
     """The end of a map whose elements have all ended; `results` has status, result and error code of each, in the order
     of the list."""
     completed = sum(status is WorkflowTaskStatus.COMPLETED for status, _, _ in results)
     if completed >= (len(results) if min_success is None else min_success):
-        return End(WorkflowTaskStatus.COMPLETED, mapped_result([_seen(*one) for one in results]))
+        return NodeEnd(WorkflowTaskStatus.COMPLETED, mapped_result([_seen(*one) for one in results]))
     failed = [place for place, (status, _, _) in enumerate(results) if status is WorkflowTaskStatus.FAILED]
     code = (results[failed[0]][2] if failed else None) or OutcomeCode.UPSTREAM_SKIPPED.value
     error = TaskError(
@@ -114,7 +118,7 @@ def end_of_map(results: Sequence[tuple[WorkflowTaskStatus, str | None, str | Non
         message=f"{completed} of {len(results)} elements succeeded, {len(failed)} failed.",
         data={"failed": failed[:SHOWN], "succeeded": completed, "total": len(results)},
     )
-    return End(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code)
+    return NodeEnd(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code)
 
 
 def error_of(result: str | None) -> str | None:

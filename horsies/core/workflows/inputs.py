@@ -1,7 +1,7 @@
-"""What a node is called with: its own arguments, the results of others, the context (F-33 to F-37); and how a map
+"""What a node is called with: its own arguments, the results of others, and the context (F-33 to F-37); and how a map
 becomes its elements (F-95).
 
-Everything is JSON text that is combined and never decoded here: the child that runs the task decodes it by its types.
+Everything here is JSON text that is combined and never decoded: the child that runs the task decodes it by its types.
 """
 
 from __future__ import annotations

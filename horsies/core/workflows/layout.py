@@ -1,5 +1,6 @@
-"""A plan as rows: the workflow, its nodes, the tasks of those that wait for nothing, and the same of its children; and
-their writing, in one transaction (F-80)."""
+"""A plan as rows, and how they are written in one transaction (F-80): the workflow, its nodes, the tasks of nodes that
+wait for nothing, and the same for its children.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePosition:
     """The position of a workflow in its tree."""
 
     id: str
@@ -45,8 +46,8 @@ class Place:
     parent: Key | None = None
     depth: int = 0
 
-    def below(self, index: int) -> Place:
-        return Place(str(uuid4()), self.root, (self.id, index), self.depth + 1)
+    def below(self, index: int) -> TreePosition:
+        return TreePosition(str(uuid4()), self.root, (self.id, index), self.depth + 1)
 
 
 def height(plan: WorkflowPlan) -> int:
@@ -55,11 +56,11 @@ def height(plan: WorkflowPlan) -> int:
 
 
 def lay_out(
-    plan: WorkflowPlan, place: Place, *, good_until: datetime | None = None, sent_at: datetime | None = None
+    plan: WorkflowPlan, position: TreePosition, *, good_until: datetime | None = None, sent_at: datetime | None = None
 ) -> Layout:
     """Everything that the start of this plan writes."""
     layout = Layout()
-    _add(layout, plan, place, good_until, sent_at, new_task_ids())
+    _add(layout, plan, position, good_until, sent_at, new_task_ids())
     return layout
 
 
@@ -102,26 +103,26 @@ def task_of_payload(payload: Payload, task_id: str, kwargs: str | None, good_unt
 def _add(
     layout: Layout,
     plan: WorkflowPlan,
-    place: Place,
+    position: TreePosition,
     good_until: datetime | None,
     sent_at: datetime | None,
     ids: Iterator[str],
 ) -> None:
-    layout.workflows.append(_workflow(plan, place, good_until, sent_at))
+    layout.workflows.append(_workflow(plan, position, good_until, sent_at))
     for index, (node, dependents) in enumerate(zip(plan.nodes, plan.dependents(), strict=True)):
         kwargs = node.kwargs_json
         if node.wants_meta:
-            kwargs = with_members(kwargs, {META: meta(place.id, index, node.task_name)})
-        row = _node(node, place.id, index, dependents, kwargs)
+            kwargs = with_members(kwargs, {META: meta(position.id, index, node.task_name)})
+        row = _node(node, position.id, index, dependents, kwargs)
         if not node.dependencies:
             if node.node_type == "TASK":
                 if node.ctx_from is not None:
-                    kwargs = with_members(kwargs, {CTX: context(place.id, index, node.task_name)})
-                task = task_of_node(node, next(ids), place.id, kwargs, good_until)
+                    kwargs = with_members(kwargs, {CTX: context(position.id, index, node.task_name)})
+                task = task_of_node(node, next(ids), position.id, kwargs, good_until)
                 layout.tasks.append(task)
                 row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
             elif index in plan.children:
-                child = place.below(index)
+                child = position.below(index)
                 _add(layout, plan.children[index], child, good_until, sent_at, ids)
                 row |= {"status": WorkflowTaskStatus.RUNNING, "sub_workflow_id": child.id}
             else:
@@ -130,11 +131,11 @@ def _add(
 
 
 def _workflow(
-    plan: WorkflowPlan, place: Place, good_until: datetime | None, sent_at: datetime | None
+    plan: WorkflowPlan, position: TreePosition, good_until: datetime | None, sent_at: datetime | None
 ) -> dict[str, Any]:
-    parent, index = place.parent or (None, None)
+    parent, index = position.parent or (None, None)
     return {
-        "id": place.id,
+        "id": position.id,
         "name": plan.name,
         "definition_key": plan.definition_key,
         "on_error": plan.on_error,
@@ -142,8 +143,8 @@ def _workflow(
         "success_policy": plan.success_policy,
         "parent_workflow_id": parent,
         "parent_task_index": index,
-        "root_workflow_id": place.root,
-        "depth": place.depth,
+        "root_workflow_id": position.root,
+        "depth": position.depth,
         "good_until": good_until and good_until.isoformat(),
         "open_nodes": len(plan.nodes),
         "sent_at": sent_at and sent_at.isoformat(),

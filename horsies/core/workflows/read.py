@@ -1,10 +1,9 @@
 """What can be asked of a workflow by its id, and how the answers are read (F-83 to F-87).
 
-Each `ask_…` is an async function that runs on the broker's loop and raises what goes wrong; `run` and `run_async` are
-how a caller of either kind gets its answer as a value. The results are made of the rows by plain functions, in the
-caller's thread; a stored text that cannot be read is an error result too.
-
-The graph of a workflow with the current states of its nodes, as Mermaid text. Pure.
+Each `ask_…` is an async function that runs on the broker's loop and raises what goes wrong. `run` and `run_async` give
+a caller of either kind its answer as a value. Plain functions make the results from the rows, in the caller's thread; a
+stored text that cannot be read is an error result too. `mermaid` draws the graph of a workflow with the current states
+of its nodes.
 """
 
 from __future__ import annotations
@@ -46,10 +45,22 @@ if TYPE_CHECKING:
     from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
     from horsies.core.models.workflow.spec import WorkflowSpec
 
-
 T = TypeVar("T")
-
 CodecOf: TypeAlias = Callable[[StoredNode], ResultCodec | None]
+
+# A task is a box, a child workflow is a box with double sides, a map is a slanted box.
+_SHAPES = {"TASK": ('["', '"]'), "SUBWORKFLOW": ('[["', '"]]'), "MAP": ('[/"', '"/]')}
+
+_COLOURS = {
+    WorkflowTaskStatus.PENDING: "fill:#f4f4f4,stroke:#999,color:#333",
+    WorkflowTaskStatus.READY: "fill:#eef4ff,stroke:#5b8def,color:#222",
+    WorkflowTaskStatus.ENQUEUED: "fill:#dbe8ff,stroke:#5b8def,color:#222",
+    WorkflowTaskStatus.RUNNING: "fill:#fff3cd,stroke:#d39e00,color:#222",
+    WorkflowTaskStatus.COMPLETED: "fill:#d7f5dd,stroke:#2e8540,color:#222",
+    WorkflowTaskStatus.FAILED: "fill:#fddede,stroke:#c0392b,color:#222",
+    WorkflowTaskStatus.SKIPPED: "fill:#f4f4f4,stroke:#999,color:#777,stroke-dasharray:4 3",
+}
+_SPECIAL = re.compile(r"[^\w .,:/()\-]", re.ASCII)
 
 
 class Waited(NamedTuple):
@@ -59,7 +70,7 @@ class Waited(NamedTuple):
     nodes: list[StoredNode]
 
 
-class Family(NamedTuple):
+class WorkflowFamily(NamedTuple):
     """A workflow, the child workflows below it, and the nodes of all of them."""
 
     workflows: list[WorkflowRow]
@@ -77,6 +88,14 @@ async def run_async(
 
 
 run = run_sync(run_async)
+
+
+async def _checked(
+    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
+) -> T:
+    if not can_exist(workflow_id):
+        raise NoSuchWorkflow(workflow_id)
+    return await operation(broker, workflow_id)
 
 
 def operation_error(workflow_id: str, problem: Exception) -> HandleOperationError:
@@ -127,19 +146,11 @@ async def ask_nodes(broker: PostgresBroker, workflow_id: str, *, with_results: b
     return found
 
 
-async def ask_family(broker: PostgresBroker, workflow_id: str) -> Family:
+async def ask_family(broker: PostgresBroker, workflow_id: str) -> WorkflowFamily:
     async with broker.hub.connection() as conn:
         workflows = await workflow_reads.family(conn, workflow_id)
         ids = [workflow.id for workflow in workflows]
-        return Family(workflows, await workflow_reads.nodes(conn, ids, with_results=False))
-
-
-async def _checked(
-    broker: PostgresBroker, workflow_id: str, operation: Callable[[PostgresBroker, str], Awaitable[T]]
-) -> T:
-    if not can_exist(workflow_id):
-        raise NoSuchWorkflow(workflow_id)
-    return await operation(broker, workflow_id)
+        return WorkflowFamily(workflows, await workflow_reads.nodes(conn, ids, with_results=False))
 
 
 def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf) -> AnyResult:
@@ -279,22 +290,6 @@ class NodeCodecs:
             of_spec = {node.name: node.fn for node in nodes if isinstance(node, TaskNode)}
             self._tasks = {**({} if self._app is None else self._app.tasks), **of_spec}
         return self._tasks
-
-
-# A node is a box, a child workflow a box with double sides, a map a stack of its own shape.
-_SHAPES = {"TASK": ('["', '"]'), "SUBWORKFLOW": ('[["', '"]]'), "MAP": ('[/"', '"/]')}
-
-_COLOURS = {
-    WorkflowTaskStatus.PENDING: "fill:#f4f4f4,stroke:#999,color:#333",
-    WorkflowTaskStatus.READY: "fill:#eef4ff,stroke:#5b8def,color:#222",
-    WorkflowTaskStatus.ENQUEUED: "fill:#dbe8ff,stroke:#5b8def,color:#222",
-    WorkflowTaskStatus.RUNNING: "fill:#fff3cd,stroke:#d39e00,color:#222",
-    WorkflowTaskStatus.COMPLETED: "fill:#d7f5dd,stroke:#2e8540,color:#222",
-    WorkflowTaskStatus.FAILED: "fill:#fddede,stroke:#c0392b,color:#222",
-    WorkflowTaskStatus.SKIPPED: "fill:#f4f4f4,stroke:#999,color:#777,stroke-dasharray:4 3",
-}
-
-_SPECIAL = re.compile(r"[^\w .,:/()\-]", re.ASCII)
 
 
 def mermaid(rows: Sequence[NodeRow]) -> str:

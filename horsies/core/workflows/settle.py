@@ -1,9 +1,9 @@
-"""What the ends of some nodes mean for the others: counters, which nodes may run now, which are skipped, and what
-becomes of the workflow.
+"""Decides what the ends of some nodes mean for the others: their counters, which nodes may run now, which are skipped,
+and what becomes of the workflow.
 
-Plain values and no I/O: the caller loads the nodes that `wanted` names, until there are none, and then writes the
-changes. The decisions hold as long as nobody else changes these workflows, so their rows are locked during that time
-(F-71).
+It works on plain values and does no I/O: the caller loads the nodes that `wanted` names, until there are none, and then
+writes the changes. The decisions hold as long as nobody else changes these workflows, so the caller keeps their rows
+locked during that time (F-71).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from horsies.core.store.workflows import Flow, FlowNode, Key
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows.finish import SKIPPED, End, error_of
+from horsies.core.workflows.finish import SKIPPED, NodeEnd, error_of
 
 
 class Readiness(Enum):
@@ -83,10 +83,10 @@ class NodeState:
 
     row: FlowNode
     status: WorkflowTaskStatus = field(init=False)
-    completed: int = 0  # what its counters gain
+    completed: int = 0  # by how much its counters grow
     failed: int = 0
     skipped: int = 0
-    end: End | None = None
+    end: NodeEnd | None = None
     task_id: str | None = None
     child_id: str | None = None
     map_options: str | None = None
@@ -134,8 +134,8 @@ class Settling:
     def __init__(self, flows: Iterable[Flow]) -> None:
         self.flows = {flow.id: FlowState(flow) for flow in flows}
         self.nodes: dict[Key, NodeState] = {}
-        self.ready: dict[Key, None] = {}  # in the order in which they became so
-        self.maps: dict[Key, None] = {}  # whose elements have all ended, and whose results are to be put together
+        self.ready: dict[Key, None] = {}  # in the order in which they became READY
+        self.maps: dict[Key, None] = {}  # maps whose elements have all ended; their results must be put together
         self.freed: set[str] = set()  # workflows with a map that has a free place
         self._effects: deque[_Effect] = deque()
 
@@ -149,7 +149,7 @@ class Settling:
         """The nodes whose counters must change and that are not loaded yet."""
         return list(dict.fromkeys(effect.key for effect in self._effects if effect.key not in self.nodes))
 
-    def end(self, key: Key, end: End) -> bool:
+    def end(self, key: Key, end: NodeEnd) -> bool:
         """The node has ended in this way; False if it had ended before."""
         node, flow = self.nodes[key], self.flows[key[0]]
         if node.status.is_terminal:
@@ -170,7 +170,7 @@ class Settling:
         if node.row.node_type != "ELEMENT":
             flow.open_nodes += 1
         if node.row.node_type == "ELEMENT":
-            self.freed.add(key[0])  # for each there may be a place or not
+            self.freed.add(key[0])  # there may be a free place
         elif status is WorkflowTaskStatus.READY:
             self.ready[key] = None
         self._tell(node, was, -1)
@@ -228,7 +228,7 @@ class Settling:
                 node.skipped += by
         if by < 0:
             if node.status is WorkflowTaskStatus.READY and not effect.of_element and not node.opened:
-                # Nobody has taken it up yet: it waits again for what is open again.
+                # Nothing has been started for this node yet, so it waits again for the dependencies that were reopened.
                 node.status = WorkflowTaskStatus.PENDING
                 self.ready.pop(effect.key, None)
             return
@@ -240,7 +240,7 @@ class Settling:
             return
         self.evaluate(effect.key)
 
-    def _failed(self, flow: FlowState, end: End) -> None:
+    def _failed(self, flow: FlowState, end: NodeEnd) -> None:
         """The first failure is kept; with `PAUSE` it pauses the workflow at once (F-40, F-41)."""
         if flow.status.is_terminal:
             return

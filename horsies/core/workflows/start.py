@@ -1,5 +1,7 @@
-"""Starting workflows: a spec becomes rows, and a handle (F-80 to F-82). Never raises for what can go wrong; the error
-carries the id, so that the start can be tried again without being written twice. The rows are `layout.py`.
+"""Starts workflows: a spec becomes rows, and the caller gets a handle (F-80 to F-82).
+
+A start never raises for what can go wrong. The error carries the id, so that the start can be tried again without being
+written twice. `layout.py` makes the rows.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from horsies.core.store import workflow_reads
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.twins import run_sync
 from horsies.core.workflows.handle import WorkflowHandle
-from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
+from horsies.core.workflows.layout import Layout, TreePosition, lay_out, write_layout
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -91,7 +93,7 @@ class _Call:
 
     @classmethod
     def of(cls, workflow_id: str | None, sent_at: datetime | None, good_until: datetime | None) -> _Call:
-        # In one spelling: the same UUID in capitals is the same workflow.
+        # Ids have one spelling: the same UUID in capitals is the same workflow.
         given = workflow_id.lower() if isinstance(workflow_id, str) else workflow_id
         return cls(str(uuid4()) if given is None else given, sent_at or datetime.now(UTC), good_until)
 
@@ -146,7 +148,7 @@ class _Start(Generic[OutT]):
         if isinstance(problem, _Refused):
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, str(problem))
         if is_about_content(cause):
-            # It cannot be stored, however often that is tried.
+            # This cannot be stored, however often it is tried.
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, describe(cause), cause=cause)
         code = _Code.ENQUEUE_FAILED if is_known(problem) else _Code.INTERNAL_FAILED
         retryable = code is _Code.ENQUEUE_FAILED and is_transient(problem)
@@ -166,7 +168,7 @@ def _prepare(spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call) -> R
         return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, message, cause=cause))
     except Exception as problem:
         return Err(call.failed(spec.name, _Code.INTERNAL_FAILED, describe(problem), cause=problem))
-    place = Place(call.workflow_id, root=call.workflow_id)
+    place = TreePosition(call.workflow_id, root=call.workflow_id)
     layout = lay_out(plan, place, good_until=call.good_until, sent_at=call.sent_at)
     return Ok(_Start(spec, broker, call, layout))
 

@@ -1,8 +1,9 @@
 """One step of the engine: one transaction that locks some workflows, reads what has happened to their nodes, decides in
-memory, and writes the decisions (F-70, F-71).
+memory (`settle.py`), and writes the decisions (F-70, F-71).
 
-Many workflows and nodes share a step. What must not happen under its locks, building child workflows and telling
-parents of their children's ends, is left to the caller (`advance.py`) in the `StepResult`."""
+Many workflows and nodes share a step. Two things must not happen under its locks: building child workflows, and telling
+parents that their children have ended. The step leaves both to its caller (`advance.py`) in the `StepResult`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from horsies.core.store import workflows
 from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
-from horsies.core.workflows.finish import SKIPPED, End, conclude, deciding, end_of_child, end_of_map, end_of_task
+from horsies.core.workflows.finish import SKIPPED, NodeEnd, conclude, deciding, end_of_child, end_of_map, end_of_task
 from horsies.core.workflows.inputs import Expansion, arguments, expand, sources_of
 from horsies.core.workflows.layout import earlier, task_of_payload
 from horsies.core.workflows.settle import FlowState, Settling
 
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
-AT_FIRST = 16  # of them are read at once, then ever more: their inputs may be large
+AT_FIRST = 16  # nodes read at first, then ever more, because their inputs may be large
 ENOUGH_BYTES = 8 << 20  # of arguments that one step writes
 FARTHEST = 255
 OPEN = ("PENDING", "READY", "ENQUEUED", "RUNNING")
@@ -46,7 +47,7 @@ class MustBeAlone(Exception):
 class StepResult:
     """What is to be done after the commit of a step, and how much it has done."""
 
-    tasks: dict[str, str] = field(default_factory=dict)  # ended ones that were too much for one step: of which workflow
+    tasks: dict[str, str] = field(default_factory=dict)  # tasks that were too much for one step, with their workflows
     children: list[str] = field(default_factory=list)  # workflows that ended, and whose parents are to be told
     # Workflows with READY nodes that are not enqueued yet, and how many of them the next step tries (None: `MOST`).
     flows: dict[str, int | None] = field(default_factory=dict)
@@ -92,8 +93,6 @@ class Step:
         self._elements: list[dict[str, object]] = []
         self._ids = new_task_ids()
 
-    # What happened
-
     async def take_tasks(self, ended: Collection[EndedNodeRow]) -> None:
         """The tasks of these nodes have ended, and so have the nodes."""
         for row in ended:
@@ -104,7 +103,7 @@ class Step:
             if not row.fits:
                 self.result.tasks[row.node.task_id or ""] = row.node.workflow_id
                 continue
-            # Its deadline was that of the workflow: it has not started, and did not fail (F-96).
+            # The task expired with its workflow: it has not started, and has not failed (F-96).
             has_run = row.node.status is WorkflowTaskStatus.RUNNING
             is_over = row.status is TaskStatus.EXPIRED and flow.row.is_overdue and not has_run
             end = SKIPPED if is_over else end_of_task(row.status, row.result, row.error_code)
@@ -122,7 +121,7 @@ class Step:
                 self.settling.end(row.node.key, end)
         await self._settle()
 
-    async def take_ends(self, given: Mapping[Key, End], states: Collection[str]) -> None:
+    async def take_ends(self, given: Mapping[Key, NodeEnd], states: Collection[str]) -> None:
         """These nodes have ended in this way, if they are still in one of the states."""
         await self.load(list(given))
         for key, end in given.items():
@@ -136,7 +135,7 @@ class Step:
         keys = await workflows.ready(self.conn, list(self.settling.flows), self._most)
         await self.load(keys)
         self.settling.ready.update(dict.fromkeys(keys))
-        # There may be more. Sub-workflow nodes stay READY until they are built: they are no reason to look again.
+        # There may be more. Sub-workflow nodes stay READY until they are built, so they are no reason to look again.
         tasks = Counter(key[0] for key in keys if self.settling.nodes[key].row.node_type != "SUBWORKFLOW")
         running = {flow for flow, state in self.settling.flows.items() if state.is_running}
         self._leave(flow for flow, count in tasks.items() if count >= self._most and flow in running)
@@ -162,8 +161,6 @@ class Step:
         missing = [key for key in keys if key not in self.settling.nodes]
         if missing:
             self.settling.add(await workflows.nodes(self.conn, missing))
-
-    # What follows
 
     async def settle(self) -> None:
         """Apply changes that were made by hand."""
@@ -200,8 +197,6 @@ class Step:
     async def _first_element(self, key: Key) -> int:
         payload = (await workflows.payloads(self.conn, [key]))[0]
         return int((payload.map_options or {}).get("first", 0))
-
-    # What is written
 
     async def finish(self) -> StepResult:
         """Enqueue what is possible, write everything, and end the workflows that are complete."""
@@ -310,7 +305,7 @@ class Step:
         )
         expansion: Expansion = expand(payload, own, first)
         if not expansion.rows:
-            self.settling.end(key, End(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
+            self.settling.end(key, NodeEnd(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
             return
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
         good_until = earlier(payload.good_until, flow.row.good_until)
@@ -330,7 +325,7 @@ class Step:
             self._leave([key[0]])
 
     async def _write(self) -> None:
-        # Tasks first: nodes refer to them.
+        # Tasks are written first, because nodes refer to them.
         if self._tasks:
             await workflows.insert_tasks(self.conn, self._tasks)
         moves = sorted(self.settling.changed(), key=lambda move: move[0])
@@ -378,7 +373,7 @@ class Step:
             self.result.workflows += await _pause_below(self.conn, flow.row.id)
 
 
-def _not_enqueued(problem: object) -> End:
+def _not_enqueued(problem: object) -> NodeEnd:
     return finish.failure(OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, f"The node cannot be enqueued: {problem}")
 
 

@@ -39,8 +39,8 @@ def test_m20_t78_nothing_is_said_about_codes_that_may_come(codes: list[Any], opt
 @pytest.mark.parametrize(
     ("code", "why", "hint"),
     [
-        ("BROKER_ERROR", "never tried again", "of the built-in codes: TASK_EXCEPTION, TASK_TIMEOUT, "),
-        (OutcomeCode.TASK_EXPIRED, "never tried again", "of the built-in codes: "),
+        ("BROKER_ERROR", "never retried", "of the built-in codes: TASK_EXCEPTION, TASK_TIMEOUT, "),
+        (OutcomeCode.TASK_EXPIRED, "never retried", "of the built-in codes: "),
         ("TASK_TIMEOUT", "no time limit", "timeout_ms=..."),
     ],
 )

@@ -13,7 +13,7 @@ from horsies.core.models.workflow.registry import InputError
 from horsies.core.store.workflows import Closing, Flow, FlowNode, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
-from horsies.core.workflows.finish import End, conclude, deciding, end_of_map
+from horsies.core.workflows.finish import NodeEnd, conclude, deciding, end_of_map
 from horsies.core.workflows.inputs import arguments, elements, expand
 from horsies.core.workflows.settle import Readiness, Settling, readiness
 
@@ -73,7 +73,7 @@ def settled(settling: Settling) -> dict[int, WorkflowTaskStatus]:
 def test_f40_a_failure_skips_what_waits_and_the_workflow_runs_on() -> None:
     settling = Settling([flow()])
     settling.add([node(0, 1, status=RUNNING), node(1, 2), node(2)])
-    assert settling.end(("w", 0), End(FAILED, BAD, "BAD"))
+    assert settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
     assert settled(settling) == {0: FAILED, 1: SKIPPED, 2: SKIPPED}
     state = settling.flows["w"]
     assert (state.status, state.open_nodes, state.error_code) == (WorkflowStatus.RUNNING, 0, "BAD")
@@ -82,7 +82,7 @@ def test_f40_a_failure_skips_what_waits_and_the_workflow_runs_on() -> None:
 def test_f41_with_pause_a_failure_stops_the_workflow_and_only_counters_move() -> None:
     settling = Settling([flow(on_error="PAUSE")])
     settling.add([node(0, 1, status=RUNNING), node(1)])
-    settling.end(("w", 0), End(FAILED, BAD, "BAD"))
+    settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
     assert settled(settling) == {0: FAILED, 1: PENDING}
     assert settling.flows["w"].status is WorkflowStatus.PAUSED and settling.nodes["w", 1].failed == 1
 
@@ -90,7 +90,7 @@ def test_f41_with_pause_a_failure_stops_the_workflow_and_only_counters_move() ->
 def test_f70_an_end_is_taken_once() -> None:
     settling = Settling([flow()])
     settling.add([node(0, 1, status=RUNNING), node(1)])
-    assert settling.end(("w", 0), End(COMPLETED, OK)) and not settling.end(("w", 0), End(FAILED, BAD, "BAD"))
+    assert settling.end(("w", 0), NodeEnd(COMPLETED, OK)) and not settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
     assert settled(settling) == {0: COMPLETED, 1: READY}
     assert settling.flows["w"].open_nodes == 2
 
@@ -107,14 +107,14 @@ def test_f94_a_node_that_is_open_again_is_not_counted_any_more() -> None:
 def test_f95_a_map_that_runs_does_not_count_its_dependencies() -> None:
     settling = Settling([flow()])
     settling.add([node(0, 1, status=RUNNING), node(1, node_type="MAP", status=RUNNING, has_elements=True, total=2)])
-    settling.end(("w", 0), End(FAILED, BAD, "BAD"))
+    settling.end(("w", 0), NodeEnd(FAILED, BAD, "BAD"))
     assert settled(settling) == {0: FAILED, 1: RUNNING}
     assert not settling.nodes["w", 1].is_changed
 
 
 def test_f22_a_task_that_completed_makes_its_node_completed_and_any_other_end_failed() -> None:
-    assert finish.end_of_task(TaskStatus.COMPLETED, OK, None) == End(COMPLETED, OK)
-    assert finish.end_of_task(TaskStatus.FAILED, BAD, "BAD") == End(FAILED, BAD, "BAD")
+    assert finish.end_of_task(TaskStatus.COMPLETED, OK, None) == NodeEnd(COMPLETED, OK)
+    assert finish.end_of_task(TaskStatus.FAILED, BAD, "BAD") == NodeEnd(FAILED, BAD, "BAD")
     for status, code in ((TaskStatus.EXPIRED, "TASK_EXPIRED"), (TaskStatus.CANCELLED, "TASK_CANCELLED")):
         end = finish.end_of_task(status, None, None)
         assert (end.status, end.error_code) == (FAILED, code)
@@ -223,7 +223,7 @@ def test_f95_f37_an_element_has_its_own_place() -> None:
 
 def test_f95_a_map_succeeds_with_as_many_elements_as_it_needs() -> None:
     some = [(COMPLETED, OK, None), (FAILED, BAD, "BAD"), (COMPLETED, OK, None)]
-    assert end_of_map(some, 2) == End(COMPLETED, f'{{"ok":[{OK},{BAD},{OK}]}}')
+    assert end_of_map(some, 2) == NodeEnd(COMPLETED, f'{{"ok":[{OK},{BAD},{OK}]}}')
     end = end_of_map(some, None)
     assert (end.status, end.error_code) == (FAILED, "BAD")
     assert json.loads(end.result or "")["err"]["data"] == {"failed": [1], "succeeded": 2, "total": 3}

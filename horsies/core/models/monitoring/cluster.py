@@ -1,8 +1,7 @@
-"""Workers, and which of them answer.
+"""What monitoring says about the whole: workers and which of them answer, schedules, queues, the server, and all of
+these at one moment (`Snapshot`); and why a task is not running (`Explanation`).
 
-Everything at one moment: queues, tasks, workers, schedules, the server.
-
-Why a task is not running.
+These are plain values. `core/monitoring` makes them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How a query ends: with an answer, or with the reason why there is none; and how answers become JSON.
+"""What monitoring says about tasks and workflows: single ones, lists and counts; how a query ends (an answer, or the
+reason why there is none), and how answers become JSON.
 
-Single tasks, and counts of tasks.
-
-Workflows, their nodes and edges.
+These are plain values. `core/monitoring` makes them.
 """
 
 from __future__ import annotations
@@ -46,11 +45,8 @@ class MonitoringQueryError:
 
 
 MonitoringResult: TypeAlias = Ok[T] | Err[MonitoringQueryError]
-
 GroupBy: TypeAlias = Literal["worker", "task_name", "queue"]
-
 SortBy: TypeAlias = Literal["id", "claim_order", "started_at", "ended_at", "sent_at"]
-
 SortDir: TypeAlias = Literal["asc", "desc"]
 
 

@@ -1,6 +1,5 @@
-"""A scheduled task, and the settings of the scheduler.
-
-What `app.schedules` returns: the state of schedules, and why one could not be changed.
+"""A scheduled task (`TaskSchedule`), the settings of the scheduler (`ScheduleConfig`), and what `app.schedules`
+returns: the state of schedules, and why one could not be changed.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SchedulePattern: TypeAlias = (
 
 @lru_cache(maxsize=1024)  # zoneinfo itself keeps the last eight only, and thousands of schedules share a few
 def _is_a_known_zone(name: str) -> str:
-    # These are not zones of the database but ways to look at it: the machine's own, or with leap seconds.
+    # These names are not zones: they stand for the machine's own zone, or for variants of the whole database.
     if name in ("localtime", "posixrules") or name.startswith(("posix/", "right/")):
         raise ValueError(f"{name!r} is not the IANA name of a time zone")
     try:
@@ -68,7 +67,7 @@ class TaskSchedule(SchedulePart):
 
     def __init__(self, **data: Any) -> None:
         super().__init__(**data)
-        # Not a field, nor a private attribute of pydantic's: where it was written is no part of what it is.
+        # This is neither a field nor a private attribute of pydantic's, because equality must not depend on it.
         self.__dict__["_written_at"] = SourceLocation.of_caller()
 
     @property

@@ -1,10 +1,10 @@
-"""Parses a cron line into typed fields, or says which field is wrong.
+"""`CronSchedule`: the typed form of a cron schedule, and how a cron line is parsed into it, or which of its fields is
+wrong.
 
 A line and the typed form differ in two ways. Cron's week begins on Sunday, so steps and ranges of weekdays become lists
 of days if they do not fit a week that begins on Monday. And if both day fields name days, cron runs on days that match
-either field; but if one of them begins with an asterisk, both must match.
-
-The typed form of a cron schedule.
+either field; but if one of them begins with an asterisk, both must match. The terms of the fields are in
+`cron_terms.py`.
 """
 
 from __future__ import annotations
@@ -66,29 +66,52 @@ NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
-
 _TERM = re.compile(r"(?:(?P<every>\*)|(?P<start>[a-z0-9]+)(?:-(?P<end>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?", re.ASCII)
-
 _NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
-
 _WEEK = Domain(0, 7, 6)  # cron's: both 0 and 7 are Sunday
-
 _MONTHS = list(Month)
-
 _DAYS = [Weekday.SUNDAY, *list(Weekday)[:6], Weekday.SUNDAY]
-
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """One element of a field's list, in numbers: `*`, `*/step`, a value, or a range."""
+class CronSchedule(SchedulePart):
+    """Runs at second 0 of the minutes that match all four fields; a field matches if one of its terms does."""
 
-    start: int | None
-    end: int | None
-    step: int | None
+    type: Literal["cron"] = "cron"
+    minute: MinuteTerms = Field(description="numeric terms, 0 to 59")
+    hour: HourTerms = Field(description="numeric terms, 0 to 23")
+    month: MonthTerms = Field(description="terms for `Month`")
+    day: DaySelector = Field(discriminator="type", description="which days")
+
+    @classmethod
+    def parse(cls, text: str) -> CronSchedule:
+        """The typed form of a cron line: five fields, or a name such as `@hourly`."""
+        return cls(**cron_fields(text))
+
+    @cached_property
+    def wall_times(self) -> WallTimes:
+        return WallTimes(
+            second=0,
+            minutes=numeric_bits(self.minute, MINUTE),
+            hours=numeric_bits(self.hour, HOUR),
+            months=enum_bits(self.month, MONTH),
+            month_days=self.day.month_day_bits,
+            weekdays=self.day.weekday_bits,
+            days_match="either" if isinstance(self.day, EitherDay) else "both",
+        )
+
+    def _violations(self) -> Iterator[Violation]:
+        if not self._some_month_has_such_a_day():
+            yield Violation(
+                ("month", "day"), "none of these months has any of these days, so the schedule would never run"
+            )
+
+    def _some_month_has_such_a_day(self) -> bool:
+        # A leap year has every day that a year can have, and each of them falls on every weekday in some year. If
+        # either day is enough, the weekdays always occur.
+        on_any_weekday = replace(self.wall_times, weekdays=WEEKDAYS)
+        return any(days_in_month(on_any_weekday, 2024, month) for month in numbers_of(on_any_weekday.months))
 
 
 def cron_fields(line: str) -> dict[str, Any]:
@@ -99,7 +122,7 @@ def cron_fields(line: str) -> dict[str, Any]:
     def field(place: int, read: Callable[[str], T]) -> T | None:
         try:
             return read(parts[place])
-        except HorsiesError as problem:  # what the term itself has to say
+        except HorsiesError as problem:  # a mistake that the term itself has found
             report.add(_error(line, f"{_FIELDS[place]}: {problem.message}", problem.help_text))
         except ValueError as problem:
             report.add(_error(line, f"{_FIELDS[place]}: {problem}"))
@@ -211,6 +234,15 @@ def _once(values: list[T]) -> list[T]:
     return list(dict.fromkeys(values))
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One element of a field's list, in numbers: `*`, `*/step`, a value, or a range."""
+
+    start: int | None
+    end: int | None
+    step: int | None
+
+
 def _pieces(text: str, domain: Domain, names: dict[str, int]) -> Iterator[_Piece]:
     for item in text.split(","):
         found = _TERM.fullmatch(item)
@@ -239,42 +271,3 @@ def _value(text: str | None, domain: Domain, names: dict[str, int]) -> int | Non
     if not domain.first <= int(text) <= domain.last:
         raise ValueError(f"{text} is not in {domain.first}..{domain.last}")
     return int(text)
-
-
-class CronSchedule(SchedulePart):
-    """Runs at second 0 of the minutes that match all four fields; a field matches if one of its terms does."""
-
-    type: Literal["cron"] = "cron"
-    minute: MinuteTerms = Field(description="numeric terms, 0 to 59")
-    hour: HourTerms = Field(description="numeric terms, 0 to 23")
-    month: MonthTerms = Field(description="terms for `Month`")
-    day: DaySelector = Field(discriminator="type", description="which days")
-
-    @classmethod
-    def parse(cls, text: str) -> CronSchedule:
-        """The typed form of a cron line: five fields, or a name such as `@hourly`."""
-        return cls(**cron_fields(text))
-
-    @cached_property
-    def wall_times(self) -> WallTimes:
-        return WallTimes(
-            second=0,
-            minutes=numeric_bits(self.minute, MINUTE),
-            hours=numeric_bits(self.hour, HOUR),
-            months=enum_bits(self.month, MONTH),
-            month_days=self.day.month_day_bits,
-            weekdays=self.day.weekday_bits,
-            days_match="either" if isinstance(self.day, EitherDay) else "both",
-        )
-
-    def _violations(self) -> Iterator[Violation]:
-        if not self._some_month_has_such_a_day():
-            yield Violation(
-                ("month", "day"), "none of these months has any of these days, so the schedule would never run"
-            )
-
-    def _some_month_has_such_a_day(self) -> bool:
-        # A leap year has every day that a year can have, and each of them falls on every weekday in some year. Where
-        # either day will do, the weekdays always come.
-        on_any_weekday = replace(self.wall_times, weekdays=WEEKDAYS)
-        return any(days_in_month(on_any_weekday, 2024, month) for month in numbers_of(on_any_weekday.months))

@@ -1,9 +1,7 @@
-"""The terms of a cron schedule's fields: what each matches, and which are refused.
+"""The terms of a cron schedule's fields, and the selectors of its days: what each matches, and which are refused.
 
 A term does not know its field, so the limits belong to the lists of the fields (`MinuteTerms` and so on);
 `numeric_bits` and `enum_bits` say what such a list matches.
-
-The days on which a cron schedule runs.
 """
 
 from __future__ import annotations
@@ -135,19 +133,12 @@ class Domain:
 
 
 MINUTE = Domain(0, 59, 59)
-
 HOUR = Domain(0, 23, 23)
-
 DAY_OF_MONTH = Domain(1, 31, 30)
-
 MONTH = Domain(1, 12, 11)
-
 WEEKDAY = Domain(0, 6, 6)
-
 NumericTerm: TypeAlias = CronEvery | CronStep | CronValues | CronRange
-
 MonthTerm: TypeAlias = CronEvery | CronEnumStep[Month] | CronEnumValues[Month] | CronEnumRange[Month]
-
 WeekdayTerm: TypeAlias = CronEvery | CronEnumStep[Weekday] | CronEnumValues[Weekday] | CronEnumRange[Weekday]
 
 
@@ -180,19 +171,12 @@ def _numbers_named(term: NumericTerm | MonthTerm | WeekdayTerm) -> tuple[int, ..
 
 # In code the class says which term it is, in a stored schedule `type` does.
 _Numeric: TypeAlias = Annotated[NumericTerm, Field(discriminator="type")]
-
 _Month: TypeAlias = Annotated[MonthTerm, Field(discriminator="type"), _made_for(Month)]
-
 _Weekday: TypeAlias = Annotated[WeekdayTerm, Field(discriminator="type"), _made_for(Weekday)]
-
 MinuteTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(MINUTE)]
-
 HourTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(HOUR)]
-
 MonthDayTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(DAY_OF_MONTH)]
-
 MonthTerms: TypeAlias = Annotated[tuple[_Month, ...], _within(MONTH)]
-
 WeekdayTerms: TypeAlias = Annotated[tuple[_Weekday, ...], _within(WEEKDAY)]
 
 

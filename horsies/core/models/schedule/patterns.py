@@ -1,13 +1,10 @@
-"""The days of the week and the months of the year, in the order in which ranges and steps count them.
+"""The patterns that most schedules need (intervals, and times of the hour, day, week or month), and what all patterns
+share: weekdays and months in the order in which ranges and steps count them, immutable models of which every mistake is
+HRS-205, and `WallTimes`.
 
-The normal form of every pattern with local times.
-
-A daily, a monthly or a cron schedule names a second and some minutes, hours, months and days. Sets of small numbers are
-the bits of an `int`, so that the next member is found with one shift.
-
-What the models of a schedule share: they are immutable, and every mistake is HRS-205.
-
-The patterns that most schedules need: intervals, and times of the hour, day, week or month.
+`WallTimes` is the normal form of every pattern with local times: a second and some minutes, hours, months and days.
+Sets of small numbers are the bits of an `int`, so that the next member is found with one shift.
+`scheduler/calendar.py` finds the next run.
 """
 
 from __future__ import annotations
@@ -57,15 +54,10 @@ class Month(StrEnum):
 
 
 HOURS = (1 << 24) - 1  # 0..23
-
 MONTHS = (1 << 13) - 2  # 1..12
-
 MONTH_DAYS = (1 << 32) - 2  # 1..31
-
 WEEKDAYS = (1 << 7) - 1  # 0..6, Monday first
-
 _FIVE_WEEKS = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28
-
 _LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -112,7 +104,8 @@ def days_in_month(times: WallTimes, year: int, month: int) -> int:
     """The days of this month that match."""
     weekday = date(year, month, 1).weekday()
     length = 29 if month == 2 and isleap(year) else _LENGTHS[month]
-    week = (times.weekdays >> weekday | times.weekdays << (7 - weekday)) & WEEKDAYS  # as the first of the month has it
+    # Bit 0 of `week` is the weekday of the first of the month.
+    week = (times.weekdays >> weekday | times.weekdays << (7 - weekday)) & WEEKDAYS
     by_weekday = week * _FIVE_WEEKS << 1
     matching = times.month_days | by_weekday if times.days_match == "either" else times.month_days & by_weekday
     return matching & ((1 << (length + 1)) - 2)
@@ -120,7 +113,6 @@ def days_in_month(times: WallTimes, year: int, month: int) -> int:
 
 # Neither a boolean nor a text is a number here: a stored schedule means exactly what its author wrote.
 WholeNumber = Annotated[int, Field(strict=True)]
-
 Positive = Annotated[int, Field(strict=True, ge=1)]
 
 
@@ -140,10 +132,8 @@ def duplicates(values: Iterable[Hashable]) -> list[Hashable]:
     return [value for value, times in Counter(values).items() if times > 1]
 
 
-# What does not come again within eight years is not a schedule (S-24): eight years are the longest that two 29ths of
-# February lie apart.
+# A schedule must run again within eight years (S-24), the longest time between two 29ths of February.
 HORIZON = timedelta(days=2922)
-
 _SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
 
 
@@ -172,7 +162,7 @@ class IntervalSchedule(SchedulePart):
 
 
 def _is_not_a_number(value: object) -> object:
-    if isinstance(value, int | float):  # pydantic would take it for seconds after midnight
+    if isinstance(value, int | float):  # pydantic would read it as seconds after midnight
         raise ValueError("the value must be a datetime.time")
     return value
 

@@ -67,14 +67,22 @@ __all__ = [
     "slugify",
 ]
 
-_MODULES = ("context", "definition", "enums", "nodes", "policies", "results", "spec")
+# Where the names are defined, in the order in which they are looked for.
+_MODULES = (
+    "horsies.core.models.workflow.nodes",
+    "horsies.core.models.workflow.definition",
+    "horsies.core.models.workflow.spec",
+    "horsies.core.models.workflow.results",
+    "horsies.core.codec.context",
+    "horsies.core.models.tasks",
+    "horsies.core.types.status",
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name in _MODULES:
-        raise AttributeError(name)
-    for module in _MODULES:
-        found = import_module(f"{__name__}.{module}")
-        if hasattr(found, name):
-            return getattr(found, name)
+    if name in __all__:
+        for module in _MODULES:
+            found = import_module(module)
+            if hasattr(found, name):
+                return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

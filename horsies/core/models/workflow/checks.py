@@ -1,6 +1,8 @@
-"""What is wrong with a workflow, found when it is built (F-90): all of it together, each finding with the place of the
-node or of the workflow it speaks of. Here is what concerns the workflow as a whole, the graph and the options of its
-nodes; what the nodes are called with is in `input_checks.py`.
+"""What is wrong with a workflow, found when it is built (F-90). All findings are reported together, each with the line
+of the node or of the workflow that it is about.
+
+This module checks the workflow as a whole, its graph, and the options of its nodes. `input_checks.py` checks what the
+nodes are called with.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _own_copies(cls: type[WorkflowDefinition[Any]]) -> dict[str, Node[Any]]:
                 found[name] = value
             else:
                 found.pop(name, None)
-    # An inherited node was named by the class it comes from; an id of its own is one that its origin had.
+    # The class that defined an inherited node has named it; only an id of its origin was given by the user.
     ids = [node.origin.given_id or name for name, node in found.items()]
     return dict(zip(found, placed(list(found.values()), ids), strict=True))
 

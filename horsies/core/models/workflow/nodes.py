@@ -1,13 +1,10 @@
-"""The nodes of a workflow: a task, a child workflow, or a task for each element of a list.
+"""The nodes of a workflow: a task, a child workflow, or a task for each element of a list. `SuccessPolicy` says when a
+workflow counts as a success although a node failed (F-42).
 
 Nodes are immutable. A node may be used in several workflows: each workflow makes its own copies, which know their id
-and index there. A node with a single place knows that place too, so that `handle.result_for(node)` finds it. Mistakes
-in a node are found when a workflow is built from it (`workflows/checks`).
-
-When a workflow counts as a success although a node failed (F-42).
-
-Nodes are given as objects, by their key, or by their id, because the body of an inner `class Meta` does not see the
-names of the class around it.
+and index there. A node with a single place knows that place too, so that `handle.result_for(node)` finds it. A success
+policy names nodes as objects, by their key, or by their id, because the body of an inner `class Meta` does not see the
+names of the class around it. Mistakes are found when a workflow is built (`checks.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ def automatic_id(name: str, index: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _NodePlace:
     node_id: str | None
     index: int | None
 
@@ -82,7 +79,7 @@ class Node(Generic[T_co]):
     location: SourceLocation | None
     origin: Node[Any]  # the node that this is a copy of, or itself
     _explicit_id: str | None
-    _place: _Place | None
+    _place: _NodePlace | None
 
     def _set(
         self,
@@ -160,7 +157,7 @@ class Node(Generic[T_co]):
     def copied(self, node_id: str, index: int) -> Self:
         """The same node at one place; its edges still lead to the original nodes."""
         copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__, _explicit_id=node_id, _place=_Place(node_id, index))
+        copy.__dict__.update(self.__dict__, _explicit_id=node_id, _place=_NodePlace(node_id, index))
         return copy
 
     def relinked(self, others: Mapping[int, Node[Any]]) -> None:
@@ -178,10 +175,10 @@ class Node(Generic[T_co]):
 
     def seen_as(self, node_id: str, index: int) -> None:
         """Remember a place; if there are two different ones, the place is unknown."""
-        known = self._place or _Place(node_id, index)
+        known = self._place or _NodePlace(node_id, index)
         same_id = node_id if known.node_id == node_id else None
         same_index = index if known.index == index else None
-        self.__dict__["_place"] = _Place(same_id, same_index)
+        self.__dict__["_place"] = _NodePlace(same_id, same_index)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a node is immutable")
@@ -408,5 +405,5 @@ class SuccessPolicy:
 
 
 def _listed(nodes: Iterable[NodeRef]) -> tuple[NodeRef, ...]:
-    # A text is iterable too, and its letters are not what is meant.
+    # A text is iterable too, but here it is one id and not its letters.
     return (nodes,) if isinstance(nodes, str) else tuple(nodes)

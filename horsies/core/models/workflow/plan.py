@@ -1,8 +1,8 @@
-"""From what a user gives to what is written. A `Draft` is a workflow as it was given, before anyone has said that it
-makes sense: the checks look at it. A `WorkflowPlan` is the same as plain values, without user objects (`plan_of`): a
-start writes it, and it travels as JSON from the helper child that has called a `build_with` (F-60).
+"""A workflow as it was given (`Draft`), and as plain values that can be written (`WorkflowPlan`).
 
-In a draft nodes go by identity: a copy is the node that it is a copy of.
+The checks look at the draft, before anybody knows whether it makes sense; in a draft, a copy of a node counts as that
+node. `plan_of` makes the plan, which has no objects of the user. A start writes it, and it travels as JSON from the
+helper child that has called a `build_with` (F-60).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NodePlan:
     args_from: Mapping[str, int] = field(default_factory=dict)  # parameter -> index; not the source of a map
     ctx_from: tuple[int, ...] | None = None
     join: Join = "all"
-    min_success: int | None = None  # of the dependencies (quorum); of a map: of its elements, None: all of them
+    min_success: int | None = None  # of the dependencies (quorum), or of a map's elements (None: all)
     allow_failed_deps: bool = False
     wants_meta: bool = False  # the task declares `workflow_meta`
     sub_workflow_key: str | None = None

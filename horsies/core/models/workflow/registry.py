@@ -5,7 +5,7 @@ A class registers itself when it is defined, before there is an app; so there is
 classes weakly. If the same lines run again (a module that is reloaded, or imported under a second name), they replace
 what they made.
 
-`build_with` is user code. A worker lets its helper child call it (`worker/helper_builder.py`); a program that starts or
+`build_with` is user code. A worker lets its helper child call it (`worker/helper_calls.py`); a program that starts or
 resumes a workflow calls it itself (`LocalBuilder`).
 """
 
@@ -41,7 +41,7 @@ class InputError(ValueError):
 if TYPE_CHECKING:
     Definition: TypeAlias = type[WorkflowDefinition[Any]]
 
-MAX_DEPTH = 32  # of a workflow in its tree; the one at the top has 0 (F-65)
+MAX_DEPTH = 32  # the greatest depth of a workflow in its tree; the top has 0 (F-65)
 
 _definitions: WeakValueDictionary[str, Definition] = WeakValueDictionary()
 
@@ -108,7 +108,7 @@ def prepare(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str,
 
 def signature_of(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any] = _NO_NAMES) -> Signature:
     """The signature of `build_with` without the app."""
-    # The two are often imported for type checkers only, and are of no importance here.
+    # These two names are often imported for type checkers only, and do not matter here.
     names = {**local_names, "Horsies": object, "WorkflowSpec": _Anything}
     signature = signatures.read(definition.build_with, names)
     if not signature.positional:

@@ -1,8 +1,5 @@
-"""What a workflow does about errors, how a node waits for several others, and, re-exported, the states of workflows and
-their nodes.
-
-What starting a workflow and using its handle return: errors as values (F-81, F-87), and a node as its row describes
-it (F-86).
+"""What starting a workflow and using its handle return: errors as values (F-81, F-87), and a node as its row describes
+it (F-86). What a workflow does about errors (`OnError`) and how a node waits for several others (`Join`) are here too.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowTaskStatus
 
+T = TypeVar("T")
 Join: TypeAlias = Literal["all", "any", "quorum"]
 
 
@@ -27,8 +25,6 @@ class OnError(StrEnum):
     FAIL = "fail"
     PAUSE = "pause"
 
-
-T = TypeVar("T")
 
 # Why a start during an import is refused: code that is imported must not start anything (T-47).
 NOTHING_IS_STARTED = "nothing is started while modules are imported"

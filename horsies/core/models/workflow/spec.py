@@ -1,6 +1,6 @@
 """A workflow that can be started: its nodes, checked and in their places. It is immutable; a start writes its plan.
 
-How it is started is not known here: the app gives each spec a starter (`workflows/start.py`).
+This module does not know how a workflow is started: the app gives each spec a starter (`workflows/start.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WorkflowSpec(Generic[OutT]):
     output: Node[Any] | None
     success_policy: SuccessPolicy | None
     location: SourceLocation | None
-    app: Any  # whose queues and tasks it was checked with
+    app: Any  # the app with whose queues and tasks it was checked
     starter: SpecStarter | None
     _plan: WorkflowPlan
 

@@ -1,5 +1,5 @@
--- Schedules go on to their next run, after their slots were sent (S-33) or because they begin anew (S-37). The caller holds
--- their locks and has read them under these. Without slots there is no last run to note.
+-- Moves schedules to their next run, after their slots were sent (S-33) or because their configuration has changed (S-37). The
+-- caller holds their locks and has read their states under these. A schedule without slots keeps its last run.
 UPDATE horsies_schedule_state s
 SET next_run_at = w.next_run_at, config_hash = w.config_hash, last_run_at = COALESCE(w.last_run_at, s.last_run_at),
     last_task_id = COALESCE(w.last_task_id, s.last_task_id), run_count = s.run_count + w.runs, updated_at = now()

@@ -1,5 +1,5 @@
--- First sight of schedules (S-31). One that has a row is left alone and not returned; so is one whose row somebody is just
--- deleting: ON CONFLICT would wait for him.
+-- Inserts the states of schedules that are seen for the first time (S-31). A schedule that has a row is left alone and not
+-- returned. The same applies if another session is deleting its row, because ON CONFLICT would wait for that session.
 INSERT INTO horsies_schedule_state (schedule_name, next_run_at, config_hash, updated_at)
 SELECT w.name, w.next_run_at, w.config_hash, now()
 FROM json_to_recordset(%(rows)s::json) AS w(name text, next_run_at timestamptz, config_hash text)

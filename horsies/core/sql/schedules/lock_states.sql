@@ -1,6 +1,6 @@
--- The states of schedules that are about to be fired, read under their locks (S-32). A row that somebody else keeps locked
--- is left out: it must not hold up the others.
--- An instant that Python has none for ('infinity': not to fire until it is changed) becomes one that it has.
+-- Returns the states of schedules that are about to be fired, under their locks (S-32). A row that another session keeps locked
+-- is left out, so that it does not hold up the others.
+-- A time that Python cannot represent ('infinity' means: do not fire until this is changed) becomes one that it can.
 SELECT schedule_name,
        CASE WHEN last_run_at > '9999-12-01Z' THEN '9999-12-01Z' WHEN last_run_at < '1970-01-01Z' THEN '1970-01-01Z'
             ELSE last_run_at END AS last_run_at,

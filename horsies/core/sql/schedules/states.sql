@@ -1,5 +1,5 @@
--- How schedules stand, without waiting for who fires them. Only a hint: whoever fires reads again under the locks.
--- An instant that Python has none for ('infinity': not to fire until it is changed) becomes one that it has.
+-- Returns the states of schedules without waiting for locks. They are only a hint: the firing transaction reads them again.
+-- A time that Python cannot represent ('infinity' means: do not fire until this is changed) becomes one that it can.
 SELECT schedule_name,
        CASE WHEN last_run_at > '9999-12-01Z' THEN '9999-12-01Z' WHEN last_run_at < '1970-01-01Z' THEN '1970-01-01Z'
             ELSE last_run_at END AS last_run_at,

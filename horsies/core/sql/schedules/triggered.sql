@@ -1,3 +1,3 @@
--- A task was sent by hand for this schedule: it counts, and is the last one. No slot was fired, so the times stay.
+-- Records a task that was sent by hand for this schedule. It counts as a run; no slot was fired, so the times stay.
 UPDATE horsies_schedule_state SET last_task_id = %(task_id)s, run_count = run_count + 1, updated_at = now()
 WHERE schedule_name = %(name)s

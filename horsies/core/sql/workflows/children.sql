@@ -1,5 +1,5 @@
--- The child workflows of these that are in one of these states, locked in their order (D-63). The columns of `Flow`; one that
--- has changed its state before it was locked is among them.
+-- Locks the child workflows of the given workflows that are in one of the given states, in their order (D-63). Returns the
+-- columns of `Flow`. A child that changes its state before it is locked is returned too.
 SELECT id, status, on_error, output_index, success_policy, error_code IS NOT NULL, parent_workflow_id, parent_task_index,
        root_workflow_id, depth, good_until, COALESCE(good_until <= now(), FALSE), open_nodes
 FROM horsies_workflows

@@ -1,5 +1,5 @@
--- What decides how these workflows end: their output node, the nodes that a success policy names, and the node that failed
--- first, if any (F-42, F-43). The failure that was kept when it happened comes first, as a node that does not exist.
+-- Returns what decides how the given workflows end: their output node, the nodes that a success policy names, and the node
+-- that failed first, if any (F-42, F-43). The failure that the workflow itself has recorded is returned as node -1.
 SELECT n.workflow_id, n.task_index, n.status, n.result, n.error_code, n.completed_at
 FROM unnest(%(workflows)s::text[], %(indexes)s::int[]) AS w(workflow_id, task_index)
 CROSS JOIN LATERAL (

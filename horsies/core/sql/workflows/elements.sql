@@ -1,4 +1,4 @@
--- The results of the elements of one map, in the order of the list.
+-- Returns the results of the elements of one map, in the order of the list.
 SELECT status, result, error_code FROM horsies_workflow_tasks
 WHERE workflow_id = %(id)s AND map_index = %(index)s AND node_type = 'ELEMENT'
   AND task_index >= (SELECT (map_options ->> 'first')::int FROM horsies_workflow_tasks

@@ -1,5 +1,5 @@
--- The open nodes of these child workflows, which have ended (F-62), with what their end was and how many nodes had which.
--- Results of `bytes` together are enough for one step: what comes after them is there without its result, marked by false.
+-- Returns the open nodes of the given child workflows that have ended (F-62), with status and result of the child and the
+-- counts of its nodes. One step takes results of `bytes` in total: rows beyond that have no result, and false after it.
 SELECT e.workflow_id, e.task_index, e.node_type, e.status, e.dependents, e.deps_total, e.deps_completed, e.deps_failed,
        e.deps_skipped, e.join_type, e.min_success, e.allow_failed_deps, e.map_index, e.task_id, e.sub_workflow_id,
        (e.map_options -> 'first') IS NOT NULL, (e.map_options ->> 'max_parallel')::int,
@@ -10,7 +10,7 @@ FROM (
            COALESCE(sum(octet_length(c.result)) OVER (
                ORDER BY c.at, n.workflow_id, n.task_index ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
     FROM unnest(%(children)s::text[]) AS w(id)
-    -- States are asked for outside: an index of theirs must not lead to all that are in them.
+    -- The status is compared outside the subquery, so that the planner does not start from an index on it.
     CROSS JOIN LATERAL (
         SELECT *, COALESCE(completed_at, updated_at) AS at FROM horsies_workflows WHERE id = w.id OFFSET 0
     ) c

@@ -1,4 +1,4 @@
--- The FAILED nodes of this workflow, or those of them that are named (F-94), locked in their order.
+-- Locks the FAILED nodes of this workflow in their order: all of them, or those that are named (F-94).
 SELECT workflow_id, task_index, node_type, status, dependents, deps_total, deps_completed, deps_failed,
        deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id, sub_workflow_id,
        (map_options -> 'first') IS NOT NULL, (map_options ->> 'max_parallel')::int

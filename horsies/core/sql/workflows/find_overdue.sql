@@ -1,6 +1,6 @@
--- Workflows past their deadline (R-38), the oldest first: of the next `most` after (`after`, `after_id`), with each whether there
--- is anything left to do about it (F-96): a node that has not started, or none that is open. One whose last nodes are still
--- running is only waited for. The row that was looked at last comes in any case: from there it goes on.
+-- Finds workflows past their deadline (R-38), the oldest first, among the next `most` after (`after`, `after_id`). `is_due` says
+-- whether there is something to do (F-96): a node has not started, or no node is open. A workflow whose last nodes are still
+-- running only needs to wait. The last row that was looked at is always returned, because the next call continues from it.
 WITH looked AS (
     SELECT id, good_until FROM horsies_workflows
     WHERE good_until IS NOT NULL AND status IN ('PENDING', 'RUNNING', 'PAUSED') AND good_until <= now()
@@ -8,7 +8,7 @@ WITH looked AS (
     ORDER BY good_until, id LIMIT %(most)s
 ), judged AS (
     SELECT l.id, l.good_until, (
-        -- As a value: EXISTS could be planned as a hash of the whole table.
+        -- This is a scalar subquery, because EXISTS could be planned as a hash of the whole table.
         SELECT n.id FROM horsies_workflow_tasks n
         WHERE n.workflow_id = l.id AND n.status IN ('PENDING', 'READY', 'ENQUEUED') LIMIT 1
     ) IS NOT NULL OR (SELECT w.open_nodes FROM horsies_workflows w WHERE w.id = l.id) = 0 AS is_due

@@ -1,10 +1,10 @@
--- Nodes in flight that nothing will move any more by itself (R-30, R-34, R-35), among the next `most` of them after
--- (`after_id`, `after_index`), and what is the matter with each. Only read: advancing looks again, under the lock of the
--- workflow. With the last row looked at comes the place to go on from; no answer means that there are no more.
+-- Finds nodes in flight that nothing will move any more (R-30, R-34, R-35), among the next `most` after (`after_id`,
+-- `after_index`), and says why. It takes no locks: advancing checks again under the lock of the workflow. The last row that
+-- was looked at is always returned, because the next call continues from it; no row means that there are no more nodes.
 --   ended     its task has ended at least `grace` ago
---   stranded  its task waits, but its workflow has ended: it would wait for ever
+--   stranded  its task waits, but its workflow has ended, so nothing would ever start the task
 --   child     its child workflow has ended at least `grace` ago
---   lost      the row of its task, or of its child workflow, is not there any more
+--   lost      the row of its task, or of its child workflow, does not exist any more
 --   ready     it could have been enqueued for at least `grace`. An element may wait for others of its map (F-95).
 WITH looked AS (
     SELECT n.*, row_number() OVER (PARTITION BY workflow_id, map_index, status ORDER BY task_index) AS nth FROM (
@@ -20,8 +20,8 @@ WITH looked AS (
         WHEN l.status = 'READY' THEN
             CASE WHEN l.ready_at <= now() - %(grace)s::interval
                       AND (SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id) = 'RUNNING'
-                      -- Of a map one will do. Without `max_parallel` there is always a place, but each end of an element moves
-                      -- the row of the map: who took that in is about to enqueue the next.
+                      -- One element of a map is enough. Without `max_parallel` there is always a free place. But if an element has
+                      -- just ended, which updates the row of the map, another process is about to enqueue the next one.
                       AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND COALESCE((
                           SELECT m.updated_at <= now() - %(grace)s::interval AND CASE WHEN m.places IS NOT NULL THEN (SELECT count(*) FROM (
                               SELECT FROM horsies_workflow_tasks e
@@ -31,7 +31,7 @@ WITH looked AS (
                                 WHERE workflow_id = l.workflow_id AND task_index = l.map_index OFFSET 0) m), TRUE))
                  THEN 'ready' END
         WHEN l.node_type IN ('TASK', 'ELEMENT') THEN COALESCE((
-            -- As values, here and below: a join could be planned as a walk through the whole table.
+            -- These are scalar subqueries, here and below, because a join could become a scan of the whole table.
             SELECT CASE WHEN t.ended_at <= now() - %(grace)s::interval THEN 'ended'
                         WHEN t.status = 'PENDING' AND (
                             SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id

@@ -1,4 +1,4 @@
--- A new workflow, RUNNING at once (F-20, F-80). A row whose id is taken is left out and not returned.
+-- Inserts new workflows, which are RUNNING at once (F-20, F-80). A row whose id exists already is left out and not returned.
 INSERT INTO horsies_workflows (id, name, definition_key, status, on_error, output_index, success_policy, parent_workflow_id,
     parent_task_index, root_workflow_id, depth, good_until, open_nodes, sent_at, started_at)
 SELECT w.id, w.name, w.definition_key, 'RUNNING', w.on_error, w.output_index, w.success_policy, w.parent_workflow_id,

@@ -1,5 +1,5 @@
--- The nodes of new workflows, and the elements of maps (F-95), each in the state it begins in: roots are ENQUEUED with their
--- task, or RUNNING with their child workflow, written in the same transaction.
+-- Inserts the nodes of new workflows, and the elements of maps (F-95), each in its first state: roots are ENQUEUED with their
+-- task, or RUNNING with their child workflow, which the same transaction writes.
 INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, task_kwargs, queue_name, priority,
     task_options, flags, good_until, dependencies, dependents, deps_total, args_from, workflow_ctx_from, join_type,
     min_success, allow_failed_deps, status, task_id, map_index, map_position, map_options, sub_workflow_key, sub_workflow_id,

@@ -1,6 +1,6 @@
--- ENQUEUED → RUNNING for the nodes of these tasks, which the same transaction has made RUNNING (F-21, L-09). It has locked
--- the nodes before. A node whose task is started again, after a retry or a recovery, is RUNNING already and stays so.
--- Looked up for each task, the state apart: together the two could be planned as a walk through all that is in flight.
+-- ENQUEUED → RUNNING for the nodes of the given tasks, which the same transaction has made RUNNING (F-21, L-09) after it has
+-- locked the nodes. A node whose task is started again, after a retry or a recovery, is RUNNING already and stays RUNNING.
+-- Nodes are looked up by task and filtered by state separately; together they could become a scan of all nodes in flight.
 UPDATE horsies_workflow_tasks
 SET status = 'RUNNING', started_at = now(), updated_at = now()
 WHERE ctid = ANY(ARRAY(

@@ -1,12 +1,12 @@
--- Every change of workflows that a step has decided on, in one statement (F-20). `opened` says that a FAILED or PAUSED one
--- goes on after a retry of nodes (F-94): what its end had left is cleared. The rows are locked already.
+-- Writes every change of workflows that a step has decided on, in one statement (F-20). `opened` says that a FAILED or PAUSED
+-- workflow goes on after a retry of nodes (F-94): its result, error and time of end are cleared. The rows are already locked.
 UPDATE horsies_workflows w
 SET status = c.status, open_nodes = w.open_nodes + c.open,
     result = CASE WHEN c.opened THEN c.result ELSE COALESCE(c.result, w.result) END,
     error = CASE WHEN c.opened THEN c.error ELSE COALESCE(c.error, w.error) END,
     error_code = CASE WHEN c.opened THEN c.error_code ELSE COALESCE(c.error_code, w.error_code) END,
     paused_at = CASE WHEN c.status = 'PAUSED' AND w.status <> 'PAUSED' THEN now() ELSE w.paused_at END,
-    -- It may end again in the very step that has opened it.
+    -- The step that has opened it may also end it again.
     completed_at = CASE WHEN c.status IN ('COMPLETED', 'FAILED', 'CANCELLED') AND (w.status <> c.status OR c.opened) THEN now()
                         WHEN c.opened THEN NULL ELSE w.completed_at END,
     updated_at = now()

@@ -1,6 +1,6 @@
--- Every change of nodes that a step has decided on, in one statement (F-21, F-70): status, result, counters, links. A row whose
--- `was` is given must be in that state; a row without a new status keeps its own, and only its counters move. The step holds
--- the lock of the workflow, so a row that is not returned tells of a mistake, and the step is undone.
+-- Writes every change of nodes that a step has decided on, in one statement (F-21, F-70): status, result, counters, links. A row
+-- with `was` must be in that state. A row without a new status keeps its status, and only its counters change. The step holds
+-- the lock of the workflow, so a row that is not returned means a bug, and the step is rolled back.
 WITH wanted AS (
     SELECT * FROM unnest(%(workflows)s::text[], %(indexes)s::int[], %(was)s::text[], %(states)s::text[], %(results)s::text[],
                          %(codes)s::text[], %(completed)s::int[], %(failed)s::int[], %(skipped)s::int[], %(tasks)s::text[],
@@ -20,7 +20,7 @@ UPDATE horsies_workflow_tasks n
 SET status = COALESCE(l.status, n.status),
     result = CASE WHEN l.opens = 1 THEN l.result ELSE COALESCE(l.result, n.result) END,
     error_code = CASE WHEN l.opens = 1 THEN l.error_code ELSE COALESCE(l.error_code, n.error_code) END,
-    -- A map counts its elements from when it runs (D-50): what it had counted before were its dependencies.
+    -- A running map counts its elements (D-50). Before that, the same counters counted its dependencies.
     deps_total = COALESCE((l.map_options::jsonb ->> 'count')::int, n.deps_total),
     deps_completed = CASE WHEN l.map_options IS NULL THEN n.deps_completed + l.completed ELSE 0 END,
     deps_failed = CASE WHEN l.map_options IS NULL THEN n.deps_failed + l.failed ELSE 0 END,

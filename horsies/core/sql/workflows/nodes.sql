@@ -1,5 +1,5 @@
--- These nodes and, up to `depth` edges further, those that wait for them and are waiting still: what a cascade of skips may
--- reach. At most `most` rows are walked through; whoever needs more asks again from where it ended.
+-- Returns the given nodes and, up to `depth` edges further, the nodes that still wait for them: a cascade of skips may reach
+-- these. It walks through at most `most` rows; a caller that needs more asks again from the last nodes.
 WITH RECURSIVE reached(workflow_id, task_index, dependents, status, far) AS (
     SELECT n.workflow_id, n.task_index, n.dependents, n.status, 0
     FROM unnest(%(workflows)s::text[], %(indexes)s::int[]) AS w(workflow_id, task_index)

@@ -1,5 +1,5 @@
--- The nodes of these workflows that are in one of these states, locked in their order (D-63): a start that is under way
--- with one of them is waited for.
+-- Locks the nodes of the given workflows that are in one of the given states, in their order (D-63). It waits for a start
+-- that has locked one of them.
 SELECT workflow_id, task_index, node_type, status, dependents, deps_total, deps_completed, deps_failed,
        deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id, sub_workflow_id,
        (map_options -> 'first') IS NOT NULL, (map_options ->> 'max_parallel')::int

@@ -1,4 +1,4 @@
--- What is needed to enqueue these nodes: the columns of `Payload`.
+-- Returns what is needed to enqueue the given nodes: the columns of `Payload`.
 SELECT n.workflow_id, n.task_index, n.node_id, n.node_type, n.status, n.task_name, n.task_kwargs, n.queue_name, n.priority,
        n.task_options, n.flags::text, n.good_until, n.args_from, n.workflow_ctx_from, n.map_options, n.map_index,
        n.sub_workflow_key, n.ready_at

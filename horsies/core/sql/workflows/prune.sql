@@ -1,10 +1,10 @@
 -- Deletes workflows that ended longer than `age` ago (R-80, R-82), the oldest first: their nodes in batches of their own,
 -- and the row of a workflow when it has neither nodes nor child workflows any more, so that no cascade is large (R-84). A
--- child goes only when its root may go (R-83). Looks at `most` workflows at most, from the one after (`after`, `after_id`)
--- on, and answers how many nodes and workflows it deleted and where to go on: at the same place while there are nodes.
+-- child is deleted only if its root may be deleted (R-83). It looks at most at `most` workflows after (`after`, `after_id`), and
+-- returns how many nodes and workflows it has deleted, and where to continue: at the same place while there are nodes.
 WITH looked AS (
     SELECT id, at FROM (
-        -- An end without its time is not ours; those few are looked for once, at the beginning of a pass.
+        -- Workflows that ended without a time were not ended by us. There are few, and a pass looks for them once, when it begins.
         (SELECT id, '-infinity'::timestamptz AS at FROM horsies_workflows
          WHERE %(after)s::timestamptz = '-infinity' AND %(after_id)s::text = '' AND completed_at IS NULL
            AND status IN ('COMPLETED', 'FAILED', 'CANCELLED') AND updated_at < now() - %(age)s::interval
@@ -20,7 +20,7 @@ WITH looked AS (
         SELECT id, root_workflow_id FROM horsies_workflows
         WHERE id = l.id AND status IN ('COMPLETED', 'FAILED', 'CANCELLED') FOR UPDATE SKIP LOCKED
     ) w
-    -- As values, here and below: EXISTS could be planned as a hash of the whole table.
+    -- These are scalar subqueries, here and below, because EXISTS could be planned as a hash of the whole table.
     WHERE COALESCE((
         SELECT r.status IN ('COMPLETED', 'FAILED', 'CANCELLED')
                AND COALESCE(r.completed_at, r.updated_at) < now() - %(age)s::interval

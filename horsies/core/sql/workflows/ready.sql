@@ -1,7 +1,7 @@
--- READY nodes of these workflows that can be enqueued now, at most `most` of each, in their order: nodes, and of every map as
--- many elements as it has free places (F-95). Their keys only. Maps are found by their READY elements, which stand one after
--- the other: from the end of one map to the first such element of the next.
--- The state as a range, and in the order: else the planner takes the index of all nodes in flight, which has that order too.
+-- Returns the keys of READY nodes of the given workflows that can be enqueued now, at most `most` of each, in their order: nodes,
+-- and as many elements of every map as it has free places (F-95). Maps are found by their READY elements. The elements of one
+-- map have consecutive indexes, so the search jumps from the end of one map to the first READY element of the next.
+-- The status is compared as a range and is part of the order; otherwise the planner would use the index of all nodes in flight.
 WITH RECURSIVE maps(workflow_id, first, past, places) AS (
     SELECT w.id, -1, 0, 0 FROM unnest(%(ids)s::text[]) AS w(id)
     UNION ALL
@@ -19,7 +19,7 @@ WITH RECURSIVE maps(workflow_id, first, past, places) AS (
 )
 SELECT n.workflow_id, n.task_index
 FROM unnest(%(ids)s::text[]) AS w(id) CROSS JOIN LATERAL (
-    -- Those that are built elsewhere stay READY for a while: they must not hide the others.
+    -- Sub-workflow nodes stay READY until they are built, and must not hide the others.
     (SELECT workflow_id, task_index FROM horsies_workflow_tasks
      WHERE workflow_id = w.id AND status >= 'READY' AND status <= 'READY' AND node_type IN ('TASK', 'MAP')
      ORDER BY status, task_index LIMIT %(most)s)

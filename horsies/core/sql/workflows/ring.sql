@@ -1,4 +1,4 @@
--- Wakes whoever serves the queues of the tasks of these workflows that wait: they can be claimed again (F-52).
+-- Wakes the workers of the queues in which tasks of the given workflows wait, because these can be claimed again (F-52).
 SELECT horsies_ring(q.queue_name, q.id) FROM (
     SELECT DISTINCT ON (t.queue_name) t.queue_name, t.id
     FROM unnest(%(ids)s::text[]) AS w(id) CROSS JOIN LATERAL (

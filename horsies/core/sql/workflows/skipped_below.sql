@@ -1,4 +1,4 @@
--- The SKIPPED nodes that wait for these, directly or through others that were skipped (F-94).
+-- Returns the SKIPPED nodes that depend on the given nodes, directly or through other skipped nodes (F-94).
 WITH RECURSIVE below(workflow_id, task_index) AS (
     SELECT n.workflow_id, d.task_index
     FROM unnest(%(workflows)s::text[], %(indexes)s::int[]) AS w(workflow_id, task_index)

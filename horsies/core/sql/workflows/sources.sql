@@ -1,4 +1,4 @@
--- The results of these nodes, for those that take them as input.
+-- Returns the results of the given nodes, for nodes that take them as input.
 SELECT n.workflow_id, n.task_index, n.node_id, n.status, n.result, n.sub_workflow_summary
 FROM unnest(%(workflows)s::text[], %(indexes)s::int[]) AS w(workflow_id, task_index)
 CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
--- The elements of this map that did not succeed (F-94), in their order.
+-- Returns the elements of this map that did not succeed (F-94), in their order.
 SELECT workflow_id, task_index, node_type, status, dependents, deps_total, deps_completed, deps_failed,
        deps_skipped, join_type, min_success, allow_failed_deps, map_index, task_id, sub_workflow_id,
        (map_options -> 'first') IS NOT NULL, (map_options ->> 'max_parallel')::int
