@@ -26,8 +26,6 @@ from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.schema.install import InstallReport, install
 
 VARIABLE = "DATABASE_URL"
-
-
 EMBEDDED = Path(".horsies/postgres")
 
 

@@ -26,7 +26,6 @@ from horsies.core import tracing
 from horsies.core.errors import HorsiesError
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
-
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
 
 app = typer.Typer(

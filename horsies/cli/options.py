@@ -19,20 +19,10 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 E = TypeVar("E", bound=StrEnum)
-
-
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh]?)")
-
-
 _DAYS = re.compile(r"([0-9]+(?:\.[0-9]+)?)d")
-
-
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
 _LONGEST = timedelta(days=365)
-
-
 _OLDEST = timedelta(days=36_500)
 
 
@@ -152,14 +142,12 @@ Module: TypeAlias = Annotated[
     ),
 ]
 
-
 OptionalModule: TypeAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="MODULE", help="The app; without it, --database-url or DATABASE_URL is used.", autocompletion=modules
     ),
 ]
-
 
 DatabaseUrl: TypeAlias = Annotated[
     str | None,
@@ -168,31 +156,23 @@ DatabaseUrl: TypeAlias = Annotated[
     ),
 ]
 
-
 Queues: TypeAlias = Annotated[
     list[str] | None, typer.Option("--queue", "-q", metavar="NAMES", help="Only tasks of these queues.")
 ]
-
 
 TaskNames: TypeAlias = Annotated[
     list[str] | None, typer.Option("--task", "-t", metavar="NAMES", help="Only tasks with these names.")
 ]
 
-
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-
-
 Watch: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Update the table until Ctrl-C.")]
-
 
 Every: TypeAlias = Annotated[
     timedelta,
     typer.Option("--every", parser=parse_duration, metavar="D", help="With --watch: the time between updates."),
 ]
 
-
 _ID = "0198c5de-0001-7000-8000-000000000001"
-
 
 # Each example has its purpose and the command.
 EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {

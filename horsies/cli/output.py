@@ -27,16 +27,9 @@ from horsies.core.logs import wants_color
 from horsies.core.types.status import TaskStatus
 
 _NAMES = 10
-
-
 WIDEST = 10_000  # characters; the width of a table is measured within this
-
-
 SHORTEST = timedelta(milliseconds=100)
-
-
 PATIENCE = 10  # the pause is at least this many times as long as the query took
-
 
 STYLES = {
     TaskStatus.COMPLETED: "green",

@@ -21,14 +21,8 @@ from horsies.core.models.schedule.patterns import HOURS, MONTH_DAYS, MONTHS, WEE
 from horsies.core.types.result import Err
 
 _MONTHS = ["", *(month.value.capitalize() for month in Month)]
-
-
 _DAYS = [day.value.capitalize() for day in Weekday]
-
-
 _TIMES_LISTED = 4
-
-
 _ITEMS_LISTED = 8
 
 

@@ -24,10 +24,7 @@ from horsies.core.models.workflow.results import HandleResult
 from horsies.core.types.result import Err, Ok
 
 T = TypeVar("T")
-
-
 _OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:[0-9]+)?")
-
 
 OneId: TypeAlias = Annotated[
     list[str],
@@ -37,7 +34,6 @@ OneId: TypeAlias = Annotated[
         autocompletion=modules,
     ),
 ]
-
 
 Ids: TypeAlias = Annotated[
     list[str],

@@ -38,17 +38,9 @@ from horsies.monitoring import (
 )
 
 T = TypeVar("T")
-
-
 _ID = "0198c5de-0001-7000-8000-000000000001"
-
-
 _LATELY = timedelta(minutes=5)
-
-
 _ENDED = sorted(TASK_TERMINAL_STATES)
-
-
 _NOW = timedelta(0)
 
 

@@ -31,7 +31,6 @@ from horsies.monitoring import explain_task, get_task_detail, list_tasks
 
 _TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries", "error", "worker")
 
-
 _STALE_TITLES = {
     "id": "task",
     "task_name": "name",
@@ -42,22 +41,11 @@ _STALE_TITLES = {
     "started_at": "started",
 }
 
-
 USAGE = "horsies task shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
-
-
 EXPLAIN_USAGE = "horsies explain shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
-
-
 _PAYLOADS = ("args", "kwargs", "task_options", "result")
-
-
 _SHORT = 100  # characters
-
-
 MOST_SHOWN, MOST_LINES = 100_000, 1_000
-
-
 _WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
 
 

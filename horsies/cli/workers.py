@@ -22,8 +22,6 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
 
 UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
-
-
 _WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
 
 

@@ -32,13 +32,8 @@ from horsies.core.workflows.read import Family
 from horsies.monitoring import list_workflow_runs
 
 T = TypeVar("T")
-
-
 MOST_ELEMENTS = 20
-
-
 LONGEST_ERROR = 160
-
 
 STYLES = {
     "COMPLETED": "green",
@@ -52,7 +47,6 @@ STYLES = {
     "SKIPPED": "dim",
 }
 
-
 # If a map has many elements, those in the first of these states are shown.
 _URGENCY = (
     WorkflowTaskStatus.FAILED,
@@ -64,12 +58,10 @@ _URGENCY = (
     WorkflowTaskStatus.COMPLETED,
 )
 
-
 What: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="[MODULE] ID", help="The app, unless --database-url or DATABASE_URL is used, and the id."),
 ]
-
 
 workflow = typer.Typer(
     help="List and show workflows; pause, resume, cancel or retry one.",

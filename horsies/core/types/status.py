@@ -1,6 +1,6 @@
 """The states of tasks and workflows, and which of them are final.
 
-This module has only values: `lifecycle/moves.py` defines the transitions, and the statements are in `sql/`. Every value
+This module has only values: `tasks/moves.py` defines the transitions, and the statements are in `sql/`. Every value
 equals its name, so the text in the database, in logs and in Python is the same.
 """
 
