@@ -273,7 +273,7 @@ __all__ = [
     "start_workflow_async",
 ]
 
-# A worker is a lot of code, and who only sends does not need it: these are imported when they are asked for.
+# A program that only sends does not need the code of a worker. These names are imported on first use.
 _LATER = {"Worker": "horsies.core.worker.service", "WorkerConfig": "horsies.core.worker.config"}
 
 

@@ -1,4 +1,6 @@
-"""`horsies check`: find mistakes in an app before anything runs (M-04, M-20)."""
+"""`horsies check`: find mistakes in an app before anything runs (M-04, M-20). This module selects and prints the
+findings; `core/checks` finds them.
+"""
 
 from __future__ import annotations
 

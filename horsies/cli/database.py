@@ -1,8 +1,7 @@
-"""Which database a command works on, and the one line that says so. See docs/decisions/0006-cli.md.
+"""Which database a command works on, and the one line that says so. `horsies init-db` creates or upgrades the tables
+there (M-07). The first of these that is given decides (docs/decisions/0006-cli.md):
 
 --database-url  →  the app's own, if a module is given  →  DATABASE_URL  →  the embedded server in .horsies/postgres
-
-`horsies init-db`: install or upgrade the schema and exit (M-07).
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.schema.install import InstallReport, install
 
 VARIABLE = "DATABASE_URL"
-
 EMBEDDED = Path(".horsies/postgres")
 
 
@@ -111,23 +109,6 @@ def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
         return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
 
 
-@contextmanager
-def _without_place() -> Iterator[None]:
-    """Errors about a URL that was typed have no place in anybody's code."""
-    try:
-        yield
-    except HorsiesError as problem:
-        problem.location = None
-        raise
-
-
-def _same(own: PostgresConfig, url: str) -> bool:
-    try:
-        return at(url).display_url() == at(own.database_url.get_secret_value()).display_url()
-    except HorsiesError:
-        return False
-
-
 def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> int:
     """Create the tables, or upgrade them to this version. It is safe to repeat this, also while workers run."""
     own = load_app(module).config.broker if module is not None else None
@@ -146,10 +127,27 @@ def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> 
     return 0
 
 
+@contextmanager
+def _without_place() -> Iterator[None]:
+    """Errors about a URL that was typed have no place in anybody's code."""
+    try:
+        yield
+    except HorsiesError as problem:
+        problem.location = None
+        raise
+
+
+def _same(own: PostgresConfig, url: str) -> bool:
+    try:
+        return at(url).display_url() == at(own.database_url.get_secret_value()).display_url()
+    except HorsiesError:
+        return False
+
+
 async def _install(config: PostgresConfig, *, is_configured: bool) -> InstallReport:
     conn = await connect(config, session=True, name="horsies init-db")
     try:
-        # Without an app nobody has said which notify mode is wanted: one that is in use stays.
+        # Only an app says which notify mode is wanted. Without one, the mode of the database stays.
         return await install(conn, notify=config.notify, change_notify=is_configured)
     finally:
         await conn.close()

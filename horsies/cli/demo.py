@@ -1,5 +1,5 @@
-"""`horsies demo`: run thousands of tasks on a real worker and a real PostgreSQL, and prove that each ended as
-expected.
+"""`horsies demo`: run thousands of tasks on a real worker and a real PostgreSQL, and prove that each ended as expected.
+This module chooses the database and prepares it; the package `horsies/demo` is the show.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from horsies.core.schema.install import install
 
 def demo(database_url: DatabaseUrl = None) -> int:
     """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the worker is stopped whatever ends us
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the worker is stopped in this case too
     chosen = database.choose(database_url)
     console = output.out()
     console.print(chosen.opening_sentence(), markup=False)
@@ -28,7 +28,7 @@ def demo(database_url: DatabaseUrl = None) -> int:
     try:
         notify = asyncio.run(_prepare(chosen.config))
         _tell_the_app(queue, chosen.config, notify)
-        from horsies.demo.run import play  # builds the app, which reads what it was just told
+        from horsies.demo.run import play  # this builds the app, which reads the environment
 
         came_out = asyncio.run(play(console))
     except KeyboardInterrupt:

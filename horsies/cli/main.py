@@ -17,25 +17,24 @@ from horsies.cli.demo import demo
 from horsies.cli.options import epilog
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
-from horsies.cli.task_actions import cancel, explain, force_unlock, purge, rerun, send
-from horsies.cli.tasks import stale_tasks, task, tasks
+from horsies.cli.task_actions import cancel, purge, rerun, send
+from horsies.cli.tasks import explain, stale_tasks, task, tasks
 from horsies.cli.worker import scheduler, worker
-from horsies.cli.workers import recover_workflows, sweep_stale_workers, workers
-from horsies.cli.workflow import workflow
+from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
+from horsies.cli.workflow import recover_workflows, workflow
 from horsies.core import tracing
 from horsies.core.errors import HorsiesError
 
-FLUSH_S = 2.0  # for spans that have not been exported yet: nothing else waits for them
-
-INTERRUPTED = 130  # by which Typer means Ctrl-C
+FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
+INTERRUPTED = 130  # Typer's exit code for Ctrl-C
 
 app = typer.Typer(
     name="horsies",
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its boxes cut off the names of long options
+    rich_markup_mode=None,  # Typer's boxes cut off the names of long options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# In the order of the help, each with what is said of it there.
+# The commands in the order of the help, each with its line there.
 COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "worker": (worker, "Run a worker."),
     "scheduler": (scheduler, "Run a scheduler."),
@@ -85,7 +84,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # whoever read us is gone
+        except OSError:  # the reader of our output is gone
             code = 1
     # Threads that the user's modules have started must not keep the command from ending.
     os._exit(code)
@@ -100,10 +99,10 @@ def run(args: list[str]) -> int:
         return 1
     except typer.Abort:
         code = INTERRUPTED
-    except SystemExit as end:  # of the shell's completion, and of Typer and rich when nobody reads on
+    except SystemExit as end:  # the shell's completion ends so, and Typer and rich if their reader is gone
         code = end.code
     except Exception as problem:
-        # Typer's own errors: click's, from the package or from the copy inside of Typer.
+        # Typer's own errors come from click, either from its package or from the copy inside Typer.
         if (message := getattr(problem, "format_message", None)) is None:
             raise
         output.show_error(output.usage_error(message(), _help_for(problem)))

@@ -1,16 +1,45 @@
-"""How the commands print: answers on standard output, errors on standard error, colours by M-12."""
+"""How the commands print: answers on standard output, errors on standard error, colours by M-12. Answers are lines,
+tables or JSON. With `--watch` a table is shown repeatedly until Ctrl-C, in place on a terminal, otherwise one below the
+other.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from typing import TextIO
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, TextIO
 
-from rich.console import Console
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.live import Live
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
+from horsies.core.types.status import TaskStatus
+
+_NAMES = 10
+WIDEST = 10_000  # characters; the width of a table is measured within this
+SHORTEST = timedelta(milliseconds=100)
+PATIENCE = 10  # the pause is at least this many times as long as the query took
+
+STYLES = {
+    TaskStatus.COMPLETED: "green",
+    TaskStatus.FAILED: "bold red",
+    TaskStatus.EXPIRED: "red",
+    TaskStatus.CANCELLED: "dim",
+    TaskStatus.RUNNING: "yellow",
+    TaskStatus.CLAIMED: "cyan",
+    TaskStatus.PENDING: "default",
+}
 
 
 def out() -> Console:
@@ -55,6 +84,94 @@ def usage_error(message: str, hint: str | None = None) -> HorsiesError:
     return HorsiesError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=hint)
 
 
+def print_json(value: Any) -> None:
+    """One document, ASCII only."""
+    write(json.dumps(value, default=datetime.isoformat, indent=2))
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table that may be wider than the screen: its cells are never cut or wrapped, so that they can be
+    copied."""
+    print_whole(table_of(titles, rows))
+
+
+def table_of(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table whose numbers are aligned to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    columns = [_column(title, [row[place] for row in rows]) for place, title in enumerate(titles)]
+    for title, *_ in columns:
+        table.add_column(title, no_wrap=True, overflow="ignore")
+    for cells in zip(*(cells for _, *cells in columns), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def print_whole(shown: RenderableType) -> None:
+    """Print it completely, however wide it is."""
+    console = out()
+    console.width = max(console.width, Measurement.get(console, console.options.update(width=WIDEST), shown).maximum)
+    console.print(shown, crop=False)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """For people: `12 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
+    left = round(max(0.0, seconds))
+    for unit, small, size, step in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60), ("min", "s", 60, 1)):
+        if left >= size:
+            rest = left % size // step
+            return f"{left // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{left} s"
+
+
+def seconds(value: float) -> str:
+    """How long something took: `3 ms`, `1.2 s`, `5 min 3 s`."""
+    if value < 1:
+        return f"{max(0.0, value) * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 60 else duration(value)
+
+
+def some(names: Sequence[str]) -> str:
+    """A few of many names."""
+    shown = ", ".join(names[:_NAMES])
+    return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES} more"
+
+
+def text_of(value: Any) -> str:
+    """The text of a table cell. Control characters are replaced, because a terminal would obey them."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    return "" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def refuse_watching(watch: bool, *others: bool) -> None:
+    """Output for other programs is a single answer, so it cannot be watched."""
+    if watch and any(others):
+        raise usage_error("--watch can only show a table", "run the command again for new JSON or ids")
+
+
+def watch_until_interrupted(frame: Callable[[], RenderableType], every: timedelta) -> int:
+    """Show updates until Ctrl-C, which is the normal end. If the database is away for a moment, say so and try
+    again."""
+    watch = _Watch(frame, max(every, SHORTEST).total_seconds())
+    try:
+        first = watch.ask()  # an error at the first try ends the command
+        if (terminal := screen()) is None:
+            return _below_each_other(first, watch)
+        with Live(_Window(_dated(first)), console=terminal, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(_Window(_dated(watch.next())), refresh=True)
+    except KeyboardInterrupt:
+        return 0
+
+
 def _show(text: str) -> None:
     styled = Text(text)
     styled.highlight_regex(r"(?m)^error(\[HRS-\d+\])?:", "bold red")
@@ -72,7 +189,69 @@ def _console(stream: TextIO) -> Console:
         force_terminal=color,
         no_color=not color,
         highlight=False,
-        emoji=False,  # ":b:" in the name of a worker is no picture
+        emoji=False,  # ":b:" in the name of a worker stays text
         soft_wrap=True,
         width=None if stream.isatty() else 120,
     )
+
+
+def _column(title: str, values: list[Any]) -> list[Text]:
+    """A column with its title."""
+    cells = [value if isinstance(value, Text) else Text(text_of(value)) for value in values]
+    if any(isinstance(value, int) for value in values) and all(
+        isinstance(value, int | None | Text) for value in values
+    ):
+        width = max(cell.cell_len for cell in (Text(title), *cells))
+        for cell in (head := Text(title), *cells):
+            cell.pad_left(width - cell.cell_len)
+        return [head, *cells]
+    return [Text(title), *cells]
+
+
+def _below_each_other(first: RenderableType, watch: _Watch) -> NoReturn:
+    shown = first
+    while True:
+        print_whole(_dated(shown))
+        sys.stdout.flush()
+        shown = watch.next()
+
+
+class _Watch:
+    """Spends only a part of the time on queries, so that watching a large queue never becomes a load on it."""
+
+    def __init__(self, frame: Callable[[], RenderableType], pause_s: float) -> None:
+        self._frame = frame
+        self._pause_s = pause_s
+        self._took_s = 0.0
+
+    def ask(self) -> RenderableType:
+        begun = time.monotonic()
+        try:
+            return self._frame()
+        finally:
+            self._took_s = time.monotonic() - begun
+
+    def next(self) -> RenderableType:
+        """Wait, then query again."""
+        time.sleep(max(self._pause_s, PATIENCE * self._took_s))
+        try:
+            return self.ask()
+        except HorsiesError as problem:
+            return Text("\n".join([problem.message, *problem.notes]), style="red")
+
+
+def _dated(shown: RenderableType) -> Group:
+    return Group(Text(time.strftime("%H:%M:%S"), style="dim"), shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The part of something larger that fits on the screen. A squeezed table would show wrong numbers."""
+
+    shown: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        whole = options.update(width=WIDEST, height=None)
+        for line in console.render_lines(self.shown, whole, pad=False)[: options.height]:
+            yield from Segment.adjust_line_length(line, options.max_width)
+            yield Segment.line()

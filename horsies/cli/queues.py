@@ -1,6 +1,5 @@
-"""`horsies queues`: the length, age, throughput and limit of each queue.
-
-`horsies metrics`: the metrics of a database for Prometheus, from one process for all workers.
+"""Two views of the whole database: `horsies queues` prints the length, age, throughput and limit of each queue, and
+`horsies metrics` serves the metrics of the database for Prometheus, from one process for all workers.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from horsies.cli import output, session
-from horsies.cli.options import DatabaseUrl, OptionalModule
-from horsies.cli.session import Every, Watch, looking, refuse_watching, watch_until_interrupted
+from horsies.cli import options, output, session
 from horsies.core import logs
 from horsies.core.app import Horsies
 from horsies.core.errors import HorsiesError
@@ -32,33 +29,33 @@ _TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "o
 
 
 def queues(
-    module: OptionalModule = None,
-    watch: Watch = False,
-    every: Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
-    as_json: session.AsJson = False,
-    database_url: DatabaseUrl = None,
+    module: options.OptionalModule = None,
+    watch: options.Watch = False,
+    every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
+    as_json: options.AsJson = False,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
     """Show for each queue: the waiting tasks (due now, or later), the claimed and running tasks, the concurrency limit,
     how long the oldest task has been due, how many tasks ended in the last minute, and how many live workers serve it.
     """
-    refuse_watching(watch, as_json)
-    with session.looking(module, database_url) as app:
+    output.refuse_watching(watch, as_json)
+    with session.open_read_only(module, database_url) as app:
 
         def snapshot() -> Snapshot:
             return session.answer_of(asyncio.run(take_snapshot(app.get_broker())), app)
 
         if watch:
-            return watch_until_interrupted(lambda: _shown(snapshot()), every)
+            return output.watch_until_interrupted(lambda: _shown(snapshot()), every)
         found = snapshot()
     if as_json:
-        session.print_json({"taken_at": to_jsonable(found.taken_at), "queues": to_jsonable(found.queues)})
+        output.print_json({"taken_at": to_jsonable(found.taken_at), "queues": to_jsonable(found.queues)})
     else:
-        session.print_whole(_shown(found))
+        output.print_whole(_shown(found))
     return 0
 
 
 def _shown(found: Snapshot) -> RenderableType:
-    return session.table_of(_TITLES, [_row(queue) for queue in found.queues])
+    return output.table_of(_TITLES, [_row(queue) for queue in found.queues])
 
 
 def _row(queue: QueueInfo) -> list[Any]:
@@ -71,20 +68,20 @@ def _row(queue: QueueInfo) -> list[Any]:
         queue.claimed,
         queue.running,
         queue.max_concurrency,
-        None if queue.oldest_due_seconds is None else session.duration(queue.oldest_due_seconds),
+        None if queue.oldest_due_seconds is None else output.duration(queue.oldest_due_seconds),
         queue.ended_last_minute,
         Text("none", style="bold red") if is_stranded else queue.live_workers,
     ]
 
 
 def metrics(
-    module: OptionalModule = None,
+    module: options.OptionalModule = None,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Serve /metrics, /healthz and /readyz on this port.")
     ] = 9463,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     once: Annotated[bool, typer.Option("--once", help="Print the metrics once and exit.")] = False,
-    database_url: DatabaseUrl = None,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
     """Serve metrics of the queues for Prometheus: depth, age, tasks by state, workers, schedules, the database server.
 
@@ -92,7 +89,7 @@ def metrics(
     latencies, crashes) with horsies worker --metrics-port.
     """
     encode = encoder()
-    with looking(module, database_url, needs_tables=once) as app:
+    with session.open_read_only(module, database_url, needs_tables=once) as app:
         reader = Reader(lambda: _read(app))
         if once:
             return asyncio.run(_print(reader, encode))

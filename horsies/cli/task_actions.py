@@ -1,22 +1,14 @@
-"""`horsies cancel` and `horsies rerun`: act on each of the given tasks, and report the outcome for each.
-
-`horsies explain`: why is this task not running?
-
-`horsies send`: send one task of an app from the command line; with `--wait`, print its result.
-
-`horsies force-unlock`: return all tasks of the named workers to the queue (M-09).
-
-`horsies purge`: delete old ended tasks, or cancel the waiting tasks of a queue. Without --yes it only counts.
+"""The commands that change tasks. `horsies send` sends one task of an app and may wait for its result. `horsies cancel`
+and `horsies rerun` act on each of the given tasks and report the outcome for each. `horsies purge` deletes old ended
+tasks or cancels the waiting tasks of a queue; without `--yes` it only counts. The commands that only read tasks are in
+`tasks.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-import json
-import re
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
@@ -24,38 +16,12 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.text import Text
 
-from horsies.cli import database, output, session
-from horsies.cli.options import (
-    DatabaseUrl,
-    Module,
-    OptionalModule,
-    Queues,
-    TaskNames,
-    members,
-    parse_age,
-    parse_duration,
-    parse_json,
-    parse_members,
-    parse_names,
-)
-from horsies.cli.session import (
-    AsJson,
-    Ids,
-    OneId,
-    count,
-    no_such_task,
-    only_one,
-    opened,
-    opened_for,
-    print_json,
-    value_of,
-)
+from horsies.cli import database, options, output, session
 from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.codec.shapes import CodecError
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError
+from horsies.core.errors import ErrorCode, HorsiesError, RegistryError
 from horsies.core.locate import load_app
-from horsies.core.models.monitoring.cluster import Explanation
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.recovery import retention
 from horsies.core.recovery.retention import Purge, PurgeCount
@@ -68,154 +34,33 @@ from horsies.monitoring import (
     TaskCancelled,
     TaskRerun,
     cancel_task,
-    explain_task,
     rerun_task,
 )
 
 T = TypeVar("T")
-
 _ID = "0198c5de-0001-7000-8000-000000000001"
-
-
-def cancel(
-    what: Ids,
-    include_running: Annotated[
-        bool, typer.Option("--include-running", help="Also cancel running tasks; their code is stopped.")
-    ] = False,
-    as_json: session.AsJson = False,
-    database_url: DatabaseUrl = None,
-) -> int:
-    """Cancel tasks that have not ended. The exit code is 1 if one of them was not cancelled."""
-
-    async def act(broker: PostgresBroker, task_id: str) -> Ok[TaskCancelled] | Err[TaskActionError]:
-        return await cancel_task(broker, task_id, include_running=include_running)
-
-    def say(done: TaskCancelled) -> str:
-        return f"cancelled {done.task_id}, which was {done.previous_status}"
-
-    with opened_for(what, database_url, f"horsies cancel shop.tasks:app {_ID}", acts=True) as (app, ids):
-        return _each(app, ids, act, say, as_json=as_json, key="cancelled")
-
-
-def rerun(what: Ids, as_json: session.AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Send failed, expired or cancelled tasks again as new tasks; the old tasks do not change. The exit code is 1 if
-    one of them was not sent."""
-
-    def say(done: TaskRerun) -> str:
-        return f"sent {done.rerun_of} again as {done.task_id}"
-
-    with opened_for(what, database_url, f"horsies rerun shop.tasks:app {_ID}", acts=True) as (app, ids):
-        return _each(app, ids, rerun_task, say, as_json=as_json, key="rerun")
-
-
-def _each(
-    app: Horsies,
-    ids: list[str],
-    act: Callable[[PostgresBroker, str], Awaitable[Ok[T] | Err[TaskActionError]]],
-    say: Callable[[T], str],
-    *,
-    as_json: bool,
-    key: str,
-) -> int:
-    """Act on one task after the other. If the database is away, the remaining tasks are not tried."""
-    done: list[T] = []
-    refused: list[TaskActionError] = []
-
-    async def run() -> None:
-        for task_id in ids:
-            result = await act(app.get_broker(), task_id)
-            if isinstance(result, Ok):
-                done.append(result.ok_value)
-                if not as_json:
-                    output.out().print(say(result.ok_value), markup=False)
-                continue
-            refused.append(result.err_value)
-            output.say(_why(app, result.err_value))
-            if result.err_value.code is TaskActionErrorCode.DB_OPERATION_FAILED:
-                return
-
-    asyncio.run(run())
-    if as_json:
-        session.print_json({key: to_jsonable(done), "refused": [_refusal(app, one) for one in refused]})
-    return 1 if refused else 0
-
-
-def _why(app: Horsies, problem: TaskActionError) -> str:
-    return app.config.broker.redact(problem.message)
-
-
-def _refusal(app: Horsies, problem: TaskActionError) -> dict[str, Any]:
-    return {
-        "task_id": problem.task_id,
-        "code": problem.code.value,
-        "message": _why(app, problem),
-        "current_status": problem.current_status,
-    }
-
-
-EXPLAIN_USAGE = "horsies explain shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
-
-
-def explain(what: OneId, as_json: session.AsJson = False, database_url: DatabaseUrl = None) -> int:
-    """Explain why a task is not running, or what became of it, with the facts behind the answer.
-
-    A workflow node that has no task yet is named by the id of the workflow and the index of the node: ID:3.
-    """
-    with opened_for(only_one(what, database_url, EXPLAIN_USAGE), database_url, EXPLAIN_USAGE) as (app, [subject]):
-        found = session.answer_of(asyncio.run(explain_task(app.get_broker(), subject)), app)
-    if found is None:
-        raise no_such_task(what, subject, EXPLAIN_USAGE)
-    if as_json:
-        session.print_json(to_jsonable(found))
-    else:
-        _show_explanation(found)
-    return 0
-
-
-def _show_explanation(found: Explanation) -> None:
-    console = output.out()
-    console.print(Text(found.why.value, style="bold").append(f"  {session.printable(found.message)}", style="default"))
-    known: dict[str, Any] = {
-        "status": found.status and found.status.value,
-        "queue": found.queue,
-        "worker": found.worker_id,
-        "since": found.since,
-        "until": found.until,
-        **{str(name).replace("_", " "): _plain(value) for name, value in found.facts.items()},
-        "tasks": session.some(found.tasks) or None,
-        "nodes": session.some(found.nodes) or None,
-    }
-    lines = {name: session.text_of(value) for name, value in known.items() if value not in (None, "")}
-    width = max(map(len, lines), default=0)
-    for name, text in lines.items():
-        console.print(Text(f"  {name:<{width}}  ", style="dim").append(text, style="default"))
-
-
-def _plain(value: Any) -> Any:
-    """Texts, numbers and times unchanged, everything else as JSON."""
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(to_jsonable(value), ensure_ascii=False) if value else None
-    return value
-
-
 _LATELY = timedelta(minutes=5)
+_ENDED = sorted(TASK_TERMINAL_STATES)
+_NOW = timedelta(0)
 
 
 def send(
-    module: Module,
+    module: options.Module,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")],
     kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="Keyword arguments, a JSON object.")] = None,
     args: Annotated[str | None, typer.Option(metavar="JSON", help="Positional arguments, a JSON list.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result and print it as JSON.")] = False,
     timeout: Annotated[
         timedelta | None,
-        typer.Option(parser=parse_duration, metavar="D", help="Wait no longer than this.", show_default="no limit"),
+        typer.Option(
+            parser=options.parse_duration, metavar="D", help="Wait no longer than this.", show_default="no limit"
+        ),
     ] = None,
-    database_url: DatabaseUrl = None,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
     """Send a task and print its id. With --wait, print its result; the exit code is then 0 only if the task
     succeeded."""
-    args_json, kwargs_json = parse_json(args, list, "--args"), parse_json(kwargs, dict, "--kwargs")
+    args_json, kwargs_json = options.parse_json(args, list, "--args"), options.parse_json(kwargs, dict, "--kwargs")
     app = load_app(module)
     app.import_modules()
     found = _find(app, task)
@@ -263,68 +108,88 @@ def _decode(
         raise output.usage_error(f"the arguments do not fit the task {task.task_name!r}: {problem}") from None
 
 
-UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
-
-_WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
-
-
-def force_unlock(
-    what: Annotated[
-        list[str],
-        typer.Argument(metavar="[MODULE] ID...", help="The app, unless --database-url is given, and the worker ids."),
-    ],
-    as_json: AsJson = False,
-    database_url: DatabaseUrl = None,
+def cancel(
+    what: session.Ids,
+    include_running: Annotated[
+        bool, typer.Option("--include-running", help="Also cancel running tasks; their code is stopped.")
+    ] = False,
+    as_json: options.AsJson = False,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
-    """Return all tasks of these workers to the queue at once, even if the workers are alive, and remove the workers
-    from the list of workers. Running tasks run again, whatever their retry policy says."""
-    module, ids = module_and_ids(what, has_database=database_url is not None)
-    if not ids:
-        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", UNLOCK_USAGE)
-    with _found(module, database_url) as app:
-        unknown = set(ids) - value_of(app.worker_utils().known_workers_sync(ids), app)
-        unlocked = value_of(app.worker_utils().force_unlock_workers_sync(ids), app)
-    for worker_id in sorted(unknown):
-        output.say(f"no worker {worker_id} is known: it is not registered and holds no task")
+    """Cancel tasks that have not ended. The exit code is 1 if one of them was not cancelled."""
+
+    async def act(broker: PostgresBroker, task_id: str) -> Ok[TaskCancelled] | Err[TaskActionError]:
+        return await cancel_task(broker, task_id, include_running=include_running)
+
+    def say(done: TaskCancelled) -> str:
+        return f"cancelled {done.task_id}, which was {done.previous_status}"
+
+    with session.open_for_ids(what, database_url, f"horsies cancel shop.tasks:app {_ID}", acts=True) as (app, ids):
+        return _each(app, ids, act, say, as_json=as_json, key="cancelled")
+
+
+def rerun(what: session.Ids, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
+    """Send failed, expired or cancelled tasks again as new tasks; the old tasks do not change. The exit code is 1 if
+    one of them was not sent."""
+
+    def say(done: TaskRerun) -> str:
+        return f"sent {done.rerun_of} again as {done.task_id}"
+
+    with session.open_for_ids(what, database_url, f"horsies rerun shop.tasks:app {_ID}", acts=True) as (app, ids):
+        return _each(app, ids, rerun_task, say, as_json=as_json, key="rerun")
+
+
+def _each(
+    app: Horsies,
+    ids: list[str],
+    act: Callable[[PostgresBroker, str], Awaitable[Ok[T] | Err[TaskActionError]]],
+    say: Callable[[T], str],
+    *,
+    as_json: bool,
+    key: str,
+) -> int:
+    """Act on one task after the other. If the database is away, the remaining tasks are not tried."""
+    done: list[T] = []
+    refused: list[TaskActionError] = []
+
+    async def run() -> None:
+        for task_id in ids:
+            result = await act(app.get_broker(), task_id)
+            if isinstance(result, Ok):
+                done.append(result.ok_value)
+                if not as_json:
+                    output.out().print(say(result.ok_value), markup=False)
+                continue
+            refused.append(result.err_value)
+            output.say(_why(app, result.err_value))
+            if result.err_value.code is TaskActionErrorCode.DB_OPERATION_FAILED:
+                return
+
+    asyncio.run(run())
     if as_json:
-        print_json({"unlocked_count": unlocked, "worker_ids": sorted(set(ids))})
-    elif len(unknown) < len(set(ids)):
-        text = f"unlocked {count(unlocked, 'task')} of {count(len(set(ids) - unknown), 'worker')}"
-        output.out().print(text, markup=False)
-    return 1 if unknown else 0
+        output.print_json({key: to_jsonable(done), "refused": [_refusal(app, one) for one in refused]})
+    return 1 if refused else 0
 
 
-@contextmanager
-def _found(module: str | None, database_url: str | None) -> Iterator[Horsies]:
-    """Open the app. If its module is not found, the first word may be an id and the module may be missing."""
-    try:
-        with opened(module, database_url) as app:
-            yield app
-    except ConfigurationError as problem:
-        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
-            problem.with_note(f"the first word, {module!r}, was read as the app").with_help(UNLOCK_USAGE)
-        raise
+def _why(app: Horsies, problem: TaskActionError) -> str:
+    return app.config.broker.redact(problem.message)
 
 
-def module_and_ids(what: list[str], *, has_database: bool) -> tuple[str | None, list[str]]:
-    """There is no module with --database-url (M-13), nor if the first word is a worker id; DATABASE_URL is used
-    then."""
-    if has_database or _WORKER_ID.fullmatch(what[0]):
-        return None, what
-    return what[0], what[1:]
-
-
-_ENDED = sorted(TASK_TERMINAL_STATES)
-
-_NOW = timedelta(0)
+def _refusal(app: Horsies, problem: TaskActionError) -> dict[str, Any]:
+    return {
+        "task_id": problem.task_id,
+        "code": problem.code.value,
+        "message": _why(app, problem),
+        "current_status": problem.current_status,
+    }
 
 
 def purge(
-    module: OptionalModule = None,
+    module: options.OptionalModule = None,
     older_than: Annotated[
         timedelta | None,
         typer.Option(
-            parser=parse_age,
+            parser=options.parse_age,
             metavar="D",
             show_default="required; 0 with --waiting",
             help="Minimum age: time since the end, or since the send with --waiting (300, 30s, 5m, 2h, 30d).",
@@ -337,19 +202,19 @@ def purge(
             "-s",
             metavar="STATES",
             help="Only tasks in these states: completed, failed, cancelled, expired.",
-            autocompletion=members(_ENDED),
+            autocompletion=options.members(_ENDED),
         ),
     ] = None,
-    queue: Queues = None,
-    task: TaskNames = None,
+    queue: options.Queues = None,
+    task: options.TaskNames = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Cancel the waiting tasks of the queues given with --queue.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Really do it; without this option the tasks are only counted.")
     ] = False,
-    as_json: session.AsJson = False,
-    database_url: DatabaseUrl = None,
+    as_json: options.AsJson = False,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
     """Delete tasks that ended long ago, with their attempts; with --waiting, cancel tasks that have not started.
 
@@ -359,18 +224,18 @@ def purge(
     """
     chosen = Purge(
         age=older_than if older_than is not None else _NOW,
-        statuses=parse_members(TaskStatus, status, "--status", _ENDED),
-        queues=parse_names(queue, "--queue") or (),
-        task_names=parse_names(task, "--task") or (),
+        statuses=options.parse_members(TaskStatus, status, "--status", _ENDED),
+        queues=options.parse_names(queue, "--queue") or (),
+        task_names=options.parse_names(task, "--task") or (),
     )
     _refuse_what_is_unclear(chosen, waiting=waiting, has_age=older_than is not None)
-    with session.opened(module, database_url) as app:
-        count = retention.count_waiting_sync if waiting else retention.count_ended_sync
-        groups = session.value_of(count(app.get_broker(), chosen), app)
+    with session.open_app(module, database_url) as app:
+        counting = retention.count_waiting_sync if waiting else retention.count_ended_sync
+        groups = session.value_of(counting(app.get_broker(), chosen), app)
         done, is_complete = _act(app, chosen, waiting=waiting) if yes and groups else (0, True)
     total = done if yes else sum(group.count for group in groups)
     if as_json:
-        session.print_json(
+        output.print_json(
             {
                 "action": "cancel" if waiting else "delete",
                 "dry_run": not yes,
@@ -411,7 +276,7 @@ def _act(app: Horsies, chosen: Purge, *, waiting: bool) -> tuple[int, bool]:
     except KeyboardInterrupt:
         is_complete = False
     except HorsiesError as problem:
-        raise problem.with_note(f"{session.count(sum(batches), 'task')} {_verb(waiting)} before that") from None
+        raise problem.with_note(f"{output.count(sum(batches), 'task')} {_verb(waiting)} before that") from None
     return sum(batches), is_complete
 
 
@@ -420,8 +285,8 @@ def _show_purged(groups: list[PurgeCount], total: int, *, waiting: bool, is_dry:
         output.out().print("no task matches", markup=False)
         return
     if is_dry:
-        session.print_table(["status", "queue", "name", "tasks"], [_row(group) for group in groups])
-    tasks = session.count(total, "task")
+        output.print_table(["status", "queue", "name", "tasks"], [_row(group) for group in groups])
+    tasks = output.count(total, "task")
     told = f"dry run: {tasks} would be {_verb(waiting)}; --yes does it" if is_dry else f"{_verb(waiting)} {tasks}"
     output.out().print(told, markup=False)
 
@@ -431,4 +296,4 @@ def _verb(waiting: bool) -> str:
 
 
 def _row(group: PurgeCount) -> list[Any]:
-    return [Text(group.status.value, style=session.STYLES[group.status]), group.queue, group.task_name, group.count]
+    return [Text(group.status.value, style=output.STYLES[group.status]), group.queue, group.task_name, group.count]

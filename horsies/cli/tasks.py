@@ -1,8 +1,6 @@
-"""`horsies tasks`: the list of tasks, filtered, sorted, page by page (M-45, M-46); `--watch` updates it.
-
-`horsies task`: everything about one task: its columns, its payload and result, its attempts.
-
-`horsies stale-tasks`: list running tasks without a recent heartbeat (M-10, R-91). It changes nothing.
+"""The commands that read tasks and change nothing. `horsies tasks` lists them, filtered, sorted, page by page (M-45,
+M-46). `horsies task` shows everything about one: its columns, its payload and result, its attempts. `horsies explain`
+says why one is not running. `horsies stale-tasks` lists running tasks without a recent heartbeat (M-10, R-91).
 """
 
 from __future__ import annotations
@@ -17,18 +15,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from horsies.cli import output, session
-from horsies.cli.options import DatabaseUrl, OptionalModule, Queues, TaskNames, members, parse_members, parse_names
-from horsies.cli.session import (
-    Every,
-    OneId,
-    Watch,
-    no_such_task,
-    only_one,
-    opened_for,
-    refuse_watching,
-    watch_until_interrupted,
-)
+from horsies.cli import options, output, session
+from horsies.core.models.monitoring.cluster import Explanation
 from horsies.core.models.monitoring.tasks import (
     ErrorCategory,
     SortDir,
@@ -39,9 +27,26 @@ from horsies.core.models.monitoring.tasks import (
 )
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
-from horsies.monitoring import get_task_detail, list_tasks
+from horsies.monitoring import explain_task, get_task_detail, list_tasks
 
 _TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries", "error", "worker")
+
+_STALE_TITLES = {
+    "id": "task",
+    "task_name": "name",
+    "worker_hostname": "host",
+    "worker_pid": "pid",
+    "worker_process_name": "process",
+    "last_heartbeat": "last heartbeat",
+    "started_at": "started",
+}
+
+USAGE = "horsies task shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
+EXPLAIN_USAGE = "horsies explain shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
+_PAYLOADS = ("args", "kwargs", "task_options", "result")
+_SHORT = 100  # characters
+MOST_SHOWN, MOST_LINES = 100_000, 1_000
+_WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
 
 
 class Sort(StrEnum):
@@ -61,7 +66,7 @@ class Order(StrEnum):
     DESC = "desc"
 
 
-# What an order is about, where nothing else is asked for.
+# The states that a sort order lists if the person names none.
 _STATES_OF: dict[Sort, tuple[TaskStatus, ...]] = {
     Sort.ID: (),
     Sort.SENT_AT: (),
@@ -72,7 +77,7 @@ _STATES_OF: dict[Sort, tuple[TaskStatus, ...]] = {
 
 
 def tasks(
-    module: OptionalModule = None,
+    module: options.OptionalModule = None,
     status: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,11 +85,11 @@ def tasks(
             "-s",
             metavar="STATES",
             help="Only tasks in these states, separated by commas.",
-            autocompletion=members(TaskStatus),
+            autocompletion=options.members(TaskStatus),
         ),
     ] = None,
-    queue: Queues = None,
-    task: TaskNames = None,
+    queue: options.Queues = None,
+    task: options.TaskNames = None,
     worker: Annotated[
         list[str] | None, typer.Option(metavar="IDS", help="Only tasks that these workers hold or held.")
     ] = None,
@@ -96,7 +101,7 @@ def tasks(
         typer.Option(
             metavar="CATEGORIES",
             help="Only tasks with error codes of these families: operational, contract, retrieval, outcome, domain.",
-            autocompletion=members(ErrorCategory),
+            autocompletion=options.members(ErrorCategory),
         ),
     ] = None,
     retried: Annotated[bool, typer.Option("--retried", help="Only tasks that have been retried.")] = False,
@@ -118,37 +123,37 @@ def tasks(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     offset: Annotated[int, typer.Option(min=0, help="How many tasks to skip.")] = 0,
     only_ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
-    watch: Watch = False,
-    every: Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
-    as_json: session.AsJson = False,
-    database_url: DatabaseUrl = None,
+    watch: options.Watch = False,
+    every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
+    as_json: options.AsJson = False,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
     """List tasks, the latest first.
 
     Separate several names by commas, or repeat the option. A task must match every option, and one of the names of
     each. Times are UTC.
     """
-    refuse_watching(watch, as_json, only_ids)
+    output.refuse_watching(watch, as_json, only_ids)
     asked: dict[str, Any] = {
-        "statuses": _statuses(parse_members(TaskStatus, status, "--status"), sort),
-        "queues": parse_names(queue, "--queue") or (),
-        "task_names": parse_names(task, "--task") or (),
-        "workers": parse_names(worker, "--worker") or (),
-        "error_codes": parse_names(error_code, "--error-code") or (),
-        "error_categories": parse_members(ErrorCategory, error_category, "--error-category"),
+        "statuses": _statuses(options.parse_members(TaskStatus, status, "--status"), sort),
+        "queues": options.parse_names(queue, "--queue") or (),
+        "task_names": options.parse_names(task, "--task") or (),
+        "workers": options.parse_names(worker, "--worker") or (),
+        "error_codes": options.parse_names(error_code, "--error-code") or (),
+        "error_categories": options.parse_members(ErrorCategory, error_category, "--error-category"),
         "retried_only": retried,
         "sort_by": sort.value,
         "sort_dir": _direction(sort, order),
         "offset": offset,
         "limit": limit,
     }
-    with session.looking(module, database_url) as app:
+    with session.open_read_only(module, database_url) as app:
 
         def page() -> TaskListPage:
             return session.answer_of(asyncio.run(list_tasks(app.get_broker(), **asked)), app)
 
         if watch:
-            return watch_until_interrupted(lambda: _shown(page(), is_watched=True), every)
+            return output.watch_until_interrupted(lambda: _shown(page(), is_watched=True), every)
         return _print(page(), as_json=as_json, only_ids=only_ids)
 
 
@@ -169,12 +174,12 @@ def _direction(sort: Sort, order: Order | None) -> SortDir:
 
 def _print(page: TaskListPage, *, as_json: bool, only_ids: bool) -> int:
     if as_json:
-        session.print_json(to_jsonable(page))
+        output.print_json(to_jsonable(page))
     elif only_ids:
         for one in page.items:
             output.write(one.task_id)
     else:
-        session.print_whole(_shown(page))
+        output.print_whole(_shown(page))
     return 0
 
 
@@ -183,9 +188,9 @@ def _shown(page: TaskListPage, *, is_watched: bool = False) -> RenderableType:
         return Text("no task matches" if page.total == 0 else f"there are only {page.total}")
     last = page.offset + len(page.items)
     rest = f"; --offset {last} shows what follows" if last < page.total else ""
-    summary = Text(f"{page.offset + 1} to {last} of {session.count(page.total, 'task')}{rest}")
-    table = session.table_of(_TITLES, [_row(one) for one in page.items])
-    return Group(summary, table) if is_watched else Group(table, summary)  # the end of a screen may be out of sight
+    summary = Text(f"{page.offset + 1} to {last} of {output.count(page.total, 'task')}{rest}")
+    table = output.table_of(_TITLES, [_row(one) for one in page.items])
+    return Group(summary, table) if is_watched else Group(table, summary)  # a long table hides what is below it
 
 
 def _row(one: TaskSummary) -> list[Any]:
@@ -193,37 +198,26 @@ def _row(one: TaskSummary) -> list[Any]:
     retries = f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
     return [
         one.task_id,
-        Text(one.status.value, style=session.STYLES[one.status]),
+        Text(one.status.value, style=output.STYLES[one.status]),
         one.task_name,
         one.queue_name,
         one.sent_at,
         one.ended_at,
-        None if took is None else session.seconds(took),
+        None if took is None else output.seconds(took),
         retries,
         one.error_code,
         one.worker_id,
     ]
 
 
-USAGE = "horsies task shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
-
-_PAYLOADS = ("args", "kwargs", "task_options", "result")
-
-_SHORT = 100  # characters
-
-MOST_SHOWN, MOST_LINES = 100_000, 1_000
-
-_WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
-
-
-def task(what: OneId, as_json: session.AsJson = False, database_url: DatabaseUrl = None) -> int:
+def task(what: session.OneId, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
     """Show one task: its state, its arguments, its result, and each of its attempts. Times are UTC."""
-    with opened_for(only_one(what, database_url, USAGE), database_url, USAGE) as (app, [task_id]):
+    with session.open_for_ids(session.only_one(what, database_url, USAGE), database_url, USAGE) as (app, [task_id]):
         found = session.answer_of(asyncio.run(get_task_detail(app.get_broker(), task_id)), app)
     if found is None:
-        raise no_such_task(what, task_id, USAGE)
+        raise session.no_such_task(what, task_id, USAGE)
     if as_json:
-        session.print_json(as_values(found))
+        output.print_json(as_values(found))
     else:
         _show(found)
     return 0
@@ -244,10 +238,10 @@ def _value(text: str | None) -> Any:
 
 def _show(found: TaskDetail) -> None:
     console = output.out()
-    title = Text(f"{session.printable(found.task_name)}  ", style="bold")
-    title.append(found.status.value, style=session.STYLES[found.status])
+    title = Text(f"{output.printable(found.task_name)}  ", style="bold")
+    title.append(found.status.value, style=output.STYLES[found.status])
     console.print(title)
-    lines = [(name, session.text_of(value)) for name, value in _lines(found) if value is not None]
+    lines = [(name, output.text_of(value)) for name, value in _lines(found) if value is not None]
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="default"))
@@ -256,7 +250,7 @@ def _show(found: TaskDetail) -> None:
         console.print(Text(_indented(text)))
     if found.attempts:
         titles = ["attempt", "outcome", "finished", "took", "retried", "error", "message", "worker"]
-        session.print_table(titles, [_attempt(one) for one in found.attempts])
+        output.print_table(titles, [_attempt(one) for one in found.attempts])
     if found.status in _WAITING:
         output.say(f"horsies explain {found.task_id} says what it waits for")
 
@@ -264,7 +258,7 @@ def _show(found: TaskDetail) -> None:
 def _indented(text: str) -> str:
     """As much of the text as a person reads; --json shows all of it."""
     lines = text[:MOST_SHOWN].splitlines()[:MOST_LINES]
-    shown = [f"    {session.printable(line)}" for line in lines]
+    shown = [f"    {output.printable(line)}" for line in lines]
     left = len(text) - sum(len(line) + 1 for line in lines)
     return "\n".join([*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown)
 
@@ -323,39 +317,73 @@ def _pretty(value: Any) -> str:
 def _attempt(one: TaskAttemptInfo) -> list[Any]:
     took = None
     if one.started_at is not None and one.finished_at is not None:
-        took = session.seconds((one.finished_at - one.started_at).total_seconds())
+        took = output.seconds((one.finished_at - one.started_at).total_seconds())
     message = None if one.error_message is None else " ".join(one.error_message.split())
     retried = "yes" if one.will_retry else "no"
     return [one.attempt, one.outcome.value, one.finished_at, took, retried, one.error_code, message, one.worker_id]
 
 
-_STALE_TITLES = {
-    "id": "task",
-    "task_name": "name",
-    "worker_hostname": "host",
-    "worker_pid": "pid",
-    "worker_process_name": "process",
-    "last_heartbeat": "last heartbeat",
-    "started_at": "started",
-}
+def explain(what: session.OneId, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
+    """Explain why a task is not running, or what became of it, with the facts behind the answer.
+
+    A workflow node that has no task yet is named by the id of the workflow and the index of the node: ID:3.
+    """
+    with session.open_for_ids(session.only_one(what, database_url, EXPLAIN_USAGE), database_url, EXPLAIN_USAGE) as (
+        app,
+        [subject],
+    ):
+        found = session.answer_of(asyncio.run(explain_task(app.get_broker(), subject)), app)
+    if found is None:
+        raise session.no_such_task(what, subject, EXPLAIN_USAGE)
+    if as_json:
+        output.print_json(to_jsonable(found))
+    else:
+        _show_explanation(found)
+    return 0
+
+
+def _show_explanation(found: Explanation) -> None:
+    console = output.out()
+    console.print(Text(found.why.value, style="bold").append(f"  {output.printable(found.message)}", style="default"))
+    known: dict[str, Any] = {
+        "status": found.status and found.status.value,
+        "queue": found.queue,
+        "worker": found.worker_id,
+        "since": found.since,
+        "until": found.until,
+        **{str(name).replace("_", " "): _plain(value) for name, value in found.facts.items()},
+        "tasks": output.some(found.tasks) or None,
+        "nodes": output.some(found.nodes) or None,
+    }
+    lines = {name: output.text_of(value) for name, value in known.items() if value not in (None, "")}
+    width = max(map(len, lines), default=0)
+    for name, text in lines.items():
+        console.print(Text(f"  {name:<{width}}  ", style="dim").append(text, style="default"))
+
+
+def _plain(value: Any) -> Any:
+    """Texts, numbers and times unchanged, everything else as JSON."""
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(to_jsonable(value), ensure_ascii=False) if value else None
+    return value
 
 
 def stale_tasks(
-    module: OptionalModule = None,
+    module: options.OptionalModule = None,
     minutes: Annotated[
         float, typer.Option(min=0, help="Only tasks without a heartbeat for more than this many minutes.")
     ] = 2,
-    as_json: session.AsJson = False,
-    database_url: DatabaseUrl = None,
+    as_json: options.AsJson = False,
+    database_url: options.DatabaseUrl = None,
 ) -> int:
     """List running tasks whose heartbeats have stopped: recovery would treat them as dead at this threshold."""
-    with session.looking(module, database_url) as app:
+    with session.open_read_only(module, database_url) as app:
         asked = app.get_broker().get_stale_tasks_sync(stale_threshold_minutes=minutes)
         found = session.value_of(asked, app)
     if as_json:
-        session.print_json(found)
+        output.print_json(found)
     elif found:
-        session.print_table(list(_STALE_TITLES.values()), [[row[name] for name in _STALE_TITLES] for row in found])
+        output.print_table(list(_STALE_TITLES.values()), [[row[name] for name in _STALE_TITLES] for row in found])
     else:
         output.out().print(f"no running task has been silent for more than {minutes:g} min", markup=False)
     return 0

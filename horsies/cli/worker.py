@@ -1,7 +1,5 @@
-"""`horsies worker`: turn the options into a `WorkerConfig`, and run the worker until it is told to stop (M-02,
-W-80).
-
-`horsies scheduler`: send the scheduled tasks of an app until it is told to stop (M-03, S-40).
+"""The commands that run until they are told to stop: `horsies worker` turns its options into a `WorkerConfig` and runs
+the worker (M-02, W-80), and `horsies scheduler` sends the scheduled tasks of an app (M-03, S-40).
 """
 
 from __future__ import annotations
@@ -103,10 +101,10 @@ def worker(
     interrupts running tasks. Durations D are seconds, or a number with s, m or h: 300, 30s, 5m, 2h.
     """
     logs.configure(loglevel, log_format)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker handles it: nothing runs yet
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the worker itself handles SIGTERM
     try:
         if metrics_port is not None:
-            http.encoder()  # before anything is loaded: whether there is one
+            http.encoder()  # fails early if the metrics extra is missing
         app = load_app(module)
         chosen = database.choose(database_url, app.config.broker)
         config = WorkerConfig(
@@ -141,6 +139,47 @@ def worker(
         return 1
     except KeyboardInterrupt:
         log.info("stopped before the worker was ready")
+        return 0
+
+
+def scheduler(
+    module: Module,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    loglevel: Annotated[
+        LogLevel, typer.Option(case_sensitive=False, help="The log level of the scheduler.")
+    ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
+    ] = LogFormat.TEXT,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run a scheduler that sends an app's tasks by the clock.
+
+    One scheduler is enough. Several may run, on one machine or on many; each run is still sent once. After SIGTERM or
+    Ctrl-C the scheduler finishes its current check and exits with 0.
+    """
+    logs.configure(loglevel, log_format)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the scheduler itself handles SIGTERM
+    try:
+        if metrics_port is not None:
+            http.encoder()  # fails early if the metrics extra is missing
+        app = load_app(module)
+        chosen = database.choose(database_url, app.config.broker)
+        database.use(app, chosen)
+        require_schedule(app.config)
+        require_sound(app)
+        log.info(chosen.opening_sentence())
+        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+            return runner.run(_run(SchedulerProcess(app), app, metrics_host, metrics_port))
+    except HorsiesError as problem:
+        complain(problem, log_format)
+        return 1
+    except KeyboardInterrupt:
+        log.info("stopped before the scheduler was ready")
         return 0
 
 
@@ -182,47 +221,6 @@ def complain(problem: HorsiesError, log_format: LogFormat) -> None:
         log.error("%s", problem.format_rust_style(), extra={"horsies": {"error_code": code}})
     else:
         output.show_error(problem)
-
-
-def scheduler(
-    module: Module,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, show_default="off", help="Serve /metrics, /healthz and /readyz on this port."),
-    ] = None,
-    metrics_host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    loglevel: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="The log level of the scheduler.")
-    ] = LogLevel.INFO,
-    log_format: Annotated[
-        LogFormat, typer.Option(case_sensitive=False, help="text for people, json for programs.")
-    ] = LogFormat.TEXT,
-    database_url: DatabaseUrl = None,
-) -> int:
-    """Run a scheduler that sends an app's tasks by the clock.
-
-    One scheduler is enough. Several may run, on one machine or on many; each run is still sent once. After SIGTERM or
-    Ctrl-C the scheduler finishes its current check and exits with 0.
-    """
-    logs.configure(loglevel, log_format)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the scheduler handles it: nothing runs yet
-    try:
-        if metrics_port is not None:
-            http.encoder()  # before anything is loaded: whether there is one
-        app = load_app(module)
-        chosen = database.choose(database_url, app.config.broker)
-        database.use(app, chosen)
-        require_schedule(app.config)
-        require_sound(app)
-        log.info(chosen.opening_sentence())
-        with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-            return runner.run(_run(SchedulerProcess(app), app, metrics_host, metrics_port))
-    except HorsiesError as problem:
-        complain(problem, log_format)
-        return 1
-    except KeyboardInterrupt:
-        log.info("stopped before the scheduler was ready")
-        return 0
 
 
 async def _run(process: SchedulerProcess, app: Horsies, host: str, port: int | None) -> int:

@@ -1,12 +1,13 @@
-"""`horsies workers`: the registered workers, and which of them are silent (M-09).
-
-`horsies sweep-stale-workers`: one manual sweep (M-08).
-
-`horsies recover-workflows`: repair stuck workflows (M-10, R-37).
+"""The commands about workers and what they hold. `horsies workers` lists the registered workers and says which of them
+are silent (M-09), `horsies sweep-stale-workers` makes one sweep by hand (M-08), and `horsies force-unlock` returns all
+tasks of the named workers to the queue (M-09).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
@@ -15,10 +16,13 @@ import typer
 from rich.text import Text
 
 from horsies.cli import output, session
-from horsies.cli.options import DatabaseUrl, OptionalModule, parse_duration
-from horsies.cli.session import AsJson, count, duration, looking, opened, print_json, print_table, some, value_of
+from horsies.cli.options import AsJson, DatabaseUrl, OptionalModule, parse_duration
+from horsies.core.app import Horsies
+from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
-from horsies.core.recovery.reconcile import recover_stuck_workflows_sync
+
+UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
+_WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
 
 
 def workers(
@@ -31,23 +35,25 @@ def workers(
     database_url: DatabaseUrl = None,
 ) -> int:
     """List the registered workers, and mark those without a heartbeat for longer than the threshold."""
-    with looking(module, database_url) as app:
-        found = value_of(app.worker_utils().list_active_workers_sync(threshold), app)
-        silences = {one.worker_id: one.silence_s for one in value_of(app.worker_utils().list_silences_sync(), app)}
+    with session.open_read_only(module, database_url) as app:
+        found = session.value_of(app.worker_utils().list_active_workers_sync(threshold), app)
+        silences = {
+            one.worker_id: one.silence_s for one in session.value_of(app.worker_utils().list_silences_sync(), app)
+        }
     if as_json:
-        print_json([asdict(worker) for worker in found])
+        output.print_json([asdict(worker) for worker in found])
     elif found:
         titles = ["worker", "state", "silent for", "last heartbeat", "started", "host", "pid"]
-        print_table(titles, [_row(worker, silences.get(worker.worker_id)) for worker in found])
+        output.print_table(titles, [_row(worker, silences.get(worker.worker_id)) for worker in found])
     else:
         output.out().print("no worker is registered", markup=False)
     return 0
 
 
 def _row(worker: ActiveWorker, silence_s: float | None) -> list[object]:
-    # Not "alive" and not "dead": all that is known here is when it was heard of, by the clock of the database.
+    # The row says neither "alive" nor "dead". It only says when the worker was last heard of, by the database's clock.
     state = Text("stale", style="bold red") if worker.is_stale else Text("heard of", style="green")
-    silence = None if silence_s is None else duration(silence_s)
+    silence = None if silence_s is None else output.duration(silence_s)
     return [worker.worker_id, state, silence, worker.last_heartbeat_at, worker.started_at, worker.hostname, worker.pid]
 
 
@@ -75,13 +81,13 @@ def sweep_stale_workers(
     """Return the tasks of dead workers to the queue, with the recovery hooks of the app. Only workers that ran with
     worker recovery are swept; the others are left alone."""
     options = SweepStaleWorkersOptions(sweep_threshold=sweep_threshold, recovery_delay=recovery_delay, dry_run=dry_run)
-    with opened(module, database_url, with_hooks=True) as app:
-        silences = value_of(app.worker_utils().list_silences_sync(), app)
+    with session.open_app(module, database_url, with_hooks=True) as app:
+        silences = session.value_of(app.worker_utils().list_silences_sync(), app)
         if sweep_threshold is not None:
             _warn_of_impatience(silences, sweep_threshold.total_seconds())
-        result = value_of(app.worker_utils().sweep_stale_workers_sync(options), app)
+        result = session.value_of(app.worker_utils().sweep_stale_workers_sync(options), app)
     if as_json:
-        print_json(asdict(result))
+        output.print_json(asdict(result))
     else:
         _show(result)
         _tell_of_others(silences, (sweep_threshold or app.config.worker_recovery.sweep_threshold).total_seconds())
@@ -91,13 +97,13 @@ def sweep_stale_workers(
 def _warn_of_impatience(silences: list[WorkerSilence], threshold_s: float) -> None:
     """Warn of a threshold below two heartbeat intervals of a worker; a typed threshold is used unchanged (R-63)."""
     risky = [
-        f"{one.worker_id} (every {duration(beat)})"
+        f"{one.worker_id} (every {output.duration(beat)})"
         for one in silences
         if one.takes_part and one.silence_s > threshold_s and threshold_s < 2 * (beat := one.heartbeat_interval_s or 0)
     ]
     if risky:
         output.say(
-            f"warning: {duration(threshold_s)} is less than two heartbeat intervals of {some(risky)}: "
+            f"warning: {output.duration(threshold_s)} is less than two heartbeat intervals of {output.some(risky)}: "
             "a live worker may be taken for dead and lose its tasks"
         )
 
@@ -106,19 +112,19 @@ def _tell_of_others(silences: list[WorkerSilence], threshold_s: float) -> None:
     left = [one.worker_id for one in silences if not one.takes_part and one.silence_s > threshold_s]
     if left:
         output.say(
-            f"left alone, because {'it runs' if len(left) == 1 else 'they run'} without worker recovery: {some(left)} "
-            "(see horsies stale-tasks, horsies force-unlock)"
+            f"left alone, because {'it runs' if len(left) == 1 else 'they run'} without worker recovery: "
+            f"{output.some(left)} (see horsies stale-tasks, horsies force-unlock)"
         )
 
 
 def _show(result: SweepStaleWorkersResult) -> None:
     output.out().print(_sentence(result), markup=False)
     if result.worker_ids:
-        print_table(["dead worker"], [[worker_id] for worker_id in result.worker_ids])
+        output.print_table(["dead worker"], [[worker_id] for worker_id in result.worker_ids])
 
 
 def _sentence(result: SweepStaleWorkersResult) -> str:
-    workers = count(len(result.worker_ids), "dead worker")
+    workers = output.count(len(result.worker_ids), "dead worker")
     if result.dry_run:
         return f"dry run: {workers}; nothing was changed"
     if not result.lock_acquired:
@@ -128,27 +134,50 @@ def _sentence(result: SweepStaleWorkersResult) -> str:
         for number, what in ((result.skipped_count, "skipped"), (result.deferred_count, "deferred"))
         if number
     ]
-    return ", ".join([f"recovered {count(result.recovered_count, 'task')} of {workers}", *others])
+    return ", ".join([f"recovered {output.count(result.recovered_count, 'task')} of {workers}", *others])
 
 
-def recover_workflows(
-    module: OptionalModule = None,
-    grace: Annotated[
-        int, typer.Option("--grace-ms", min=0, help="Ignore everything that ended less than this time ago.")
-    ] = 10_000,
-    as_json: session.AsJson = False,
+def force_unlock(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="[MODULE] ID...", help="The app, unless --database-url is given, and the worker ids."),
+    ],
+    as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """Make the missing steps of workflows that are stuck because a process died at the wrong moment. Workers do this
-    automatically; use this command if no worker is running."""
-    with session.opened(module, database_url, with_hooks=True) as app:
-        moved = session.value_of(recover_stuck_workflows_sync(app.get_broker(), grace), app)
+    """Return all tasks of these workers to the queue at once, even if the workers are alive, and remove the workers
+    from the list of workers. Running tasks run again, whatever their retry policy says."""
+    module, ids = _module_and_worker_ids(what, has_database=database_url is not None)
+    if not ids:
+        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", UNLOCK_USAGE)
+    with _open_app(module, database_url) as app:
+        unknown = set(ids) - session.value_of(app.worker_utils().known_workers_sync(ids), app)
+        unlocked = session.value_of(app.worker_utils().force_unlock_workers_sync(ids), app)
+    for worker_id in sorted(unknown):
+        output.say(f"no worker {worker_id} is known: it is not registered and holds no task")
     if as_json:
-        session.print_json({"recovered_count": moved})
-    elif moved:
-        output.out().print(
-            f"{session.count(moved, 'step')} taken for nodes and workflows that were stuck", markup=False
-        )
-    else:
-        output.out().print("no workflow is stuck", markup=False)
-    return 0
+        output.print_json({"unlocked_count": unlocked, "worker_ids": sorted(set(ids))})
+    elif len(unknown) < len(set(ids)):
+        text = f"unlocked {output.count(unlocked, 'task')} of {output.count(len(set(ids) - unknown), 'worker')}"
+        output.out().print(text, markup=False)
+    return 1 if unknown else 0
+
+
+@contextmanager
+def _open_app(module: str | None, database_url: str | None) -> Iterator[Horsies]:
+    """Open the app. If its module is not found, the first word may be an id and the module may be missing."""
+    try:
+        with session.open_app(module, database_url) as app:
+            yield app
+    except ConfigurationError as problem:
+        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+            problem.with_note(f"the first word, {module!r}, was read as the app").with_help(UNLOCK_USAGE)
+        raise
+
+
+def _module_and_worker_ids(what: list[str], *, has_database: bool) -> tuple[str | None, list[str]]:
+    """There is no module with --database-url (M-13), nor if the first word is a worker id; DATABASE_URL is used
+    then."""
+    if has_database or _WORKER_ID.fullmatch(what[0]):
+        return None, what
+    return what[0], what[1:]

@@ -20,7 +20,7 @@ from horsies.core.workflows.start import WorkflowStarter
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., WorkflowSpec[Any]])
 
-# What a workflow without an output gives: the results of all its nodes by their ids.
+# A workflow without an output returns the results of all its nodes by their ids.
 NodeResults: TypeAlias = dict[str, TaskResult[Any, TaskError] | None]
 BUILDER_MARK = "__horsies_workflow_builder__"
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
 from horsies.core.models.workflow.results import NOTHING_IS_STARTED
 
-# A module that does things when it is imported: it sends, starts a workflow, or runs a worker of its own.
+# These errors mean that a module does something on import: it sends, starts a workflow, or runs a worker.
 _SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", NOTHING_IS_STARTED, "asyncio.run() cannot be called")
 _GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
 
@@ -89,7 +89,7 @@ def _already_loaded(file: Path) -> ModuleType | None:
 
 def _is_file_of(module: ModuleType, file: Path) -> bool:
     known = getattr(module, "__file__", None)
-    # Comparing names first spares a look at the disk for each of some thousand modules.
+    # Names are compared first, because a look at the disk for each of some thousand modules would be slow.
     return isinstance(known, str) and os.path.basename(known) == file.name and Path(known).resolve() == file
 
 
@@ -102,7 +102,7 @@ def _dotted_name(file: Path) -> str | None:
                 parts = parts[:-1]
             importable = bool(parts) and all(part.isidentifier() for part in parts)
             packages = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
-            # Without __init__.py the folders are no packages by the author's intent, and names could clash.
+            # The author did not make packages of folders without __init__.py, and their names could clash.
             if importable and all((package / "__init__.py").is_file() for package in packages):
                 return ".".join(parts)
     return None

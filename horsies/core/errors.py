@@ -177,7 +177,7 @@ class SourceLocation:
 def _is_machinery(frame: FrameType) -> bool:
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     if getattr(frame.f_globals.get("main"), "__module__", "") == "horsies.cli.main":
-        return True  # the console script: a mistake on the command line has no place in a file
+        return True  # the console script; a mistake on the command line has no place in a file
     return package in {"horsies", "pydantic", "pydantic_core", "importlib", "typing", "runpy", "typer", "click"}
 
 
@@ -243,7 +243,7 @@ def _source_lines(location: SourceLocation) -> list[str]:
     text = linecache.getline(location.file, location.line).rstrip()
     if not text.strip():
         return [f"  --> {location}"]
-    text = _URL_PASSWORD.sub(r"\1***@", text)  # a password in the source is still a password
+    text = _URL_PASSWORD.sub(r"\1***@", text)  # source lines may contain a password too
     number = str(location.line)
     gutter = " " * len(number)
     start = len(text) - len(text.lstrip())

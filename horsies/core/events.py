@@ -20,10 +20,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 log = logging.getLogger("horsies.events")
-
 Listener: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
-# Changed by `subscribe` only. Always the same list, so that `events.listeners` is the question whether anybody listens.
+# Only `subscribe` changes this list. It is always the same list, so that callers can test `if events.listeners`.
 listeners: list[Listener] = []
 
 

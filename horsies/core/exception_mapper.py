@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 
 ExceptionMapper: TypeAlias = dict[type[BaseException], str]
-
 DEFAULT_UNHANDLED_ERROR_CODE = OperationalErrorCode.UNHANDLED_EXCEPTION.value
 _USER_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
 _EXCEPTION_NAME = re.compile(r"[A-Za-z_.]*[a-z][A-Za-z0-9_]*(Error|Exception|Warning|Interrupt|Exit|Timeout)")

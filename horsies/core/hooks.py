@@ -1,7 +1,7 @@
 """Recovery hooks: what a user registers, what handlers get and what they may return (R-70 to R-77). Pure.
 
 An event is the class whose instance the handlers get. `recovery/hooks.py` calls the handlers and limits their time;
-`recovery/decide.py` says what their answers mean.
+`recovery/decide.py` says what becomes of their answers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Job:
     task_name: str
     queue_name: str = "default"
     status: TaskStatus = TaskStatus.RUNNING
-    worker_id: str | None = None  # who held it
+    worker_id: str | None = None  # the worker that held the task
     retry_count: int = 0
     max_retries: int = 0
     priority: int = 100
@@ -78,7 +78,7 @@ class JobRecovery:
     """Decides what happens to a task of a dead worker: its handlers return a `JobRecoveryResult`."""
 
     job: Job
-    worker_id: str  # who recovers it
+    worker_id: str  # the worker that recovers the task
     previous_worker_id: str
     reason: FailureReason = FailureReason.WORKER_CRASHED
 
@@ -88,7 +88,7 @@ class JobInterrupted:
     """A task was taken from its worker and recovered; its handlers are only informed."""
 
     job: Job
-    worker_id: str  # who had it
+    worker_id: str  # the worker that held the task
     reason: FailureReason = FailureReason.WORKER_CRASHED
 
 
@@ -96,7 +96,7 @@ class JobInterrupted:
 class WorkerRecovered:
     """A sweep has recovered the tasks of dead workers; its handlers are only informed."""
 
-    worker_id: str  # who swept
+    worker_id: str  # the worker that made the sweep
     dead_worker_ids: list[str]
     jobs_recovered: int
 
@@ -107,10 +107,10 @@ class JobRecoveryResult:
     __slots__ = ("name",)
 
     name: str
-    Default: ClassVar[JobRecoveryResult]  # again after `recovery_delay`, the attempt not charged
-    FailWithBackoff: ClassVar[JobRecoveryResult]  # by the task's own retry policy, as a crash
-    Skip: ClassVar[JobRecoveryResult]  # leave it locked; it is offered again in the next sweep
-    Reschedule: ClassVar[type[Reschedule]]  # again at a given time, the counter of attempts replaced if given
+    Default: ClassVar[JobRecoveryResult]  # run it again after `recovery_delay`; the attempt does not count
+    FailWithBackoff: ClassVar[JobRecoveryResult]  # treat it as a crash, by the task's own retry policy
+    Skip: ClassVar[JobRecoveryResult]  # leave it locked; the next sweep offers it again
+    Reschedule: ClassVar[type[Reschedule]]  # run it again at a given time; may set the attempt counter
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -143,20 +143,17 @@ JobRecoveryResult.Default = JobRecoveryResult("Default")
 JobRecoveryResult.FailWithBackoff = JobRecoveryResult("FailWithBackoff")
 JobRecoveryResult.Skip = JobRecoveryResult("Skip")
 JobRecoveryResult.Reschedule = Reschedule
-
 Event: TypeAlias = JobRecovery | JobInterrupted | WorkerRecovered
 Observed: TypeAlias = JobInterrupted | WorkerRecovered
 EVENTS: tuple[type[Event], ...] = (JobRecovery, JobInterrupted, WorkerRecovered)
-RESERVED = ("WorkerStart", "WorkerShutdown", "JobStart", "JobComplete", "JobFail")  # names of events to come (R-77)
-
+RESERVED = ("WorkerStart", "WorkerShutdown", "JobStart", "JobComplete", "JobFail")  # events that may come later (R-77)
 Decision: TypeAlias = JobRecoveryResult
 RecoveryHandler: TypeAlias = Callable[
     [JobRecovery], "JobRecoveryResult | Awaitable[JobRecoveryResult] | Awaitable[JobRecoveryResult | None] | None"
 ]
-InterruptedHandler: TypeAlias = Callable[[JobInterrupted], object]  # what an observer returns is awaited if it can be
+InterruptedHandler: TypeAlias = Callable[[JobInterrupted], object]  # an awaitable that an observer returns is awaited
 RecoveredHandler: TypeAlias = Callable[[WorkerRecovered], object]
 Handler: TypeAlias = Callable[[Any], Any]
-
 RH = TypeVar("RH", bound=RecoveryHandler)
 IH = TypeVar("IH", bound=InterruptedHandler)
 WH = TypeVar("WH", bound=RecoveredHandler)
@@ -229,7 +226,7 @@ def _handler_problem(event: type[Event], handler: Any) -> str | None:
         inspect.signature(handler).bind(object())
     except TypeError as problem:
         return f"{who} is called with one argument, but {name_of(handler)} cannot be: {problem}"
-    except ValueError:  # a builtin that does not tell
+    except ValueError:  # a builtin without a signature
         return None
     return None
 

@@ -37,7 +37,7 @@ def _import(where: str) -> ModuleType:
     except ConfigurationError as error:
         missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
         if missing is None or not f"{where}.".startswith(f"{missing}."):
-            raise  # the module is there, and something that it imports is not
+            raise  # the module exists, but something that it imports does not
         no_such = _bad_locator(f"there is no module named {missing!r}")
         raise no_such.with_note(f"looked for in {os.getcwd()} and on sys.path") from None
 

@@ -17,12 +17,11 @@ from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
 Format: TypeAlias = Literal["text", "json"]
-
 _FACTS = "horsies"
 _SAID = "horsies_said"
 _LONGEST_LINE = 300
 _OUR_PREFIX = "horsies."
-_CHATTY = ("asyncio", "psycopg")  # say little of use even to someone who debugs a worker
+_CHATTY = ("asyncio", "psycopg")  # their debug lines say little about a worker
 _MAIN = "MainProcess"
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 _COLORS = {

@@ -73,7 +73,7 @@ def run(task: str, about: bytes) -> Active:
     task_id, queue, attempt, carrier = json.loads(about)
     context = propagate.extract(carrier) if isinstance(carrier, dict) else contexts.get_current()
     if isinstance(trace.get_tracer_provider(), ProxyTracerProvider):
-        return Active(context, None)  # nobody collects spans here, but what the task sends belongs to the trace
+        return Active(context, None)  # no spans are collected here, but the task's own sends belong to the trace
     facts = {
         "messaging.message.id": task_id,
         "messaging.destination.name": queue,
@@ -100,7 +100,7 @@ class Supervisor:
         now = time.time_ns()
         for held in batch:
             if held.options.trace is not None:
-                due = int(held.row.enqueued_at.timestamp() * 1e9)  # by the database's clock, which may be ahead of ours
+                due = int(held.row.enqueued_at.timestamp() * 1e9)  # the database's clock may be ahead of ours
                 self._tell("wait", "receive", held, min(due, now), now)
 
     def _finalized(self, endings: Sequence[Ending], moved: Mapping[str, type]) -> None:

@@ -1,8 +1,8 @@
 """`@app.task` and what it makes of a function: a `TaskFunction` that can be called, sent and scheduled.
 
-The decorator checks everything that can be known at definition time and reports all mistakes at once. `execution.py`
-runs tasks; `producer/envelope.py` (`producer/many.py` for many) builds what is sent, and `producer/send.py` writes it.
-`node_factory.py` makes nodes of workflows.
+The decorator checks everything that can be known at definition time and reports all mistakes at once.
+`tasks/execute.py` runs tasks; `producer/envelope.py` (`producer/many.py` for many) builds what is sent, and
+`producer/send.py` writes it. `node_factory.py` makes nodes of workflows.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
 __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
-
 MAX_NAME_LENGTH = 255
 
 

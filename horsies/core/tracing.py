@@ -7,7 +7,7 @@ so this module only checks whether it is imported. If it is not, tracing costs o
         …                                               span.failed(code) if it failed
 
 A failure in here never reaches the caller: a task runs whatever happens to its span. `otel.py` makes the spans, and
-`models/trace.py` defines where a context is stored.
+`models/sending.py` defines where a context is stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from horsies.core.otel import Active
 
 log = logging.getLogger("horsies.tracing")
-
 _MODULE: Final = "opentelemetry.trace"
 
 

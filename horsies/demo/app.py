@@ -25,16 +25,11 @@ from horsies import (
 )
 
 QUEUE_VARIABLE = "HORSIES_DEMO_QUEUE"
-
 DATABASE_VARIABLE = "HORSIES_DEMO_DATABASE_URL"
-
 NOTIFY_VARIABLE = "HORSIES_DEMO_NOTIFY"
-
 QUEUE = os.environ.get(QUEUE_VARIABLE, "demo")
-
 NUMBERS = 300
-
-LONG = 600.0  # seconds; nobody waits for a task that sleeps so long
+LONG = 600.0  # seconds; no task that sleeps this long is waited for
 
 _broker: dict[str, Any] = {
     "database_url": os.environ.get(DATABASE_VARIABLE, "embedded:.horsies/postgres"),
@@ -46,7 +41,7 @@ app = Horsies(
         broker=PostgresConfig(**_broker),
         queue_mode=QueueMode.CUSTOM,
         custom_queues=[CustomQueueConfig(name=QUEUE, max_concurrency=None)],
-        recovery=RecoveryConfig(check_interval_ms=1_000),  # how often deadlines of waiting tasks are looked at
+        recovery=RecoveryConfig(check_interval_ms=1_000),  # how often the deadlines of waiting tasks are checked
     )
 )
 
@@ -146,11 +141,8 @@ def total(squares: TaskResult[list[TaskResult[int, TaskError]], TaskError]) -> T
 
 
 listed = numbers.node(node_id="numbers")(count=NUMBERS)
-
 squared = square.map_node(node_id="squares", over=from_node(listed))()
-
 summed = total.node(node_id="sum")(squares=from_node(squared))
-
 sum_of_squares = app.workflow("sum of squares", [listed, squared, summed], output=summed, definition_key="demo.squares")
 
 

@@ -1,6 +1,5 @@
-"""Compare the rows of the demo with what was expected. Pure.
-
-The final report of the demo: the table of states and attempts, the figures, and a sentence for each scene.
+"""Compares the rows of the demo with what was expected, and prints the final report: the table of states and attempts,
+the figures, and a sentence for each scene. Pure, except for the printing.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-# (status, error code, outcomes of the attempts in order, "+" where a retry followed)
+# Status, error code, and the outcomes of the attempts in order; "+" marks an attempt that was retried.
 End: TypeAlias = tuple[str, str | None, str]
 
-# task name -> how its tasks ended -> how many of them
+# The number of tasks by task name and by how they ended.
 Ends: TypeAlias = Mapping[str, Mapping[End, int]]
 
 
@@ -34,37 +33,6 @@ class Row(NamedTuple):
     attempts: str
     tasks: int
     attempt_rows: int
-
-
-def must_be(found: Any, wanted: Any, what: str) -> None:
-    if found != wanted:
-        raise NotAsExpected(f"{what} is {_short(found)}, not {_short(wanted)}")
-
-
-def problems(expected: Ends, rows: Iterable[Row]) -> list[str]:
-    """The differences between the rows and the expected tasks; empty if there are none."""
-    found: dict[str, dict[End, int]] = {}
-    for row in rows:
-        found.setdefault(row.task_name, {})[(row.status, row.error_code, row.attempts)] = row.tasks
-    return [
-        f"{name}: expected {_ends(wanted)}, the database has {_ends(found.get(name, {}))}"
-        for name, wanted in expected.items()
-        if found.get(name, {}) != dict(wanted)
-    ]
-
-
-def _ends(ends: Mapping[End, int]) -> str:
-    if not ends:
-        return "no rows"
-    return ", ".join(
-        f"{count} x {status}{f' {code}' if code else ''} [{attempts}]"
-        for (status, code, attempts), count in ends.items()
-    )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True)
@@ -84,6 +52,23 @@ class Figures:
     round_trips_ms: list[float]
 
 
+def must_be(found: Any, wanted: Any, what: str) -> None:
+    if found != wanted:
+        raise NotAsExpected(f"{what} is {_short(found)}, not {_short(wanted)}")
+
+
+def problems(expected: Ends, rows: Iterable[Row]) -> list[str]:
+    """The differences between the rows and the expected tasks; empty if there are none."""
+    found: dict[str, dict[End, int]] = {}
+    for row in rows:
+        found.setdefault(row.task_name, {})[(row.status, row.error_code, row.attempts)] = row.tasks
+    return [
+        f"{name}: expected {_ends(wanted)}, the database has {_ends(found.get(name, {}))}"
+        for name, wanted in expected.items()
+        if found.get(name, {}) != dict(wanted)
+    ]
+
+
 def render(rows: Sequence[Row], figures: Figures | None, verdicts: Sequence[SceneResult]) -> RenderableType:
     parts: list[RenderableType] = [_states(rows)]
     if figures is not None:
@@ -96,6 +81,20 @@ def print_report(
 ) -> None:
     console.print()
     console.print(render(rows, figures, verdicts), soft_wrap=False)
+
+
+def _ends(ends: Mapping[End, int]) -> str:
+    if not ends:
+        return "no rows"
+    return ", ".join(
+        f"{count} x {status}{f' {code}' if code else ''} [{attempts}]"
+        for (status, code, attempts), count in ends.items()
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _states(rows: Sequence[Row]) -> Table:

@@ -1,6 +1,5 @@
-"""The worker of the demo: a real `horsies worker` in a separate process, which never outlives the demo.
-
-Play the scenes on a real worker, read the rows, and report. `scenes.py` says what is shown.
+"""Plays the scenes of the demo on a real `horsies worker` in a separate process, which never outlives the demo; reads
+the rows, and reports. `scenes.py` says what is shown, and `report.py` judges and prints it.
 """
 
 from __future__ import annotations
@@ -32,12 +31,34 @@ from horsies.demo.report import Figures, NotAsExpected, Row, SceneResult, print_
 from horsies.demo.scenes import SCENES, DemoStage, Scene
 
 PROCESSES = 2
-
 CONCURRENCY = 50
-
 STOP_SECONDS = 20.0
-
 TAIL_LINES = 30
+SCENE_SECONDS = 90.0
+WATCH_SECONDS = 0.1
+WORKER_SENTENCE = f"One worker with {PROCESSES} processes ran all of this, and exited with 0 when it was told to stop."
+
+
+async def play(console: Console) -> bool:
+    """Play the whole demo; True if everything ended as expected."""
+    with (
+        tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
+        WorkerProcess(Path(directory, "worker.log")) as worker,
+    ):
+        stage = DemoStage(Path(directory), worker.start)
+        try:
+            failures = await _all_scenes(console, stage, worker)
+        finally:
+            await tasks.app.get_broker().close_async()
+        end = await asyncio.to_thread(worker.stop)
+    rows, tasks_per_second = await _look()
+    verdicts = [
+        SceneResult(scene.sentence, failure + problems(scene.expected, rows))
+        for scene, failure in zip(SCENES, failures, strict=True)
+    ]
+    verdicts.append(SceneResult(WORKER_SENTENCE, [] if end == 0 else [f"its exit code was {end}"]))
+    print_report(console, rows, Figures(stage.sends_per_second, tasks_per_second, stage.round_trips_ms), verdicts)
+    return not any(verdict.problems for verdict in verdicts)
 
 
 class WorkerProcess:
@@ -88,35 +109,6 @@ class WorkerProcess:
         return "\n".join(lines[-TAIL_LINES:]) or "(it printed nothing)"
 
 
-SCENE_SECONDS = 90.0
-
-WATCH_SECONDS = 0.1
-
-WORKER_SENTENCE = f"One worker with {PROCESSES} processes ran all of this, and exited with 0 when it was told to stop."
-
-
-async def play(console: Console) -> bool:
-    """Play the whole demo; True if everything ended as expected."""
-    with (
-        tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
-        WorkerProcess(Path(directory, "worker.log")) as worker,
-    ):
-        stage = DemoStage(Path(directory), worker.start)
-        try:
-            failures = await _all_scenes(console, stage, worker)
-        finally:
-            await tasks.app.get_broker().close_async()
-        end = await asyncio.to_thread(worker.stop)
-    rows, tasks_per_second = await _look()
-    verdicts = [
-        SceneResult(scene.sentence, failure + problems(scene.expected, rows))
-        for scene, failure in zip(SCENES, failures, strict=True)
-    ]
-    verdicts.append(SceneResult(WORKER_SENTENCE, [] if end == 0 else [f"its exit code was {end}"]))
-    print_report(console, rows, Figures(stage.sends_per_second, tasks_per_second, stage.round_trips_ms), verdicts)
-    return not any(verdict.problems for verdict in verdicts)
-
-
 async def _all_scenes(console: Console, stage: DemoStage, worker: WorkerProcess) -> list[list[str]]:
     """What went wrong in each scene."""
     with _progress(console) as begin:
@@ -134,7 +126,7 @@ async def _play_one(scene: Scene, stage: DemoStage) -> list[str]:
             await scene.play(stage)
     except NotAsExpected as problem:
         return [str(problem)]
-    except ValueError as problem:  # a result of the wrong kind was opened
+    except ValueError as problem:  # a scene unwrapped a result of the wrong kind
         return [str(problem)]
     except TimeoutError:
         return [f"it did not end within {SCENE_SECONDS:g} s"]

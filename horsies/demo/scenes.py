@@ -1,5 +1,5 @@
 """What the demo shows, scene by scene. A scene sends tasks, acts on them, and waits for them to end. Its `expected`
-says how its rows must look afterwards: (state, error code, outcomes of the attempts) and how many; `checks.py` compares
+says how its rows must look afterwards: (state, error code, outcomes of the attempts) and how many; `report.py` compares
 that with the database. The scene itself checks what the caller gets.
 """
 
@@ -20,29 +20,17 @@ from horsies.demo import app as tasks
 from horsies.demo.report import Ends, NotAsExpected, must_be
 
 T = TypeVar("T")
-
 Sending: TypeAlias = Awaitable[TaskSendResult[TaskHandle[T]]]
-
 ADDITIONS, WITHDRAWALS, FLAKY, FETCHES, ECHOES = 2_000, 300, 40, 400, 200
-
-SENDERS = 32  # sends under way at a time
-
+SENDERS = 32  # so many sends are under way at the same time
 PATIENCE_MS = 60_000
-
 DONE = ("COMPLETED", None, "COMPLETED")
-
 RETRIED = ("COMPLETED", None, "FAILED+ COMPLETED")
-
 REFUSED = ("FAILED", "INSUFFICIENT_FUNDS", "FAILED")
-
 EXPIRED = ("EXPIRED", "TASK_EXPIRED", "")
-
 CANCELLED = ("CANCELLED", "TASK_CANCELLED", "")
-
 TIMED_OUT = ("FAILED", "TASK_TIMEOUT", "FAILED")
-
 CRASHED = ("FAILED", "WORKER_CRASHED", "WORKER_FAILURE")
-
 SURVIVED = ("COMPLETED", None, "WORKER_FAILURE+ COMPLETED")
 
 
@@ -277,7 +265,7 @@ async def _kill_process_of(handle: TaskHandle[Any], note: Path) -> None:
     """Send SIGKILL to the process that runs the task, once the task itself has noted that it is running."""
     await _exists(note)
     info = (await handle.info_async()).unwrap()
-    if info is None or not info.worker_pid or info.worker_pid <= 1:  # kill() takes such numbers for whole groups
+    if info is None or not info.worker_pid or info.worker_pid <= 1:  # kill() reads such a number as a process group
         raise NotAsExpected("a running task does not say which process it runs in")
     os.kill(info.worker_pid, signal.SIGKILL)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from horsies.cli.session import looking
+from horsies.cli.session import open_read_only
 from horsies.core.schema.install import migrations
 from horsies.monitoring import take_snapshot
 from tests.cli.support import Terminal
@@ -68,7 +68,7 @@ def test_m13_looking_creates_no_tables_and_says_that_there_are_none(empty: Termi
 
 
 def test_m13_who_serves_metrics_waits_for_the_tables_of_others(empty: Terminal) -> None:
-    with looking(None, empty.url, needs_tables=False) as app:
+    with open_read_only(None, empty.url, needs_tables=False) as app:
         refused = asyncio.run(take_snapshot(app.get_broker())).unwrap_err()
         assert "there are no horsies tables in this database" in refused.message and tables(empty) == []
         empty.type("init-db")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from horsies.cli.session import watch_until_interrupted
+from horsies.cli.output import watch_until_interrupted
 from horsies.core.errors import HorsiesError
 from horsies.core.store.retention import BATCH
 from tests.cli.support import Terminal

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from horsies.core.embedded import ensure_running, stop
-from horsies.core.embedded.keeper.binaries import reachable_install
 from horsies.core.embedded.keeper.cluster import ROOT_HOME
-from horsies.core.embedded.keeper.place import Place
+from horsies.core.embedded.keeper.place import Place, reachable_install
 from horsies.core.embedded.server import find_install
 from horsies.core.errors import ConfigurationError, ErrorCode
 from tests.embedded_support import (

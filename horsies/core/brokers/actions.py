@@ -1,10 +1,5 @@
-"""Cancelling a task (M-48); `reruns.py` sends one again.
-
-Cancelling is one guarded statement; if it changed nothing, a second statement looks for the reason.
-
-Sends a task again that ended without success (M-49).
-
-One statement copies it; if nothing was copied, a second statement looks for the reason.
+"""What a person does to one task: cancel it (M-48), or send it again after it ended without success (M-49). Each is one
+guarded statement; if it changed nothing, a second statement looks for the reason.
 """
 
 from __future__ import annotations
@@ -65,6 +60,21 @@ class TaskCancelled:
 TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRerun:
+    """The new task, and the one it repeats."""
+
+    task_id: str
+    rerun_of: str
+
+
+TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
+
+_CANCELLED = serialize_error_payload(
+    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
+)
+
+
 async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: bool = False) -> TaskActionResult:
     """Cancel a task that has not ended. A running task is cancelled only with `include_running`; its code is then
     stopped."""
@@ -81,6 +91,14 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
         found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
         if not _is_cancellable(found, include_running=include_running):
             return Err(why_not_cancelled(task_id, found))
+
+
+async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
+    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
+    try:
+        return await broker.bridge.call(partial(_rerun, broker, task_id))
+    except Exception as problem:
+        return action_failed(task_id, problem, broker.config)
 
 
 def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) -> Err[TaskActionError]:
@@ -108,30 +126,6 @@ def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
     hint = "; include_running=True stops it" if status is TaskStatus.RUNNING else ""
     why = f"task {task_id} is {status.value}{hint}"
     return TaskActionError(TaskActionErrorCode.TASK_NOT_CANCELLABLE, why, task_id, status)
-
-
-_CANCELLED = serialize_error_payload(
-    TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRerun:
-    """The new task, and the one it repeats."""
-
-    task_id: str
-    rerun_of: str
-
-
-TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
-
-
-async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
-    """Send a FAILED, CANCELLED or EXPIRED task again as a new task, due at once. The old row does not change."""
-    try:
-        return await broker.bridge.call(partial(_rerun, broker, task_id))
-    except Exception as problem:
-        return action_failed(task_id, problem, broker.config)
 
 
 async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:

@@ -24,20 +24,14 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 from horsies.core.types.twins import is_blocking
 
 log = logging.getLogger("horsies.sync")
-
 R = TypeVar("R")
-
 T = TypeVar("T")
-
 T_contra = TypeVar("T_contra", contravariant=True)
-
 P = ParamSpec("P")
-
 S = TypeVar("S", bound="Bridged")
 
-# How often a blocked caller makes sure that somebody is still working for it.
+# How often a blocked caller checks that the loop still runs.
 _LOOK_UP_SECONDS = 5.0
-
 _CLOSE_SECONDS = 3.0
 
 
@@ -96,7 +90,7 @@ class Bridge(Generic[R]):
         except CancelledError:
             raise BridgeError("the call was cancelled") from None
         except BaseException:
-            future.cancel()  # Ctrl-C in the caller: nobody wants the answer any more
+            future.cancel()  # after Ctrl-C in the caller the answer is not needed any more
             raise
 
     async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
@@ -155,7 +149,7 @@ class Bridge(Generic[R]):
         await asyncio.to_thread(self.close)
 
     def __del__(self) -> None:
-        # A broker that nobody holds any more must not keep its thread and its connections.
+        # A broker that is garbage must not keep its thread and its connections.
         runner = self.__dict__.get("_runner")
         if runner is not None and runner.is_usable():
             runner.stop(self._dispose, wait=False)
@@ -176,7 +170,7 @@ class Bridge(Generic[R]):
         self._runner = None
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._lock = threading.Lock()  # another thread of the parent may have held the old lock
         self._put_aside()
 
 
@@ -185,7 +179,7 @@ class _Runner(Generic[R]):
 
     def __init__(self, make: Callable[[], R], name: str) -> None:
         self.pid = os.getpid()
-        # Not `new_event_loop`: psycopg needs a selector loop, whatever policy the application has set.
+        # psycopg needs a selector loop. `new_event_loop` would follow the application's policy.
         self.loop = asyncio.SelectorEventLoop()
         self._make = make
         self._pending: set[Reply[Any]] = set()
@@ -241,7 +235,7 @@ class _Runner(Generic[R]):
 
     def stop(self, dispose: Callable[[R], Awaitable[None]], *, wait: bool = True) -> None:
         self._ended = True
-        with contextlib.suppress(RuntimeError):  # closed already
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
             self.loop.call_soon_threadsafe(self._begin_stop, dispose)
         if wait and threading.get_ident() != self.thread.ident:
             self.thread.join(_CLOSE_SECONDS)
@@ -332,7 +326,7 @@ class _Awaited(Generic[T]):
             self._loop.call_soon_threadsafe(self._settle, settle, value)
 
     def _settle(self, settle: Callable[[Any], None], value: Any) -> None:
-        if not self.future.done():  # else the caller has given up, or was told that the loop had ended
+        if not self.future.done():  # otherwise the caller has given up, or knows that the loop ended
             settle(value)
 
 
@@ -350,8 +344,9 @@ def _deliver(future: Future[T], task: asyncio.Task[T]) -> None:
 
 
 _bridges: weakref.WeakSet[Bridge[Any]] = weakref.WeakSet()
-
-_abandoned: list[_Runner[Any]] = []  # the parent's: held, so that nothing of it is ever collected and closed
+_abandoned: list[
+    _Runner[Any]
+] = []  # the parent's runners; they are kept, so that nothing of them is collected and closed
 
 
 def _after_fork_in_child() -> None:
@@ -367,5 +362,5 @@ def _at_exit() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
-# Registered at import, hence run late: hooks that the application registered after it may still send.
+# Exit hooks run in reverse order. This one is registered at import, so that later hooks of the application may send.
 atexit.register(_at_exit)

@@ -20,18 +20,19 @@ from horsies.core.models.broker import PostgresConfig
 
 log = logging.getLogger("horsies.sql")
 
-# Below this libpq rounds a connect timeout up anyway.
+# libpq rounds a smaller connect timeout up to this.
 SHORTEST_CONNECT_TIMEOUT = 2
 
-# A session keeps the plan of a prepared statement until the next ANALYZE. One made while the table was small would read
-# all of it once it has filled; every frequent statement has an index to go by, so that may be ruled out (D-12). The few
-# others look infinitely dear to the planner then, which must not make it compile them. And since there is only one good
-# way to go, a prepared statement need not be planned again for each set of parameters, which takes longer than a task.
-# A bitmap loses the order of its index: a claim planned for a short queue would sort the long one it has become.
+# A session keeps the plan of a prepared statement until the next ANALYZE. A plan that was made while the table was
+# small would read the whole table after it has filled. Every frequent statement has an index, so sequential scans are
+# ruled out (D-12). The few other statements then look very expensive to the planner, which must not make it compile
+# them. Since there is only one good plan, a prepared statement need not be planned again for each set of parameters;
+# that takes longer than a task. A bitmap scan loses the order of its index: a claim planned for a short queue would
+# have to sort the queue after it has become long.
 BY_INDEX = "-c enable_seqscan=off -c enable_bitmapscan=off -c jit=off -c plan_cache_mode=force_generic_plan"
 
-# For statements that move a batch of named rows: the batch and the rows come sorted by id and are joined in memory, so
-# rows are locked in id order, and a plan made for an empty table does not compare each with each once it has filled.
+# For statements that move a batch of named rows. The batch and the rows are sorted by id and joined in memory. So rows
+# are locked in the order of their ids, and a plan that was made for an empty table does not become a nested loop.
 IN_BULK = f"{BY_INDEX} -c enable_nestloop=off -c work_mem=16MB"
 
 
@@ -124,7 +125,7 @@ class EchoCursor(AsyncCursor[Any]):
 
 async def _dsn(config: PostgresConfig, *, session: bool) -> str:
     read = config.session_dsn if session else config.dsn
-    # An embedded server may first have to be started, which takes seconds and must not hold up the loop.
+    # An embedded server may have to be started first, which takes seconds and must not block the loop.
     return await asyncio.to_thread(read) if config.is_embedded else read()
 
 

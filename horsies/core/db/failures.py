@@ -4,7 +4,8 @@ Internal code raises exceptions. At the public interface each becomes one `Err` 
 act on, and `retryable`, which is true exactly for lost or refused connections, serialization failures and deadlocks
 (T-66).
 
-A batch of which the database may refuse one item: that one is found, and the others are not kept back by it.
+`by_halves` is for a batch of which the database may refuse one item: that item is found, and the others are not kept
+back by it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, Br
 from horsies.core.types.result import Err, Ok
 
 P = ParamSpec("P")
-
 T = TypeVar("T")
+R = TypeVar("R")
 
-# Everything that working with the database raises, whether it is away or does not like what it was given.
+# Everything that work with the database raises, whether the server is away or refuses a statement.
 AWAY = (psycopg.Error, OSError)  # a TimeoutError is an OSError
 
 _TRANSIENT = (
@@ -54,7 +55,6 @@ _REFUSED_FOR_GOOD = (
 )
 
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
-
 _NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
 
 
@@ -68,6 +68,55 @@ class OperationRefused(Exception):
 
 class SchemaInitFailed(Exception):
     """The tables could not be created or checked; the cause says why."""
+
+
+def as_broker_result(
+    code: BrokerErrorCode,
+) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
+    """Turn the return value of the function into `Ok`, and its exception into an `Err` with this code."""
+
+    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
+        @functools.wraps(fn)
+        async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
+            try:
+                return Ok(await fn(*args, **kwargs))
+            except Exception as exc:
+                return Err(failure(code, exc))
+
+        return safe
+
+    return decorate
+
+
+def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
+    """The error value for what was raised. A schema that could not be created and a bridge that broke have codes of
+    their own, whatever was asked."""
+    if isinstance(exc, OperationRefused):
+        return BrokerOperationError(exc.code, str(exc))
+    if isinstance(exc, BridgeError):
+        return broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, exc)
+    if isinstance(exc, SchemaInitFailed):
+        return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
+    if not is_known(exc):
+        return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
+    return broker_error(code, exc)
+
+
+def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
+    return BrokerOperationError(code, **facts_of(exc))
+
+
+class ErrorFacts(TypedDict):
+    """What every error value says of the exception behind it."""
+
+    message: str
+    retryable: bool
+    exception: BaseException
+
+
+def facts_of(problem: BaseException) -> ErrorFacts:
+    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`."""
+    return {"message": describe(problem), "retryable": is_transient(problem), "exception": reason(problem)}
 
 
 def reason(exc: BaseException) -> BaseException:
@@ -126,58 +175,6 @@ def hint_for(text: str) -> str | None:
     if _NOT_IN_SCHEMA.search(text):
         return "the tables may be of an older version; horsies init-db upgrades them"
     return None
-
-
-class ErrorFacts(TypedDict):
-    """What every error value says of the exception behind it."""
-
-    message: str
-    retryable: bool
-    exception: BaseException
-
-
-def facts_of(problem: BaseException) -> ErrorFacts:
-    """For the error value of any operation: `ScheduleError(code, name=name, **facts_of(problem))`."""
-    return {"message": describe(problem), "retryable": is_transient(problem), "exception": reason(problem)}
-
-
-def broker_error(code: BrokerErrorCode, exc: BaseException) -> BrokerOperationError:
-    return BrokerOperationError(code, **facts_of(exc))
-
-
-def as_broker_result(
-    code: BrokerErrorCode,
-) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, BrokerResult[T]]]]:
-    """Turn the return value of the function into `Ok`, and its exception into an `Err` with this code."""
-
-    def decorate(fn: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, BrokerResult[T]]]:
-        @functools.wraps(fn)
-        async def safe(*args: P.args, **kwargs: P.kwargs) -> BrokerResult[T]:
-            try:
-                return Ok(await fn(*args, **kwargs))
-            except Exception as exc:
-                return Err(failure(code, exc))
-
-        return safe
-
-    return decorate
-
-
-def failure(code: BrokerErrorCode, exc: Exception) -> BrokerOperationError:
-    """The error value for what was raised. A schema that could not be created and a bridge that broke have codes of
-    their own, whatever was asked."""
-    if isinstance(exc, OperationRefused):
-        return BrokerOperationError(exc.code, str(exc))
-    if isinstance(exc, BridgeError):
-        return broker_error(BrokerErrorCode.LOOP_RUNNER_FAILED, exc)
-    if isinstance(exc, SchemaInitFailed):
-        return broker_error(BrokerErrorCode.SCHEMA_INIT_FAILED, exc)
-    if not is_known(exc):
-        return broker_error(BrokerErrorCode.INTERNAL_FAILED, exc)
-    return broker_error(code, exc)
-
-
-R = TypeVar("R")
 
 
 async def by_halves(

@@ -1,22 +1,12 @@
-"""Waits for the reply to a statement for at most a given time, whatever has happened to the server.
+"""One connection that listens for the whole process: it issues LISTEN, notices silence, reconnects, issues LISTEN
+again, and tells its owner to look. Notifications only save time; reading the tables is what counts. So this module
+promises little: while `connected`, each notification reaches its callbacks; after every new session `on_reconnect` is
+called, because notifications in between were missed. Notifications are read in bulk directly from libpq, because a busy
+system sends thousands of them a second.
 
-If psycopg is cancelled while it waits, it asks the server to cancel and waits for the reply to that, which a silent
-server never sends. Closing the socket does not help either, because the event loop still watches it (libuv then ends
-the whole process). So the stream is shut down: psycopg reads the end of the stream, releases the socket, and fails by
-itself.
-
-How long to wait before the next try. The same rule applies everywhere (W-60): doubling, capped, with some jitter.
-
-Cancels asyncio tasks reliably. A single cancellation can be lost: before Python 3.12, `asyncio.wait_for`, which
-psycopg uses, forgets it if the awaited result arrives at the same moment. Also, a cancelled statement may raise its own
-error, and a retry loop may treat that error as a reason to continue.
-
-One connection that listens for the whole process: it issues LISTEN, notices silence, reconnects, issues LISTEN
-again, and tells its owner to look.
-
-Notifications only save time; reading the tables is what counts. So this module promises little: while `connected`, each
-notification reaches its callbacks; after every new session `on_reconnect` is called, because notifications in between
-were missed. Notifications are read in bulk directly from libpq, because a busy system sends thousands of them a second.
+Three helpers serve every long-lived connection. `answered_within` waits for the reply to a statement for a limited
+time, whatever has happened to the server. `Backoff` says how long to wait before the next try (W-60). `cancel_all`
+cancels asyncio tasks reliably.
 """
 
 from __future__ import annotations
@@ -35,74 +25,11 @@ import psycopg
 from psycopg import AsyncConnection, Notify, sql
 
 T = TypeVar("T")
-
-LETTING_GO_S = 1.0
-
-
-async def answered_within(seconds: float, conn: AsyncConnection[Any], asking: Awaitable[T]) -> T:
-    """The reply, or a TimeoutError if there is none in time; in that case the connection is closed."""
-    asked = asyncio.ensure_future(asking)
-    try:
-        await asyncio.wait([asked], timeout=seconds)
-        if not asked.done():
-            raise TimeoutError(f"no answer for {seconds:g} s")
-        return await asked
-    finally:
-        if not asked.done():
-            await _hang_up(conn, asked)
-
-
-async def _hang_up(conn: AsyncConnection[Any], asked: asyncio.Future[Any]) -> None:
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(conn.pgconn.socket)) as copy:
-        copy.shutdown(socket.SHUT_RDWR)
-    asked.add_done_callback(_ignore)
-    await asyncio.wait([asked], timeout=LETTING_GO_S)
-    if asked.done():
-        conn.pgconn.finish()
-    else:
-        asked.cancel()
-
-
-def _ignore(asked: asyncio.Future[Any]) -> None:
-    """Nobody waits for this reply any more."""
-    if not asked.cancelled():
-        asked.exception()
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """`delay(n)` is the delay in seconds before try *n* (1-based): min(maximum, initial * 2^(n-1)), ± `jitter`."""
-
-    initial: float = 0.5
-    maximum: float = 30.0
-    jitter: float = 0.25
-
-    def delay(self, attempt: int) -> float:
-        # The exponent is bounded so that a thousandth try does not overflow a float.
-        pause = min(self.maximum, self.initial * 2.0 ** min(attempt - 1, 60))
-        return pause * random.uniform(1 - self.jitter, 1 + self.jitter)
-
-
-AGAIN_S = 0.25
-
-
-async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel these tasks repeatedly until they have ended, and ignore their results."""
-    left = {task for task in tasks if not task.done()}
-    while left:
-        for task in left:
-            task.cancel()
-        ended, left = await asyncio.wait(left, timeout=AGAIN_S)
-        for task in ended:
-            if not task.cancelled():
-                task.exception()  # else it would be reported as never retrieved
-
-
-log = logging.getLogger("horsies.listener")
-
 Callback = Callable[[str], None]
-
 SessionHook = Callable[[AsyncConnection[Any]], Awaitable[None]]
+log = logging.getLogger("horsies.listener")
+LETTING_GO_S = 1.0
+AGAIN_S = 0.25
 
 
 class Listener:
@@ -202,7 +129,7 @@ class Listener:
                 await asyncio.sleep(self._backoff.delay(failures))
 
     def _session_lost(self, problem: Exception, failures: int) -> None:
-        # One line when it is lost; repeating it with every failed try would flood the log of a long outage.
+        # The loss is logged once. A line for every failed try would flood the log of a long outage.
         level = logging.WARNING if failures == 1 else logging.DEBUG
         log.log(level, "%s: connection lost, trying again: %s", self._name, " ".join(str(problem).split()))
         self.connected = False
@@ -239,7 +166,7 @@ class Listener:
                 await self._follow_channels(conn)
             elif self._heard == heard:
                 await self._ping(conn)
-            self._drain(conn)  # what arrived together with the answer is already in libpq's buffer
+            self._drain(conn)  # notifications that arrived with the answer are already in libpq's buffer
 
     async def _ping(self, conn: AsyncConnection[Any]) -> None:
         try:
@@ -279,7 +206,7 @@ class Listener:
             conn.pgconn.consume_input()
             self._drain(conn)
         except psycopg.Error as problem:
-            # A socket at its end stays readable; leaving the reader on it would spin.
+            # A socket at its end stays readable, so the loop would call the reader without end.
             asyncio.get_running_loop().remove_reader(socket)
             self._broken = problem
             self._wake.set()
@@ -297,6 +224,73 @@ class Listener:
         self._heard += 1
         for callback in self._callbacks.get(notice.channel, ()):
             _guarded(callback, notice.payload)
+
+
+async def answered_within(seconds: float, conn: AsyncConnection[Any], asking: Awaitable[T]) -> T:
+    """The reply, or a TimeoutError if there is none in time; in that case the connection is closed.
+
+    If psycopg is cancelled while it waits, it asks the server to cancel and waits for the reply to that, which a silent
+    server never sends. Closing the socket does not help either, because the event loop still watches it (libuv then
+    ends the whole process). So the stream is shut down: psycopg reads the end of the stream, releases the socket, and
+    fails by itself.
+    """
+    asked = asyncio.ensure_future(asking)
+    try:
+        await asyncio.wait([asked], timeout=seconds)
+        if not asked.done():
+            raise TimeoutError(f"no answer for {seconds:g} s")
+        return await asked
+    finally:
+        if not asked.done():
+            await _hang_up(conn, asked)
+
+
+async def _hang_up(conn: AsyncConnection[Any], asked: asyncio.Future[Any]) -> None:
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(conn.pgconn.socket)) as copy:
+        copy.shutdown(socket.SHUT_RDWR)
+    asked.add_done_callback(_ignore)
+    await asyncio.wait([asked], timeout=LETTING_GO_S)
+    if asked.done():
+        conn.pgconn.finish()
+    else:
+        asked.cancel()
+
+
+def _ignore(asked: asyncio.Future[Any]) -> None:
+    """Nobody waits for this reply any more."""
+    if not asked.cancelled():
+        asked.exception()
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """`delay(n)` is the delay in seconds before try *n* (1-based): min(maximum, initial * 2^(n-1)), ± `jitter`."""
+
+    initial: float = 0.5
+    maximum: float = 30.0
+    jitter: float = 0.25
+
+    def delay(self, attempt: int) -> float:
+        # The exponent is bounded so that a thousandth try does not overflow a float.
+        pause = min(self.maximum, self.initial * 2.0 ** min(attempt - 1, 60))
+        return pause * random.uniform(1 - self.jitter, 1 + self.jitter)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel these tasks repeatedly until they have ended, and ignore their results.
+
+    A single cancellation can be lost: before Python 3.12, `asyncio.wait_for`, which psycopg uses, forgets it if the
+    awaited result arrives at the same moment. Also, a cancelled statement may raise its own error, and a retry loop may
+    treat that error as a reason to continue.
+    """
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        ended, left = await asyncio.wait(left, timeout=AGAIN_S)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()  # asyncio would report the exception as never retrieved
 
 
 def _guarded(callback: Callable[..., None], *args: str) -> None:

@@ -8,8 +8,6 @@ pool.
 There are no background tasks, so a pool that a fork left behind (T-67) does nothing, and an idle process costs nothing.
 A pool belongs to one loop. Only idle connections can be borrowed from any thread, for a statement on that thread's own
 loop.
-
-What recovery needs from a pool: the worker's own pool and the hub of a broker both provide it.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from psycopg.pq import TransactionStatus
 
 log = logging.getLogger("horsies.pool")
 
-# A connection used this recently is believed; after a longer pause a look at the socket is not enough, because a peer
-# that vanished without a word leaves the socket quiet.
+# A connection that was used this recently is trusted. After a longer pause a look at the socket is not enough, because
+# a peer that vanished without a word leaves the socket quiet.
 TRUSTED_IDLE_SECONDS = 10.0
 
 
@@ -68,7 +66,7 @@ class Pool:
         self.name = name
         self._idle: deque[_Pooled] = deque()
         self._lent: dict[AsyncConnection[Any], _Pooled] = {}
-        self._size = 0  # open, or being opened
+        self._size = 0  # connections that are open or being opened
         self._waiting: deque[asyncio.Future[_Pooled | None]] = deque()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,7 +117,7 @@ class Pool:
         if pooled is None:
             return None
         if not self._is_trusted(pooled):
-            self._lay_down(pooled)  # for the loop to look at
+            self._lay_down(pooled)  # the loop looks at it
             return None
         self._lent[pooled.conn] = pooled
         return pooled.conn
@@ -131,7 +129,7 @@ class Pool:
             pooled.returned = monotonic()
             self._lay_down(pooled)
         else:
-            conn.pgconn.finish()  # cut off in the middle of a statement
+            conn.pgconn.finish()  # it was cut off in the middle of a statement
             self._tell_loop(self._discard, pooled)
 
     async def close(self) -> None:
@@ -160,20 +158,21 @@ class Pool:
             return _Pooled(await self._connect(), expires=monotonic() + self._max_lifetime)
         except BaseException:
             self._size -= 1
-            self._wake_one()  # the next in line tries for itself, and learns the reason itself
+            self._wake_one()  # the next caller tries by itself, and learns the reason itself
             raise
 
     async def _wait_in_line(self) -> _Pooled | None:
         """A connection that was returned, or None when a place became free."""
         place: asyncio.Future[_Pooled | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
-        if self._idle:  # brought back by another thread in this very moment
+        if self._idle:  # another thread has just returned one
             self._wake_one()
         try:
             return await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                # Served and cancelled at the same moment: pass it on, or it would be lost.
+                # The caller was served and cancelled at the same moment. The connection is passed on, or it would be
+                # lost.
                 handed = place.result()
                 if handed is None:
                     self._wake_one()
@@ -223,10 +222,10 @@ class Pool:
         if self._waiting:
             self._tell_loop(self._wake_one)
         while self._closed and (left := self._pop_idle()) is not None:
-            left.conn.pgconn.finish()  # closed meanwhile: nobody else will
+            left.conn.pgconn.finish()  # the pool was closed meanwhile, so nobody else closes this one
 
     def _tell_loop(self, call: Callable[..., None], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # it has ended, and with it all that is there to tell
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and so have its callers
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(call, *args)
 
@@ -253,7 +252,7 @@ class Pool:
 
     def _discard(self, pooled: _Pooled) -> None:
         self._size -= 1
-        pooled.conn.pgconn.finish()  # what conn.close() does, without its await
+        pooled.conn.pgconn.finish()  # the same as conn.close(), but without an await
         self._wake_one()
 
     def _wake_one(self) -> None:

@@ -26,7 +26,6 @@ DATABASE = "horsies"
 START_SECONDS = 60.0
 STOP_SECONDS = 40.0
 BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); from keeper.main import main; main()"
-
 _guard = threading.Lock()
 _held: dict[Path, int] = {}  # directory -> open `users.lock`, shared-locked while this process lives
 
@@ -59,7 +58,7 @@ def stop(path: str | os.PathLike[str]) -> None:
         install = find_install()
         with _only_one(directory):
             if not _is_kept(directory):
-                _start_keeper(directory, install)  # adopts a server whose keeper was killed, or repairs
+                _start_keeper(directory, install)  # it adopts a server whose keeper was killed, or repairs it
             (directory / "stop.request").touch()
             deadline = time.monotonic() + STOP_SECONDS
             while _is_kept(directory):
@@ -199,7 +198,7 @@ def _error(message: str, detail: str) -> ConfigurationError:
 
 def _after_fork() -> None:
     global _guard
-    _guard = threading.Lock()  # another thread of the parent may have held it
+    _guard = threading.Lock()  # another thread of the parent may have held the old lock
 
 
 os.register_at_fork(after_in_child=_after_fork)

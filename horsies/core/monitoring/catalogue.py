@@ -27,7 +27,7 @@ class Metric(NamedTuple):
         return (self.name,)
 
 
-# From the database: what is in the queues.
+# Read from the database: what is in the queues.
 TASKS = Metric(
     "horsies_tasks",
     "gauge",
@@ -82,13 +82,13 @@ READING_AGE = Metric("horsies_reading_age_seconds", "gauge", "How old the number
 READING_SECONDS = Metric("horsies_reading_seconds", "gauge", "How long the last reading of the database took.")
 READING_ERRORS = Metric("horsies_reading_errors_total", "counter", "Readings of the database that failed.")
 
-# A scheduler's own.
+# What a scheduler knows of itself.
 CHECK_AGE = Metric(
     "horsies_scheduler_check_age_seconds", "gauge", "How long ago this scheduler's last check succeeded."
 )
 SCHEDULER_READY = Metric("horsies_scheduler_ready", "gauge", "1 if /readyz would answer 200.")
 
-# A worker's own.
+# What a worker knows of itself.
 INFO = Metric(
     "horsies_worker_info", "gauge", "Always 1; the labels identify the worker.", ("worker_id", "hostname", "version")
 )

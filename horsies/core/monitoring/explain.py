@@ -1,8 +1,6 @@
-"""Why a task, or a node of a workflow, is not running: rules over facts that were read at one moment.
-
-The answer is the first reason in the order in which a claim would check. Pure: `explain.py` reads the facts.
-
-`explain_task`: why is this task not running? It reads the facts at one moment; `reasons.py` judges them.
+"""`explain_task`: why is this task, or this node of a workflow, not running? The facts are read at one moment, and
+plain functions judge them: the answer is the first reason in the order in which a claim would check.
+`store/monitoring.py` has the statements.
 """
 
 from __future__ import annotations
@@ -26,8 +24,44 @@ if TYPE_CHECKING:
 
 
 SILENT_AFTER_BEATS = 3
+MOST_NAMED = 10  # so many workers, tasks or nodes are named
+LOOK = 10_000  # so many tasks of a queue are counted at most
+_NODE = re.compile(r"(?P<workflow_id>.+):(?P<index>[0-9]{1,9})")
 
-MOST_NAMED = 10  # workers, tasks or nodes
+
+async def explain_task(broker: PostgresBroker, task_id: str) -> MonitoringResult[Explanation | None]:
+    """Why the task with this id, or the node `workflow_id:index`, is not running; `Ok(None)` if there is no such task
+    or node."""
+
+    async def look(conn: Connection) -> Explanation | None:
+        if (found := await _of_task(conn, task_id, task_id)) is not None:
+            return found
+        node = _NODE.fullmatch(task_id) if isinstance(task_id, str) else None
+        return None if node is None else await _of_node(conn, task_id, node["workflow_id"], int(node["index"]))
+
+    return await ask(broker, look)
+
+
+async def _of_task(conn: Connection, subject: str, task_id: str) -> Explanation | None:
+    task = await monitoring.task_facts(conn, task_id) if can_exist(task_id) else None
+    if task is None:
+        return None
+    if task.status != TaskStatus.PENDING:
+        return reasons_of_task(subject, task)
+    workers = await monitoring.workers(conn, most=MOST_WORKERS)
+    queue = await monitoring.queue_facts(conn, task, most=MOST_NAMED, look=LOOK)
+    return reasons_of_task(subject, task, workers, queue)
+
+
+async def _of_node(conn: Connection, subject: str, workflow_id: str, index: int) -> Explanation | None:
+    if not can_exist(workflow_id):
+        return None
+    node = await monitoring.node_facts(conn, workflow_id, index, most=MOST_NAMED)
+    if node is None:
+        return None
+    if node.task_id is not None and (found := await _of_task(conn, subject, node.task_id)) is not None:
+        return found
+    return explain_node(subject, node)
 
 
 def reasons_of_task(
@@ -280,43 +314,3 @@ def _reasons_of_node(
         nodes=nodes,
         facts=facts,
     )
-
-
-LOOK = 10_000  # so many places of a queue are counted
-
-_NODE = re.compile(r"(?P<workflow_id>.+):(?P<index>[0-9]{1,9})")
-
-
-async def explain_task(broker: PostgresBroker, task_id: str) -> MonitoringResult[Explanation | None]:
-    """Why the task with this id, or the node `workflow_id:index`, is not running; `Ok(None)` if there is no such task
-    or node."""
-
-    async def look(conn: Connection) -> Explanation | None:
-        if (found := await _of_task(conn, task_id, task_id)) is not None:
-            return found
-        node = _NODE.fullmatch(task_id) if isinstance(task_id, str) else None
-        return None if node is None else await _of_node(conn, task_id, node["workflow_id"], int(node["index"]))
-
-    return await ask(broker, look)
-
-
-async def _of_task(conn: Connection, subject: str, task_id: str) -> Explanation | None:
-    task = await monitoring.task_facts(conn, task_id) if can_exist(task_id) else None
-    if task is None:
-        return None
-    if task.status != TaskStatus.PENDING:
-        return reasons_of_task(subject, task)
-    workers = await monitoring.workers(conn, most=MOST_WORKERS)
-    queue = await monitoring.queue_facts(conn, task, most=MOST_NAMED, look=LOOK)
-    return reasons_of_task(subject, task, workers, queue)
-
-
-async def _of_node(conn: Connection, subject: str, workflow_id: str, index: int) -> Explanation | None:
-    if not can_exist(workflow_id):
-        return None
-    node = await monitoring.node_facts(conn, workflow_id, index, most=MOST_NAMED)
-    if node is None:
-        return None
-    if node.task_id is not None and (found := await _of_task(conn, subject, node.task_id)) is not None:
-        return found
-    return explain_node(subject, node)

@@ -16,17 +16,13 @@ from horsies.core.models.monitoring.tasks import ErrorCategory, category_of
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
 
 DEFAULT_LIMIT = 50
-
 MOST = 500
-
 DEEPEST_OFFSET = 2**31 - 1
-
 _IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
-
 _WAITING = frozenset({TaskStatus.PENDING})
 
-# What each order of a list needs: only there is the set small, or an index that has this order. (No index has that of
-# `sent_at`: it reads every row that the filter leaves, as the total does, and keeps a page of them.)
+# The states in which each sort order is cheap, because the set is small or an index has this order. (No index has the
+# order of `sent_at`: it reads every row that the filter leaves, as the total does, and keeps one page.)
 _SORTABLE: dict[str, frozenset[TaskStatus] | None] = {
     "id": None,
     "sent_at": None,
@@ -35,9 +31,8 @@ _SORTABLE: dict[str, frozenset[TaskStatus] | None] = {
     "ended_at": TASK_TERMINAL_STATES,
 }
 
-# States that one of the facts below says by itself.
+# These states follow from one of the facts below.
 _SAID_BY_A_FACT = (None, _WAITING, _IN_FLIGHT, TASK_TERMINAL_STATES)
-
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -68,7 +63,7 @@ class TaskFilter:
             "task_names": names("task_names", self.task_names),
             "queues": names("queues", self.queues),
             "workers": names("workers", self.workers),
-            # Not said twice: the planner would take it for two conditions, each of which leaves few rows.
+            # The condition is not repeated: the planner would take it for two, each of which leaves few rows.
             "statuses": None if statuses in _SAID_BY_A_FACT else sorted(status.value for status in statuses or ()),
             "codes": codes,
             "codes_other_than": other_than,

@@ -1,12 +1,10 @@
-"""A small HTTP server for scrapes and probes: a few fixed paths, GET only, on the loop of the process that starts it.
+"""`/metrics`, `/healthz` and `/readyz`, for every process that has something to show. `/healthz` says that the process
+is alive and its loop runs: the answer itself is the proof. `/readyz` says whether the process does its work, with 503
+and the reasons if it does not. Both are JSON.
 
-It is not a web server: it serves one request for each connection, without bodies, and everything is bounded (the size
-of a request, its time, the number of connections). So a client of the port can only read what is offered.
-
-/metrics, /healthz and /readyz, for every process that has something to show.
-
-`/healthz` says that the process is alive and its loop runs: the answer itself is the proof. `/readyz` says whether the
-process does its work, with 503 and the reasons if it does not. Both are JSON.
+They are served by a small HTTP server on the loop of the process that starts it: a few fixed paths, GET only, one
+request for each connection, without bodies. Everything is bounded (the size of a request, its time, the number of
+connections), so a client of the port can only read what is offered.
 """
 
 from __future__ import annotations
@@ -26,18 +24,16 @@ from horsies.core.monitoring.metrics import Family, of_reading
 from horsies.core.monitoring.snapshot import Reader
 
 log = logging.getLogger("horsies.http")
-
 MOST_CONNECTIONS = 32
-
 LARGEST_HEAD = 8 << 10
-
-REQUEST_S = 5.0  # for the request to arrive
-
-ANSWER_S = 15.0  # for the answer to be made, and again for it to be taken
-
+REQUEST_S = 5.0  # a request must arrive within this time
+ANSWER_S = 15.0  # the answer must be made within this time, and then be read within it
+LOOK_AGAIN_S = 1.0  # the same text is served for this time
 METHODS = ("GET", "HEAD")
-
 TEXT = "text/plain; charset=utf-8"
+Problems: TypeAlias = Callable[[], Awaitable[dict[str, str]]]
+Own: TypeAlias = Callable[[], Awaitable[Iterable[Family]]]
+Encode: TypeAlias = Callable[[Iterable[Family], str], tuple[bytes, str]]
 
 
 class Response(NamedTuple):
@@ -49,6 +45,68 @@ class Response(NamedTuple):
 
 
 Route: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Response]]
+
+
+def encoder() -> Encode:
+    """The function that encodes metric families for the accepted types. Without the extra, it raises an error that says
+    what to install."""
+    try:
+        from horsies.core.monitoring.prometheus import encode
+    except ImportError:
+        raise ConfigurationError(
+            "metrics need the package prometheus-client, which is not installed",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="pip install 'horsies[metrics]'",
+        ) from None
+    return encode
+
+
+class Endpoints:
+    """`problems` says why the process is not ready, `own` what the process counts itself."""
+
+    def __init__(self, host: str, port: int, reader: Reader, problems: Problems, own: Own | None = None) -> None:
+        self._reader = reader
+        self._problems = problems
+        self._own = own
+        self._encode = encoder()
+        self._began = monotonic()
+        self._texts: dict[str, tuple[float, Response]] = {}
+        self._encoding = asyncio.Lock()
+        routes = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        self._server = HttpServer(host, port, routes)
+
+    async def open(self) -> None:
+        await self._server.open()
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def _healthz(self, _headers: Mapping[str, str]) -> Response:
+        return json_answer({"status": "alive", "seconds": round(monotonic() - self._began, 3)})
+
+    async def _readyz(self, _headers: Mapping[str, str]) -> Response:
+        reasons = await self._problems()
+        return json_answer({"status": "not ready" if reasons else "ready", "reasons": reasons}, is_well=not reasons)
+
+    async def _metrics(self, headers: Mapping[str, str]) -> Response:
+        accept = "openmetrics" if "application/openmetrics-text" in headers.get("accept", "") else ""
+        async with self._encoding:
+            made, answer = self._texts.get(accept, (0.0, None))
+            if answer is None or monotonic() - made >= LOOK_AGAIN_S:
+                answer = await self._encoded("application/openmetrics-text" if accept else "")
+                self._texts[accept] = (monotonic(), answer)
+            return answer
+
+    async def _encoded(self, accept: str) -> Response:
+        families = list(of_reading(await self._reader.reading()))
+        if self._own is not None:
+            families += await self._own()
+        # The text is made in a thread, so that the loop is free for other work.
+        return Response(*await asyncio.to_thread(self._encode, families, accept))
 
 
 def json_answer(content: Mapping[str, Any], *, is_well: bool = True) -> Response:
@@ -66,7 +124,9 @@ class HttpServer:
         self._routes = routes
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[Any]] = set()
-        self._unsaid: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}  # whose request is not complete, oldest first
+        self._unsaid: dict[
+            asyncio.Task[Any], asyncio.StreamWriter
+        ] = {}  # connections without a complete request, oldest first
 
     async def open(self) -> None:
         """Start to listen. A port that cannot be used is a `ConfigurationError`."""
@@ -106,7 +166,7 @@ class HttpServer:
         try:
             await self._serve(reader, writer, asked=lambda: self._unsaid.pop(task, None))
         except (OSError, TimeoutError, EOFError):
-            pass  # it went away, or took too long
+            pass  # the client went away or took too long
         except Exception:
             log.exception("a request failed")
         finally:
@@ -124,7 +184,7 @@ class HttpServer:
             return False
         oldest = next(iter(self._unsaid))
         self._serving.discard(oldest)
-        self._unsaid.pop(oldest).transport.abort()  # which ends its task
+        self._unsaid.pop(oldest).transport.abort()  # this also ends its task
         return True
 
     async def _serve(
@@ -192,74 +252,3 @@ def _head(answer: Response) -> bytes:
 
 def _plain(status: HTTPStatus, more: str = "") -> Response:
     return Response(f"{status.phrase}{': ' if more else ''}{more}\n".encode(), TEXT, status)
-
-
-LOOK_AGAIN_S = 1.0  # the same text is given out so long
-
-Problems: TypeAlias = Callable[[], Awaitable[dict[str, str]]]
-
-Own: TypeAlias = Callable[[], Awaitable[Iterable[Family]]]
-
-Encode: TypeAlias = Callable[[Iterable[Family], str], tuple[bytes, str]]
-
-
-def encoder() -> Encode:
-    """The function that encodes metric families for the accepted types. Without the extra, it raises an error that says
-    what to install."""
-    try:
-        from horsies.core.monitoring.prometheus import encode
-    except ImportError:
-        raise ConfigurationError(
-            "metrics need the package prometheus-client, which is not installed",
-            code=ErrorCode.CLI_INVALID_ARGS,
-            help_text="pip install 'horsies[metrics]'",
-        ) from None
-    return encode
-
-
-class Endpoints:
-    """`problems` says why the process is not ready, `own` what the process counts itself."""
-
-    def __init__(self, host: str, port: int, reader: Reader, problems: Problems, own: Own | None = None) -> None:
-        self._reader = reader
-        self._problems = problems
-        self._own = own
-        self._encode = encoder()
-        self._began = monotonic()
-        self._texts: dict[str, tuple[float, Response]] = {}
-        self._encoding = asyncio.Lock()
-        routes = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        self._server = HttpServer(host, port, routes)
-
-    async def open(self) -> None:
-        await self._server.open()
-
-    @property
-    def url(self) -> str:
-        return self._server.url
-
-    async def close(self) -> None:
-        await self._server.close()
-
-    async def _healthz(self, _headers: Mapping[str, str]) -> Response:
-        return json_answer({"status": "alive", "seconds": round(monotonic() - self._began, 3)})
-
-    async def _readyz(self, _headers: Mapping[str, str]) -> Response:
-        reasons = await self._problems()
-        return json_answer({"status": "not ready" if reasons else "ready", "reasons": reasons}, is_well=not reasons)
-
-    async def _metrics(self, headers: Mapping[str, str]) -> Response:
-        accept = "openmetrics" if "application/openmetrics-text" in headers.get("accept", "") else ""
-        async with self._encoding:
-            made, answer = self._texts.get(accept, (0.0, None))
-            if answer is None or monotonic() - made >= LOOK_AGAIN_S:
-                answer = await self._encoded("application/openmetrics-text" if accept else "")
-                self._texts[accept] = (monotonic(), answer)
-            return answer
-
-    async def _encoded(self, accept: str) -> Response:
-        families = list(of_reading(await self._reader.reading()))
-        if self._own is not None:
-            families += await self._own()
-        # Beside the loop, which has other things to do than to put texts together.
-        return Response(*await asyncio.to_thread(self._encode, families, accept))

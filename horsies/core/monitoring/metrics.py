@@ -1,12 +1,10 @@
-"""What one worker counts while it works: plain numbers, cheap enough for every task, read by scrapes.
+"""Metric families, as plain values: what a worker counts while it works (cheap enough for every task), and how these
+counts, a snapshot of the database and the state of a scheduler become families. Pure; `catalogue.py` names the metrics,
+and `prometheus.py` encodes the families.
 
-Names of tasks and queues come from rows, so there may be any number of them: the first `MOST_TASKS`, `MOST_QUEUES` and
-`MOST_PAIRS` of both are counted by name, and later ones as `other`. Nothing here grows with the number of tasks.
-
-Turns facts into metric families. Pure; `prometheus.py` encodes them.
-
-The number of labels is bounded, because names come from rows and everybody who can send a task can make one up. The
-names with the largest values are kept, and the rest is added up as `other`.
+The number of labels is bounded, because names of tasks and queues come from rows, and everybody who can send a task can
+make one up. A worker counts the first `MOST_TASKS`, `MOST_QUEUES` and `MOST_PAIRS` names, and later ones as `other`; of
+a snapshot the names with the largest values are kept, and the rest is added up as `other`.
 """
 
 from __future__ import annotations
@@ -24,17 +22,11 @@ from horsies.core.monitoring import catalogue as m
 from horsies.core.monitoring.catalogue import Metric
 
 MOST_TASKS = 100
-
 MOST_QUEUES = 50
-
 MOST_PAIRS = 200
-
 OTHER = "other"
-
 SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-
 LONG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
 
@@ -107,13 +99,13 @@ class WorkerCounts:
 
     def __init__(self) -> None:
         self.claim, self.start, self.finalize = StageCounts(), StageCounts(), StageCounts()
-        self.queue_seconds: dict[str, Histogram] = {}  # by queue: from when a task was due to its start
-        self.run_seconds: dict[str, Histogram] = {}  # by task: from its start to its end
+        self.queue_seconds: dict[str, Histogram] = {}  # by queue: the time from when a task was due to its start
+        self.run_seconds: dict[str, Histogram] = {}  # by task: the time from its start to its end
         self.ended: Counter[tuple[str, str, str]] = Counter()  # by queue, task and outcome
-        self.recovered: Counter[str] = Counter()  # by what became of them
+        self.recovered: Counter[str] = Counter()  # by kind of move
         self.expired = 0
-        self.crashed = 0  # tasks whose child process died in them
-        self.sweeps = 0  # that found somebody dead
+        self.crashed = 0  # tasks whose child process died
+        self.sweeps = 0  # sweeps that found a dead worker
         self.swept_workers = 0
         self.child_ends: Counter[str] = Counter()  # expected, unexpected
         self.listener_losses = 0
@@ -141,11 +133,8 @@ def _of(histograms: dict[str, Histogram], name: str) -> Histogram:
 
 
 MOST_SCHEDULES = 200
-
 Labels: TypeAlias = tuple[str, ...]
-
 Value: TypeAlias = float | Buckets
-
 K = TypeVar("K")
 
 
@@ -204,7 +193,7 @@ def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     live = sum(worker.is_live for worker in snapshot.workers)
     yield Family(m.WORKERS, [(("live",), live), (("silent",), len(snapshot.workers) - live)])
     yield _one(m.SILENCE, max((worker.silence_seconds for worker in snapshot.workers), default=0.0))
-    # Of others nothing is known here, or nothing is to be expected: who knows better shall be heard.
+    # About other schedules this process knows nothing. It does not report them, so that the one that knows is heard.
     active = [one for one in snapshot.schedules if one.is_active]
     late = sorted(active, key=lambda one: (-one.lag_seconds, one.name))[:MOST_SCHEDULES]
     yield Family(m.SCHEDULE_LAG, [((one.name,), one.lag_seconds) for one in late])

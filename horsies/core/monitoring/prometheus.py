@@ -1,4 +1,4 @@
-"""Encodes metric families in the format of Prometheus. It needs the extra `metrics`: see `endpoints.encoder`."""
+"""Encodes metric families in the format of Prometheus. It needs the extra `metrics`: see `http.encoder`."""
 
 from __future__ import annotations
 

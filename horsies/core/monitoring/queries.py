@@ -1,11 +1,7 @@
-"""Runs a query of the query API on the broker's own loop, in one read-only transaction with a time limit, and returns
-every failure as a value. Reading blocks no writer.
-
-Queries about tasks (M-45): lists, counts, facets and groups. `filters.py` defines the filters.
-
-Queries about workflows and their nodes (M-45).
-
-Queries about one task, about workers and about schedules (M-45, M-47).
+"""The query API (M-45, M-47): lists, counts, facets and groups of tasks, one task, workflows and their nodes, workers
+and schedules. Each query runs on the broker's own loop, in one read-only transaction with a time limit, and every
+failure is returned as a value. Reading blocks no writer. `filters.py` defines the filters, `store/monitoring.py` has
+the statements.
 """
 
 from __future__ import annotations
@@ -69,34 +65,15 @@ if TYPE_CHECKING:
 
 
 PATIENCE = timedelta(seconds=15)
-
-T = TypeVar("T")
-
-
-async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> MonitoringResult[T]:
-    """The answer. All statements of a query see the same moment."""
-    try:
-        return Ok(await broker.bridge.call(partial(_in_transaction, broker, question)))
-    except BadQuestion as problem:
-        return Err(MonitoringQueryError(MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
-    except errors.QueryCanceled as problem:
-        message = broker.config.redact(describe(problem))
-        return Err(MonitoringQueryError(MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
-    except Exception as problem:
-        message = broker.config.redact(describe(problem))
-        return Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, message, is_transient(problem)))
-
-
-async def _in_transaction(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> T:
-    async with broker.hub.connection() as conn, conn.transaction():
-        await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        await monitoring.settle(conn, PATIENCE)
-        return await question(conn)
-
-
 MOST_FACETS = 200
-
+MOST_NAMES = 1_000
+MOST_NODES = 10_000
+MOST_EDGES = 50_000
+LARGEST_INDEX = 2**31 - 1
+MOST_WORKERS = 10_000
+MOST_SCHEDULES = 20_000
 _GROUPS = ("worker", "task_name", "queue")
+T = TypeVar("T")
 
 
 async def task_stats(
@@ -189,13 +166,13 @@ async def list_tasks(
     return await ask(broker, find)
 
 
-MOST_NAMES = 1_000
+async def get_task_detail(broker: PostgresBroker, task_id: str) -> MonitoringResult[TaskDetail | None]:
+    """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
 
-MOST_NODES = 10_000
+    async def look(conn: Connection) -> TaskDetail | None:
+        return await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
 
-MOST_EDGES = 50_000
-
-LARGEST_INDEX = 2**31 - 1
+    return await ask(broker, look)
 
 
 async def list_workflow_names(broker: PostgresBroker) -> MonitoringResult[tuple[str, ...]]:
@@ -261,20 +238,6 @@ async def get_workflow_node(
             rest[name] = None if rest[name] is None else tuple(rest[name])
         task = None if node.task_id is None else await monitoring.task_detail(conn, node.task_id)
         return WorkflowTaskDetail(workflow_id, node, **rest, task=task)
-
-    return await ask(broker, look)
-
-
-MOST_WORKERS = 10_000
-
-MOST_SCHEDULES = 20_000
-
-
-async def get_task_detail(broker: PostgresBroker, task_id: str) -> MonitoringResult[TaskDetail | None]:
-    """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
-
-    async def look(conn: Connection) -> TaskDetail | None:
-        return await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
 
     return await ask(broker, look)
 
@@ -358,6 +321,27 @@ async def ping(broker: PostgresBroker, *, timeout_seconds: float = 2.0) -> Monit
     answers = tuple(WorkerPingInfo(pong.worker_id, pong.hostname, pong.pid, pong.latency_ms) for pong in pongs.value)
     silent = sorted(known - {pong.worker_id for pong in answers})
     return Ok(LivenessReport(database.value.latency_ms, answers, tuple(silent)))
+
+
+async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> MonitoringResult[T]:
+    """The answer. All statements of a query see the same moment."""
+    try:
+        return Ok(await broker.bridge.call(partial(_in_transaction, broker, question)))
+    except BadQuestion as problem:
+        return Err(MonitoringQueryError(MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+    except errors.QueryCanceled as problem:
+        message = broker.config.redact(describe(problem))
+        return Err(MonitoringQueryError(MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
+    except Exception as problem:
+        message = broker.config.redact(describe(problem))
+        return Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, message, is_transient(problem)))
+
+
+async def _in_transaction(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async with broker.hub.connection() as conn, conn.transaction():
+        await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        await monitoring.settle(conn, PATIENCE)
+        return await question(conn)
 
 
 def _wrong(problem: BadQuestion) -> Err[MonitoringQueryError]:

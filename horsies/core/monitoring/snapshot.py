@@ -1,11 +1,9 @@
 """The one read model of the command line and of metrics: queues, tasks, workers, schedules and the server, at one
-moment.
+moment. Each number is defined only here. The cost depends on the tasks that wait, are in flight, or ended recently
+(which is limited), not on the number of tasks that ended long ago. `assemble` only combines what was read.
 
-Each number is defined only here. The cost depends on the tasks that wait, are in flight, or ended recently (which is
-limited), not on the number of tasks that ended long ago. `assemble` only combines what was read.
-
-Reads the database for scrapes, with limits: one reading at a time, none while the last one is young, and none that
-takes long. So repeated scrapes cost the database nothing.
+`Reader` reads snapshots for scrapes, with limits: one reading at a time, none while the last one is young, and none
+that takes long. So repeated scrapes cost the database nothing.
 """
 
 from __future__ import annotations
@@ -42,11 +40,13 @@ if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 
+log = logging.getLogger("horsies.metrics")
 WINDOW = timedelta(hours=1)
-
 MOST_ENDED = 50_000
-
 A_MINUTE_S = 60.0
+MAX_AGE_S = 5.0
+RETRY_S = 2.0  # the pause after a failed reading
+PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +193,6 @@ def _reach(ended: Sequence[EndedOfLate]) -> float:
     return ended[0].reach_seconds if ended else WINDOW.total_seconds()
 
 
-log = logging.getLogger("horsies.metrics")
-
-MAX_AGE_S = 5.0
-
-RETRY_S = 2.0  # after a reading that failed
-
-PATIENCE_S = 5.0
-
-
-def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[Snapshot]]:
-    """Read over a separate pool."""
-
-    async def look(conn: Connection) -> Snapshot:
-        async with conn.transaction():
-            await monitoring.settle(conn, timedelta(seconds=PATIENCE_S))
-            return await read_snapshot(conn, configured=configured)
-
-    async def read() -> Snapshot:
-        async with pool.connection() as conn:
-            return await answered_within(PATIENCE_S, conn, look(conn))
-
-    return read
-
-
 class NoReading(Exception):
     """The database did not answer; the text says why."""
 
@@ -248,7 +224,7 @@ class Reader:
             self._asking = asyncio.create_task(self._ask(), name="horsies reading")
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=self._patience_s)
-            if self._asking is not None:  # it is still under way: what there is, is too old
+            if self._asking is not None:  # a reading is still under way, and the last one is too old
                 return DatabaseReading(None, errors=self._errors, took_s=self._patience_s)
         return DatabaseReading(self._snapshot, monotonic() - self._read_at, self._took_s, self._errors)
 
@@ -267,7 +243,7 @@ class Reader:
             self._snapshot, problem = await self._read(), None
         except (NoReading, *AWAY) as failed:
             problem = str(failed) if isinstance(failed, NoReading) else describe(failed)
-        except Exception as failed:  # a mistake of ours must not end what it is only looking at
+        except Exception as failed:  # an error in monitoring must not end the process
             log.exception("the database could not be read")
             problem = type(failed).__name__
         finally:
@@ -279,3 +255,18 @@ class Reader:
         self._problem = problem
         self._read_at = monotonic()
         self._took_s = self._read_at - began
+
+
+def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[Snapshot]]:
+    """Read over a separate pool."""
+
+    async def look(conn: Connection) -> Snapshot:
+        async with conn.transaction():
+            await monitoring.settle(conn, timedelta(seconds=PATIENCE_S))
+            return await read_snapshot(conn, configured=configured)
+
+    async def read() -> Snapshot:
+        async with pool.connection() as conn:
+            return await answered_within(PATIENCE_S, conn, look(conn))
+
+    return read

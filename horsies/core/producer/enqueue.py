@@ -1,21 +1,13 @@
-"""A series of statements, independent of the connection that runs them.
+"""Writes sends to the queue, each of them once: a send that is already there is recognised and not written again (T-54,
+T-57). Many tasks are written in chunks, so that each statement stays small. The ids are UUIDs of version 7, so that
+tasks sort in the order of sending.
 
-A series is a generator: it yields a statement and gets its rows, or the exception of the database. So the same series
-runs on our own connection or on the caller's, blocking or not; a transaction or savepoint is another series around it.
-
-Writes sends to the queue, each of them once: a send that is already there is recognised and not written again (T-54,
-T-57).
-
-The statements are a series that any connection can run (`steps.py`). Many tasks are written in chunks, so that each
-statement stays small.
-
-Sends inside the caller's transaction: the connections that `with_options(connection=...)` accepts, and how a
-statement runs on each of them.
-
-A blocking connection is used in the caller's thread, an async one on the caller's loop. The caller's commit makes the
-rows visible, and its rollback removes them. The statements run inside a savepoint, so that a failed send is a value and
-does not break the transaction. SQLAlchemy is not imported for this: a program with one of its connections has imported
-it.
+The statements are a series that any connection can run. A series is a generator: it yields a statement and gets its
+rows, or the exception of the database. A transaction or savepoint is another series around it. So the same series runs
+on our own connection (`run`, `run_async`) or on the caller's, which `with_options(connection=...)` names (`write`): a
+blocking connection in the caller's thread, an async one on the caller's loop. There the caller's commit makes the rows
+visible, and a savepoint keeps a failed send from breaking the transaction. SQLAlchemy is not imported for this: a
+program with one of its connections has imported it.
 """
 
 from __future__ import annotations
@@ -42,85 +34,22 @@ from horsies.core.store.sends import ConflictingRow, Rows, Send, Statement
 from horsies.core.types.twins import is_blocking
 
 _NANOS_PER_MS = 1_000_000
-
 _AT_ONCE = 128
 
+# A conflicting row can be pruned after the insert and before it is read; then the insert is tried again.
+TRIES = 3
+MAX_ROWS = 500  # rows in one statement
+MAX_CHARS = 4 << 20
 T = TypeVar("T")
-
 Steps: TypeAlias = Generator[Statement, Rows, T]
-
 _BEGIN, _COMMIT, _ROLLBACK = Statement("BEGIN"), Statement("COMMIT"), Statement("ROLLBACK")
-
 _SAVE, _RELEASE = Statement("SAVEPOINT horsies_send"), Statement("RELEASE SAVEPOINT horsies_send")
-
 _BACK = Statement("ROLLBACK TO SAVEPOINT horsies_send")
 
-
-def in_transaction(steps: Steps[T]) -> Steps[T]:
-    """All of it is committed, or nothing."""
-    yield _BEGIN
-    try:
-        result = yield from steps
-    except BaseException:
-        with suppress(Exception):  # the first problem is the one to tell
-            yield _ROLLBACK
-        raise
-    yield _COMMIT
-    return result
-
-
-def in_savepoint(steps: Steps[T]) -> Steps[T]:
-    """All of it happens inside the open transaction, or nothing; the transaction stays usable."""
-    yield _SAVE
-    try:
-        result = yield from steps
-    except BaseException:
-        with suppress(Exception):  # the first problem is the one to tell
-            yield _BACK
-            yield _RELEASE
-        raise
-    yield _RELEASE
-    return result
-
-
-def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
-    """Run the series; raise what it raises in the end."""
-    try:
-        statement = next(steps)
-        while True:
-            try:
-                rows = execute(statement)
-            except BaseException as problem:
-                statement = steps.throw(problem)
-            else:
-                statement = steps.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def run_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
-    """Run the series; raise what it raises in the end."""
-    try:
-        statement = next(steps)
-        while True:
-            try:
-                rows = await execute(statement)
-            except BaseException as problem:
-                statement = steps.throw(problem)
-            else:
-                statement = steps.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-# A row in the way can be pruned between the insert that met it and the look at it; then the insert is tried again.
-TRIES = 3
-
-MAX_ROWS = 500  # in one statement
-
-MAX_CHARS = 4 << 20
+_WANTED = (
+    "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
+    "for send_async() their async counterparts"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +77,10 @@ class SendMismatchError(Exception):
         self.position = position
 
 
+class WrongConnectionError(ValueError):
+    """Nothing can be sent over this connection; the message says what to pass instead."""
+
+
 def enqueue(sends: Sequence[Send]) -> Steps[list[SendOutcome]]:
     """Insert the sends in one statement; the verdicts are in the same order."""
     return (yield from _enqueue(sends, datetime.now(UTC)))
@@ -156,7 +89,7 @@ def enqueue(sends: Sequence[Send]) -> Steps[list[SendOutcome]]:
 def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
     """Insert all sends, or raise `SendMismatchError`; return the ids of their rows in the same order. The caller
     provides the transaction that makes all of them visible at once or not at all."""
-    now = datetime.now(UTC)  # once: the time that passes from chunk to chunk must not count as the age of the call
+    now = datetime.now(UTC)  # read once: the time between chunks must not count as the age of the call
     ids = [send.task_id for send in sends]
     for places in chunks(sends):
         verdicts = yield from _enqueue([sends[place] for place in places], now)
@@ -254,14 +187,63 @@ def _canonical(text: str | None, nothing: str) -> str:
         return text or nothing
 
 
-_WANTED = (
-    "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
-    "for send_async() their async counterparts"
-)
+def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:
+    """Run the series; raise what it raises in the end."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = execute(statement)
+            except BaseException as problem:
+                statement = steps.throw(problem)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
-class WrongConnectionError(ValueError):
-    """Nothing can be sent over this connection; the message says what to pass instead."""
+async def run_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
+    """Run the series; raise what it raises in the end."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = await execute(statement)
+            except BaseException as problem:
+                statement = steps.throw(problem)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def in_transaction(steps: Steps[T]) -> Steps[T]:
+    """All of it is committed, or nothing."""
+    yield _BEGIN
+    try:
+        result = yield from steps
+    except BaseException:
+        with suppress(Exception):  # the first problem is the one that is reported
+            yield _ROLLBACK
+        raise
+    yield _COMMIT
+    return result
+
+
+def in_savepoint(steps: Steps[T]) -> Steps[T]:
+    """All of it happens inside the open transaction, or nothing; the transaction stays usable."""
+    yield _SAVE
+    try:
+        result = yield from steps
+    except BaseException:
+        with suppress(Exception):  # the first problem is the one that is reported
+            yield _BACK
+            yield _RELEASE
+        raise
+    yield _RELEASE
+    return result
 
 
 async def write(connection: Any, sends: Sequence[Send]) -> list[str]:
@@ -279,7 +261,7 @@ def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
         raise _wrong(connection)
     _check_open(connection)
     _check_driver(connection)
-    # Through SQLAlchemy, not past it: its connection must know that it is in a transaction now.
+    # The statement goes through SQLAlchemy, because its connection must know that it is in a transaction now.
     return run(
         _framed(connection.connection.driver_connection, sends),
         lambda statement: _rows(statement, connection.exec_driver_sql(*_given(statement))),
@@ -323,7 +305,7 @@ def _framed(driver: Any, sends: Sequence[Send]) -> Steps[list[str]]:
 
 
 def _execute(connection: psycopg.Connection[Any], statement: Statement) -> Rows:
-    # Not `connection.cursor()`: the caller may have set another kind of cursor, and other rows.
+    # `connection.cursor()` is not used, because the caller may have set another kind of cursor or row.
     cursor = psycopg.Cursor(connection, row_factory=tuple_row).execute(statement.text, statement.params)
     return cursor.fetchall() if statement.params is not None else ()
 

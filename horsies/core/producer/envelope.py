@@ -1,14 +1,7 @@
-"""Ids of tasks: UUIDs of version 7, so that tasks sort in the order of sending (claims break ties by id, and neighbours
-in time are neighbours in the index).
-
-The fingerprint of a send: two payloads with the same `enqueue_sha` are the same request.
-
-Turns a call into a payload: bind, serialize, measure, fingerprint. Pure, except for a warning about size.
-
-The steps run in this order; the first failure is the error. `send.py` writes the payload.
-
-A payload for a task of which only the name is known here: arguments are plain JSON, and their types are not
-checked.
+"""Turns a call into a payload: bind, serialize, measure, fingerprint. The steps run in this order; the first failure is
+the error. Two payloads with the same `enqueue_sha` are the same request. If only the name of a task is known here, its
+arguments are plain JSON, and their types are not checked (`payload_for`). Pure, except for a warning about size;
+`send.py` writes the payload.
 """
 
 from __future__ import annotations
@@ -31,68 +24,19 @@ from horsies.core.models.tasks import TaskOptions, TaskSendError, TaskSendErrorC
 from horsies.core.tasks.definition import NO_OPTIONS, SendOptions, TaskDefinition, flags_of
 from horsies.core.types.result import Err, Ok, Result
 
-_NAMES = tuple(sorted(field.name for field in fields(TaskSendPayload) if field.name != "enqueue_sha"))
-
-_TIMES = ("good_until", "sent_at")
-
-_BETWEEN = tuple(name for name in _NAMES if "args_json" < name < "kwargs_json")
-
-_BEHIND = tuple(name for name in _NAMES if name > "kwargs_json")
-
-
-def enqueue_sha(payload: TaskSendPayload) -> str:
-    """SHA-256 over compact JSON with sorted keys, of every field except the fingerprint itself; times are in UTC."""
-    return sha_with({name: getattr(payload, name) for name in _NAMES})(payload.args_json, payload.kwargs_json)
-
-
-def sha_with(shared: Mapping[str, Any]) -> Callable[[str | None, str | None], str]:
-    """The fingerprints of payloads that differ only in the two texts of their arguments, which are the first and the
-    sixth field in alphabetical order; the rest is encoded once."""
-    times = {name: _in_utc(shared[name]) for name in _TIMES}
-    between = _json({name: times[name] if name in times else shared[name] for name in _BETWEEN})
-    behind = _json({name: times[name] if name in times else shared[name] for name in _BEHIND})
-
-    def sha(args_json: str | None, kwargs_json: str | None) -> str:
-        args, kwargs = _json(args_json), _json(kwargs_json)
-        text = b'{"args_json":%b,%b,"kwargs_json":%b,%b' % (args, between[1:-1], kwargs, behind[1:])
-        return hashlib.sha256(text).hexdigest()
-
-    return sha
-
-
-def with_sha(payload: TaskSendPayload) -> TaskSendPayload:
-    """The payload with its fingerprint."""
-    return replace(payload, enqueue_sha=enqueue_sha(payload))
-
-
-def is_intact(payload: TaskSendPayload) -> bool:
-    """Whether the payload is unchanged since it was made."""
-    return payload.enqueue_sha == enqueue_sha(payload)
-
-
-def _in_utc(time: datetime | None) -> str | None:
-    if time is None:
-        return None
-    return (time if time.tzinfo is UTC else time.astimezone(UTC)).isoformat(timespec="microseconds")
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return to_json(value)  # the same text as below, in half the time
-    except ValueError:  # lone surrogates: the database will refuse them
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
 MAX_KEY_LENGTH = 255
-
-_MAX_DELAY = 10 * 365 * 86_400  # beyond that PostgreSQL's own limits come near, and a mistake is likelier than a plan
+_MAX_DELAY = 10 * 365 * 86_400  # seconds; a longer delay is probably a mistake, and PostgreSQL has limits too
+_NAMES = tuple(sorted(field.name for field in fields(TaskSendPayload) if field.name != "enqueue_sha"))
+_TIMES = ("good_until", "sent_at")
+_BETWEEN = tuple(name for name in _NAMES if "args_json" < name < "kwargs_json")
+_BEHIND = tuple(name for name in _NAMES if name > "kwargs_json")
 
 
 class Frame(NamedTuple):
     """What the sends of one task share if they are made at the same moment with the same options."""
 
     task: TaskDefinition[Any, Any]
-    fields: dict[str, Any]  # of the payload, all but the arguments and the fingerprint
+    fields: dict[str, Any]  # the payload without the arguments and the fingerprint
     sha: Callable[[str | None, str | None], str]
 
 
@@ -157,6 +101,42 @@ def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Res
         return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_TOO_LARGE, f"task {task.task_name!r}: {too_large}"))
     fingerprint = sha(args_json, kwargs_json)
     return Ok(TaskSendPayload(args_json=args_json, kwargs_json=kwargs_json, enqueue_sha=fingerprint, **fields))
+
+
+def payload_for(
+    task_name: str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    queue_name: str = DEFAULT_QUEUE,
+    priority: int = DEFAULT_PRIORITY,
+    good_until: datetime | None = None,
+    delay: int | None = None,
+    options: TaskOptions | None = None,
+    flags: Mapping[str, bool] | None = None,
+    idempotency_key: str | None = None,
+) -> Result[TaskSendPayload, SerializationError]:
+    """The payload of a send by name."""
+    args_json, kwargs_json = args_to_json(tuple(args)), kwargs_to_json(kwargs or {})
+    if not isinstance(args_json, Ok):
+        return args_json
+    if not isinstance(kwargs_json, Ok):
+        return kwargs_json
+    payload = TaskSendPayload(
+        task_name=task_name,
+        queue_name=queue_name,
+        priority=priority,
+        args_json=args_json.value if args else None,
+        kwargs_json=kwargs_json.value if kwargs else None,
+        sent_at=datetime.now(UTC),
+        good_until=good_until,
+        enqueue_delay_seconds=delay,
+        task_options=options.to_json() if options else None,
+        enqueue_sha="",
+        flags_json=json.dumps(dict(flags), separators=(",", ":"), sort_keys=True) if flags else None,
+        idempotency_key=idempotency_key,
+    )
+    return Ok(with_sha(payload))
 
 
 def replay(
@@ -251,37 +231,44 @@ def _check_key(key: Any) -> None:
         raise ValueError("an idempotency key must not contain NUL or lone surrogates")
 
 
-def payload_for(
-    task_name: str,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    queue_name: str = DEFAULT_QUEUE,
-    priority: int = DEFAULT_PRIORITY,
-    good_until: datetime | None = None,
-    delay: int | None = None,
-    options: TaskOptions | None = None,
-    flags: Mapping[str, bool] | None = None,
-    idempotency_key: str | None = None,
-) -> Result[TaskSendPayload, SerializationError]:
-    """The payload of a send by name."""
-    args_json, kwargs_json = args_to_json(tuple(args)), kwargs_to_json(kwargs or {})
-    if not isinstance(args_json, Ok):
-        return args_json
-    if not isinstance(kwargs_json, Ok):
-        return kwargs_json
-    payload = TaskSendPayload(
-        task_name=task_name,
-        queue_name=queue_name,
-        priority=priority,
-        args_json=args_json.value if args else None,
-        kwargs_json=kwargs_json.value if kwargs else None,
-        sent_at=datetime.now(UTC),
-        good_until=good_until,
-        enqueue_delay_seconds=delay,
-        task_options=options.to_json() if options else None,
-        enqueue_sha="",
-        flags_json=json.dumps(dict(flags), separators=(",", ":"), sort_keys=True) if flags else None,
-        idempotency_key=idempotency_key,
-    )
-    return Ok(with_sha(payload))
+def enqueue_sha(payload: TaskSendPayload) -> str:
+    """SHA-256 over compact JSON with sorted keys, of every field except the fingerprint itself; times are in UTC."""
+    return sha_with({name: getattr(payload, name) for name in _NAMES})(payload.args_json, payload.kwargs_json)
+
+
+def sha_with(shared: Mapping[str, Any]) -> Callable[[str | None, str | None], str]:
+    """The fingerprints of payloads that differ only in the two texts of their arguments, which are the first and the
+    sixth field in alphabetical order; the rest is encoded once."""
+    times = {name: _in_utc(shared[name]) for name in _TIMES}
+    between = _json({name: times[name] if name in times else shared[name] for name in _BETWEEN})
+    behind = _json({name: times[name] if name in times else shared[name] for name in _BEHIND})
+
+    def sha(args_json: str | None, kwargs_json: str | None) -> str:
+        args, kwargs = _json(args_json), _json(kwargs_json)
+        text = b'{"args_json":%b,%b,"kwargs_json":%b,%b' % (args, between[1:-1], kwargs, behind[1:])
+        return hashlib.sha256(text).hexdigest()
+
+    return sha
+
+
+def with_sha(payload: TaskSendPayload) -> TaskSendPayload:
+    """The payload with its fingerprint."""
+    return replace(payload, enqueue_sha=enqueue_sha(payload))
+
+
+def is_intact(payload: TaskSendPayload) -> bool:
+    """Whether the payload is unchanged since it was made."""
+    return payload.enqueue_sha == enqueue_sha(payload)
+
+
+def _in_utc(time: datetime | None) -> str | None:
+    if time is None:
+        return None
+    return (time if time.tzinfo is UTC else time.astimezone(UTC)).isoformat(timespec="microseconds")
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return to_json(value)  # the same text as below, in half the time
+    except ValueError:  # the text has lone surrogates, which the database will refuse
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")

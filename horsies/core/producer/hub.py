@@ -1,8 +1,7 @@
 """What one process keeps open to the database: a pool, one LISTEN connection for everything that waits, and the
 knowledge that the schema is installed. It lives on the loop of the bridge and is made anew after a fork.
-
-Checks whether the database and the workers answer: one statement for the database, a NOTIFY and a time of listening
-for the workers.
+`ping_database` and `ping_workers` check whether the database and the workers answer: one statement for the database, a
+NOTIFY and a time of listening for the workers.
 """
 
 from __future__ import annotations
@@ -42,7 +41,8 @@ from horsies.core.store.tasks import EndedTask
 from horsies.core.store.workflow_reads import WorkflowEnded
 
 LONGEST_ID = 36
-
+PONG = "horsies_worker_pong"
+LISTEN_SECONDS = 5.0  # how long the connection may take to listen to one more channel
 EndedT = TypeVar("EndedT", bound=EndedTask | WorkflowEnded)
 
 
@@ -98,7 +98,7 @@ class Hub:
     async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
         """How the task ended, or why that is not known; it never raises."""
         if not can_exist(task_id):
-            # Not worth a look, and the others that are looked up with it must not suffer from it.
+            # No such id can exist. It is left out, because the database would refuse the whole statement.
             return EndedTask(task_id, None, None, None, None)
         return await self._wait(self._open_waiter, task_id, timeout)
 
@@ -165,11 +165,6 @@ def can_exist(id_: str) -> bool:
     return isinstance(id_, str) and 0 < len(id_) <= LONGEST_ID and id_.isprintable()
 
 
-PONG = "horsies_worker_pong"
-
-LISTEN_SECONDS = 5.0  # for a connection that is there to take one more channel
-
-
 async def ping_database(hub: Hub) -> DatabasePing:
     """How long an empty statement takes."""
     async with hub.connection() as conn:
@@ -187,7 +182,7 @@ async def ping_workers(
     nonce = uuid.uuid4().hex
     pongs: dict[str, WorkerPong] = {}
     complete = asyncio.Event()
-    begun = perf_counter()  # an answer to an earlier question may come before ours is asked
+    begun = perf_counter()  # the answer to an earlier ping may arrive before ours is sent
 
     def on_pong(payload: str) -> None:
         if (pong := _read(payload, nonce, begun)) is not None:

@@ -1,10 +1,7 @@
-"""The calls of a `send_many`: what counts as a call, and how all calls become rows.
-
-Everything is bound, checked and encoded before anything is written; the first wrong call is the error, with its
-position. `send.py` writes the rows.
-
-`task.with_options(...)`: a task with a deadline, an idempotency key, flags or a connection for its sends. It is
-immutable and reusable.
+"""Sends with options, and many sends at once. `task.with_options(...)` is a task with a deadline, an idempotency key,
+flags or a connection for its sends; it is immutable and reusable. `collect` turns the calls of a `send_many` into
+payloads: everything is bound, checked and encoded before anything is written, and the first wrong call is the error,
+with its position. `send.py` writes the rows.
 """
 
 from __future__ import annotations
@@ -31,10 +28,9 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
-
 T = TypeVar("T")
 
-# An event loop is not held up for longer than it takes to encode so many calls.
+# So many calls are encoded before the event loop gets its turn.
 AT_A_TIME = 200
 
 
@@ -57,7 +53,6 @@ def prepared(
 
 
 Call: TypeAlias = PreparedTask[P, T] | tuple[Any, ...] | Mapping[str, Any]
-
 Sends: TypeAlias = Result[list[Send], TaskSendError]
 
 
@@ -100,7 +95,7 @@ def _for_all(calls: Any, options: SendOptions) -> SendOptions:
             "an idempotency key belongs to one task: give each call its own with "
             "task.with_options(idempotency_key=...).prepare(...)"
         )
-    # Flags may be an iterator, and are needed more than once.
+    # Flags may be an iterator, but they are needed more than once.
     return options if options.flags is None else replace(options, flags=flags_of(options.flags))
 
 

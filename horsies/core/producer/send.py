@@ -1,13 +1,9 @@
-"""Tries again by itself what failed for a reason that passes (T-51).
-Each try is the same as the one before, under the same id, so a try that had succeeded unseen is recognised.
+"""Writes sends to the queue: a payload becomes a row, and a handle. What fails for a reason that passes is tried again,
+under the same id, so that a try that had succeeded unseen is recognised (T-51).
 
-What a failed send reports: its code, the reason, and everything needed for a retry where that makes sense.
-
-Writes sends to the queue: a payload becomes a row, and a handle.
-
-It never raises for expected failures; the error has the id and the payload, so that the send can be repeated without
-being written twice. `envelope.py` builds the payload and decides what can be repeated; a send inside the caller's
-transaction goes through `caller.py`.
+Nothing is raised for expected failures. The error has a code, the reason, the id and the payload, so that the send can
+be repeated without being written twice. `envelope.py` builds the payload and decides what can be repeated, and
+`enqueue.py` has the statements, also for a send inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -39,10 +35,6 @@ if TYPE_CHECKING:
     from horsies.core.tasks.definition import CallerConnection
 
 
-# The pauses of `resend_on_transient_err` in seconds: doubling, no jitter.
-RESEND_PAUSES = (0.2, 0.4, 0.8)
-
-
 class Retryable(Protocol):
     """An error that says whether a retry may succeed."""
 
@@ -50,80 +42,18 @@ class Retryable(Protocol):
     def retryable(self) -> bool: ...
 
 
-T = TypeVar("T")
-
-E = TypeVar("E", bound=Retryable)
-
-
-async def tried(
-    attempt: Callable[[], Awaitable[T]], explain: Callable[[BaseException], E], pauses: Sequence[float]
-) -> Result[T, E]:
-    """The final outcome; `explain` turns an exception into an error."""
-    for pause in (*pauses, None):
-        try:
-            return Ok(await attempt())
-        except Exception as problem:
-            error = explain(problem)
-        if pause is None or not error.retryable:
-            break
-        await wait(pause)
-    return Err(error)
-
+# The pauses of `resend_on_transient_err` in seconds: doubling, no jitter.
+RESEND_PAUSES = (0.2, 0.4, 0.8)
 
 _NO_TABLES = (
     "the database of this connection has no horsies tables; make them with `horsies init-db`, or by a send without "
     "connection="
 )
 
-
-def failure(send: Send, problem: BaseException) -> TaskSendError:
-    """Why one send was not written; with its id and payload."""
-    code, why, cause = _judged(problem)
-    message = f"task {send.payload.task_name!r}: {why}"
-    return TaskSendError(code, message, code.is_retryable, send.task_id, send.payload, cause)
-
-
-def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendError:
-    """Why none of many was written; with all of them if a retry may succeed."""
-    code, why, cause = _judged(problem)
-    position = problem.position if isinstance(problem, SendMismatchError) else None
-    where = "" if position is None else f"calls[{position}]: "
-    return TaskSendError(
-        code,
-        f"task {sends[0].payload.task_name!r}: {where}{why}",
-        code.is_retryable,
-        exception=cause,
-        position=position,
-        batch=tuple((send.task_id, send.payload) for send in sends) if code.is_retryable else (),
-    )
-
-
-def of_the_caller(error: TaskSendError) -> TaskSendError:
-    """The same for a send in the caller's transaction. There is nothing to replay, because the task belongs to the rest
-    of the transaction; the caller runs the transaction again."""
-    return replace(error, retryable=False, task_id=None, payload=None, batch=())
-
-
-def _judged(problem: BaseException) -> tuple[TaskSendErrorCode, str, BaseException | None]:
-    if isinstance(problem, SendMismatchError):
-        return TaskSendErrorCode.PAYLOAD_MISMATCH, str(problem), None
-    if isinstance(problem, enqueue.WrongConnectionError):
-        return TaskSendErrorCode.VALIDATION_FAILED, str(problem), problem
-    if enqueue.is_misuse(problem):
-        return TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem
-    cause = reason(enqueue.behind(problem))
-    if isinstance(cause, psycopg.DataError | ValueError):
-        # It cannot be written or stored, however often that is tried.
-        return TaskSendErrorCode.VALIDATION_FAILED, describe(cause), cause
-    if isinstance(cause, UndefinedTable):
-        return TaskSendErrorCode.VALIDATION_FAILED, _NO_TABLES, cause
-    return TaskSendErrorCode.ENQUEUE_FAILED, describe(cause), cause
-
-
+T = TypeVar("T")
+E = TypeVar("E", bound=Retryable)
 Ids: TypeAlias = list[str]
-
 Written: TypeAlias = Result[Ids, TaskSendError]
-
 Explain: TypeAlias = Callable[[BaseException], TaskSendError]
 
 
@@ -209,3 +139,62 @@ async def _inside(connection: CallerConnection, sends: Sequence[Send], explain: 
         return Ok(await enqueue.write(connection, sends))
     except Exception as problem:
         return Err(of_the_caller(explain(problem)))
+
+
+async def tried(
+    attempt: Callable[[], Awaitable[T]], explain: Callable[[BaseException], E], pauses: Sequence[float]
+) -> Result[T, E]:
+    """The final outcome; `explain` turns an exception into an error."""
+    for pause in (*pauses, None):
+        try:
+            return Ok(await attempt())
+        except Exception as problem:
+            error = explain(problem)
+        if pause is None or not error.retryable:
+            break
+        await wait(pause)
+    return Err(error)
+
+
+def failure(send: Send, problem: BaseException) -> TaskSendError:
+    """Why one send was not written; with its id and payload."""
+    code, why, cause = _judged(problem)
+    message = f"task {send.payload.task_name!r}: {why}"
+    return TaskSendError(code, message, code.is_retryable, send.task_id, send.payload, cause)
+
+
+def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendError:
+    """Why none of many was written; with all of them if a retry may succeed."""
+    code, why, cause = _judged(problem)
+    position = problem.position if isinstance(problem, SendMismatchError) else None
+    where = "" if position is None else f"calls[{position}]: "
+    return TaskSendError(
+        code,
+        f"task {sends[0].payload.task_name!r}: {where}{why}",
+        code.is_retryable,
+        exception=cause,
+        position=position,
+        batch=tuple((send.task_id, send.payload) for send in sends) if code.is_retryable else (),
+    )
+
+
+def of_the_caller(error: TaskSendError) -> TaskSendError:
+    """The same for a send in the caller's transaction. There is nothing to replay, because the task belongs to the rest
+    of the transaction; the caller runs the transaction again."""
+    return replace(error, retryable=False, task_id=None, payload=None, batch=())
+
+
+def _judged(problem: BaseException) -> tuple[TaskSendErrorCode, str, BaseException | None]:
+    if isinstance(problem, SendMismatchError):
+        return TaskSendErrorCode.PAYLOAD_MISMATCH, str(problem), None
+    if isinstance(problem, enqueue.WrongConnectionError):
+        return TaskSendErrorCode.VALIDATION_FAILED, str(problem), problem
+    if enqueue.is_misuse(problem):
+        return TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem
+    cause = reason(enqueue.behind(problem))
+    if isinstance(cause, psycopg.DataError | ValueError):
+        # No number of tries can write or store this payload.
+        return TaskSendErrorCode.VALIDATION_FAILED, describe(cause), cause
+    if isinstance(cause, UndefinedTable):
+        return TaskSendErrorCode.VALIDATION_FAILED, _NO_TABLES, cause
+    return TaskSendErrorCode.ENQUEUE_FAILED, describe(cause), cause

@@ -1,13 +1,11 @@
 """Waits for tasks or workflows to end, for any number of callers, with one LISTEN connection and one statement at a
-time.
+time; `result_of` turns the end of a wait into the `TaskResult` for the caller (T-61).
 
 A caller's id goes into a registry and is looked up at once. It is looked up again after a notification of its end,
 after a new LISTEN session, and every second. If the notify mode is not `always`, it is also looked up after a few
 growing delays. All ids that are due at the same time are looked up together. NOTIFY only saves time: if all
 notifications are lost, a result is found a second later. If the database does not answer, the waiter waits briefly and
-then reports that (T-61); nothing raises.
-
-Turns the end of a wait into the `TaskResult` for the caller (T-61). Pure.
+then reports that; nothing raises.
 """
 
 from __future__ import annotations
@@ -46,21 +44,13 @@ from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.status import TaskStatus
 
 log = logging.getLogger("horsies.waiter")
-
 POLL_SECONDS = 1.0
-
-PAUSES = (0.02, 0.1, 0.4)  # from look to look; whoever ended the task may have looked for our word before it was there
-
+PAUSES = (0.02, 0.1, 0.4)  # between looks; a task may have ended just before our waiting mark was there
 MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
-
-PATIENCE_SECONDS = 5.0  # how long an unreachable database is no news
-
-FIRST_LOOK_SECONDS = 0.5  # what a caller whose time is over already is granted for one look
-
-WORD_SECONDS = 60.0  # how long a word left in horsies_waiting holds
-
+PATIENCE_SECONDS = 5.0  # how long an unreachable database is not reported
+FIRST_LOOK_SECONDS = 0.5  # the time for one look if the caller's own time is over
+WORD_SECONDS = 60.0  # how long a waiting mark in horsies_waiting is valid
 CHUNK = 500
-
 EndedT = TypeVar("EndedT", bound=EndedTask | WorkflowEnded)
 
 
@@ -77,7 +67,6 @@ class Unreachable:
 
 
 Ending: TypeAlias = EndedTask | TimedOut | Unreachable
-
 WorkflowEnding: TypeAlias = WorkflowEnded | TimedOut | Unreachable
 
 
@@ -92,7 +81,6 @@ class WaitSubject(Generic[EndedT]):
 
 
 TASKS = WaitSubject("task_done", tasks.ended, by_mode=True)
-
 WORKFLOWS = WaitSubject("workflow_done", workflow_reads.ended, by_mode=False)
 
 
@@ -108,10 +96,12 @@ class Waiter(Generic[EndedT]):
         self._holder = holder
         self._notify = notify if subject.by_mode else "always"
         self._places: dict[str, list[_Place[EndedT]]] = {}
-        self._due: dict[str, None] = {}  # a set that remembers its order
-        self._word: dict[str, float] = {}  # id -> when the word left for it must be renewed
-        self._unneeded: set[str] = set()  # ids whose word can be taken back
-        self._again: list[deque[tuple[float, list[str]]]] = [deque() for _ in PAUSES]  # when to look at whom, per pause
+        self._due: dict[str, None] = {}  # a set that keeps its order
+        self._word: dict[str, float] = {}  # id -> when its waiting mark must be renewed
+        self._unneeded: set[str] = set()  # ids whose waiting mark can be withdrawn
+        self._again: list[deque[tuple[float, list[str]]]] = [
+            deque() for _ in PAUSES
+        ]  # for each pause: when to look at which ids
         self._wake = asyncio.Event()
         self._backoff = Backoff(initial=0.1, maximum=POLL_SECONDS)
         self._failures = 0
@@ -150,12 +140,12 @@ class Waiter(Generic[EndedT]):
             return
         self._listener.subscribe(self._subject.channel, self._on_done)
         self._listener.on_reconnect(self._listens_anew)
-        # The first look does not wait for LISTEN: when the session is there, everybody is looked up once more.
+        # The first look does not wait for LISTEN. When the session is there, every id is looked up once more.
         self._background = [asyncio.create_task(self._listen()), asyncio.create_task(self._keep_looking())]
 
     async def _listen(self) -> None:
         await self._listener.start()
-        await self._listener.in_step()  # a session that was there before us did not LISTEN for us when we first looked
+        await self._listener.in_step()  # an older session did not LISTEN for this id at the first look
         self._look_at(self._places)
 
     def _listens_anew(self) -> None:
@@ -240,10 +230,10 @@ class Waiter(Generic[EndedT]):
                 self._notify = recorded.notify if recorded else self._notify
                 self._next_mode = now + MODE_SECONDS
             if self._notify == "when_waiting" and (wordless := [i for i in ids if self._word.get(i, 0.0) <= now]):
-                # Committed before the look: whoever ends the task later than that sees it and rings.
+                # The mark is committed before the look: a worker that ends the task later sees it and notifies.
                 await tasks.announce(conn, wordless, self._holder, WORD_SECONDS)
                 self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
-                self._unneeded.update(i for i in wordless if i not in self._places)  # gone meanwhile
+                self._unneeded.update(i for i in wordless if i not in self._places)  # their callers have gone meanwhile
             rows = await self._subject.look(conn, ids)
         for row in rows:
             self._tell(row[0], row)
@@ -282,7 +272,7 @@ class Waiter(Generic[EndedT]):
     async def _take_back_words(self) -> None:
         ids = [id_ for id_ in self._unneeded if id_ not in self._places]
         for id_ in ids:
-            self._word.pop(id_, None)  # first: if this fails, the word lapses by itself
+            self._word.pop(id_, None)  # forgotten first: if the statement fails, the mark expires by itself
         self._unneeded.clear()
         async with self._pool.connection() as conn:
             await tasks.withdraw(conn, ids, self._holder)
@@ -370,7 +360,7 @@ def _without_text(ended: EndedTask) -> AnyResult:
 
 def _unreadable(ended: EndedTask, problem: SerializationError) -> AnyResult:
     if ended.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED):
-        return _without_text(ended)  # the status alone says it all
+        return _without_text(ended)  # the status alone is enough
     return _err(problem.code, f"the stored result of task {ended.task_id} cannot be read: {problem.message}")
 
 

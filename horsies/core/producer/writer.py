@@ -33,8 +33,7 @@ from horsies.core.producer.enqueue import (
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.types.twins import is_blocking
 
-LANES = 2  # statements under way at once: one gathers its commit while the next is on its way
-
+LANES = 2  # statements under way at once: one commits while the next is on its way
 Waiting: TypeAlias = tuple[Send, Reply[SendOutcome]]
 
 
@@ -56,7 +55,9 @@ class Writer:
         self._waiting: deque[Waiting] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
         self._alone = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None  # of blocking senders; None while one runs it
+        self._loop: asyncio.AbstractEventLoop | None = (
+            None  # the loop of blocking senders; None while one of them runs it
+        )
         self._is_closed = False
 
     async def write_alone(self, send: Send) -> SendOutcome | None:
@@ -95,7 +96,7 @@ class Writer:
         try:
             return loop.run_until_complete(task)
         except BaseException:
-            if not task.done():  # interrupted, as by Ctrl-C
+            if not task.done():  # the sender was interrupted, for example by Ctrl-C
                 task.cancel()
                 loop.run_until_complete(asyncio.wait([task]))
             raise
@@ -108,7 +109,7 @@ class Writer:
     def submit(self, send: Send, answer: Reply[SendOutcome]) -> None:
         """Accept a send; its sender gets the answer when it is committed."""
         self._waiting.append((send, answer))
-        # One that has ended but not been told so yet would not see this send any more.
+        # A lane that has just ended would not see this send any more.
         if sum(not lane.done() for lane in self._lanes) < LANES:
             lane = asyncio.create_task(self._run())
             self._lanes.add(lane)
@@ -145,7 +146,7 @@ class Writer:
         while self._waiting and len(batch) < MAX_ROWS and size < MAX_CHARS:
             send, answer = self._waiting[0]
             if send.task_id in ids:
-                break  # the same id again: it must see what became of the first
+                break  # the same id again: this send must see the result of the first
             self._waiting.popleft()
             ids.add(send.task_id)
             size += length(send)

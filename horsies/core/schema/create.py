@@ -10,7 +10,7 @@ from sqlalchemy.schema import ExecutableDDLElement
 
 from horsies.core.models.workflow_pg import WorkflowModel
 
-# Taken from the module that stands on the other one, so that both have declared their tables.
+# This module imports the other one, so both have declared their tables.
 METADATA = WorkflowModel.metadata
 
 

@@ -1,16 +1,12 @@
-"""Keys of the advisory locks: each is derived from a purpose string, so that two uses never collide by accident.
+"""Installs the schema on first use: tables, functions, triggers, and the record of the version. Concurrent processes
+queue at an advisory lock; the second one finds the work done. On a database that is up to date, only ``horsies_meta``
+is read. A schema made by newer code is used unchanged, unless it says that this code is too old for it.
 
-Numbered migrations: how a schema made by older code is upgraded. `create` makes a fresh one.
-
+``create.py`` makes the tables of a fresh schema; numbered migrations upgrade a schema made by older code.
 ``migrations/NNNN_what.sql`` takes the tables from version NNNN-1 to NNNN; 0001 is the first schema, frozen, so that a
 test can run all steps and compare the result with the table models of today. A migration contains only tables: the
-functions and triggers of the current version are installed after the last one (``install``).
-
-Installs the schema on first use: tables, functions, triggers, and the record of the version.
-
-Concurrent processes queue at an advisory lock; the second one finds the work done. On a database that is up to date,
-only ``horsies_meta`` is read. A schema made by newer code is used unchanged, unless it says that this code is too old
-for it. ``migrate`` has the steps between versions.
+functions and triggers of the current version are installed after the last one. The keys of all advisory locks are
+derived here from purpose strings, so that two uses never collide by accident.
 """
 
 from __future__ import annotations
@@ -28,73 +24,20 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA = "horsies:schema"
-
-CLAIM = "horsies:claim"
-
-SWEEP = "horsies:sweep"
-
-RETENTION = "horsies:retention"
-
-
-def lock_key(purpose: str) -> int:
-    """The first eight bytes of the purpose's SHA-256 as PostgreSQL's signed bigint."""
-    return int.from_bytes(sha256(purpose.encode()).digest()[:8], "big", signed=True)
-
-
-def schedule_purpose(name: str) -> str:
-    """Firing one schedule."""
-    return f"horsies:schedule:{name}"
-
-
-def worker_purpose(worker_id: str) -> str:
-    """Liveness of one worker, held shared by its LISTEN session."""
-    return f"horsies:worker:{worker_id}"
-
-
-MIGRATIONS = Path(__file__).parent / "migrations"
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step: the version it leads to, and its SQL."""
-
-    version: int
-    name: str
-    sql: str
-
-
-def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
-    """All steps in order; a gap or a duplicate number is our mistake and raises."""
-    found = [
-        Migration(int(path.stem.partition("_")[0]), path.stem, path.read_text(encoding="utf-8"))
-        for path in sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
-    ]
-    if [step.version for step in found] != list(range(1, len(found) + 1)):
-        raise ValueError(f"migrations must be numbered 1, 2, 3, …: {', '.join(step.name for step in found)}")
-    return found
-
-
-async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
-    """Run the steps after `current`, inside the caller's transaction."""
-    for step in migrations(directory):
-        if step.version > current:
-            await conn.execute(step.sql.encode())
-
-
 SCHEMA_VERSION = 3
 
 """What this code creates; raised with each migration."""
+
 
 BREAKING_VERSION = 1
 
 """The oldest code (by its SCHEMA_VERSION) that can still use what this code creates."""
 
-OLDEST_SERVER = 13
 
+OLDEST_SERVER = 13
 NOTIFY_MODES = ("always", "when_waiting", "off")
 
-# The functions that read a table. Whoever inserts a task may have another search path and no right to that table.
+# The functions that read a table. A user who inserts a task may have another search path and no right to that table.
 TABLE_READERS = {
     "always": (),
     "off": (),
@@ -106,6 +49,12 @@ TABLE_READERS = {
         "horsies_monitor_worker_states()",
     ),
 }
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+SCHEMA = "horsies:schema"
+CLAIM = "horsies:claim"
+SWEEP = "horsies:sweep"
+RETENTION = "horsies:retention"
 
 
 class SchemaError(HorsiesError):
@@ -212,7 +161,7 @@ async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
             recorded = await read_meta(conn)
     except psycopg.errors.InsufficientPrivilege as exc:
         raise _not_permitted(server, exc) from exc
-    if recorded is None:  # an installation that has not come to its end
+    if recorded is None:  # an installation that was not completed
         return InstallReport(0, "always")
     return InstallReport(recorded.version, recorded.notify)
 
@@ -263,7 +212,7 @@ def is_settled(recorded: Recorded, notify: str, release: Release = THIS_RELEASE)
             help_text="upgrade the horsies package here to the version that upgraded the schema",
         )
     if recorded.version > release.version:
-        return True  # newer and compatible: its functions are not ours to replace
+        return True  # the schema is newer and compatible: its functions must not be replaced
     return recorded.version == release.version and recorded.notify == notify
 
 
@@ -286,7 +235,7 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
     """Replace functions, and create triggers that are missing, without locking tables that need no change."""
     await conn.execute(load(f"schema/notify_{mode}").encode())
     await conn.execute(load("schema/functions").encode())
-    # A plan made while the waiting list was empty would read all of it once thousands wait; there is an index to go by.
+    # A plan that was made while the waiting list was empty would read all of it when thousands wait. There is an index.
     for function in TABLE_READERS[mode] + TABLE_READERS["common"]:
         await conn.execute(
             SQL("ALTER FUNCTION {} SECURITY DEFINER SET search_path = {}, pg_temp SET enable_seqscan = off").format(
@@ -301,7 +250,8 @@ async def _install_locked(
 ) -> InstallReport:
     assert server.schema is not None
     async with conn.transaction():
-        # Under a stricter default the snapshot would be older than the lock, and the work of others unseen.
+        # At a stricter isolation level the snapshot would be older than the lock, and would not show the work of
+        # others.
         await conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         await conn.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(SCHEMA)])
         recorded = await read_meta(conn) if (await look_around(conn)).has_meta else None
@@ -354,3 +304,45 @@ def _not_permitted(server: Server, exc: psycopg.Error) -> SchemaError:
         help_text=f'let its owner run `horsies init-db` and grant "{user}" the rights on the tables, '
         f'or grant the right to create them: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"',
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: the version it leads to, and its SQL."""
+
+    version: int
+    name: str
+    sql: str
+
+
+def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
+    """All steps in order; a gap or a duplicate number is our mistake and raises."""
+    found = [
+        Migration(int(path.stem.partition("_")[0]), path.stem, path.read_text(encoding="utf-8"))
+        for path in sorted(directory.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    ]
+    if [step.version for step in found] != list(range(1, len(found) + 1)):
+        raise ValueError(f"migrations must be numbered 1, 2, 3, …: {', '.join(step.name for step in found)}")
+    return found
+
+
+async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
+    """Run the steps after `current`, inside the caller's transaction."""
+    for step in migrations(directory):
+        if step.version > current:
+            await conn.execute(step.sql.encode())
+
+
+def lock_key(purpose: str) -> int:
+    """The first eight bytes of the purpose's SHA-256 as PostgreSQL's signed bigint."""
+    return int.from_bytes(sha256(purpose.encode()).digest()[:8], "big", signed=True)
+
+
+def schedule_purpose(name: str) -> str:
+    """Firing one schedule."""
+    return f"horsies:schedule:{name}"
+
+
+def worker_purpose(worker_id: str) -> str:
+    """Liveness of one worker, held shared by its LISTEN session."""
+    return f"horsies:worker:{worker_id}"

@@ -1,8 +1,8 @@
 """Every statement of the engine is in a `.sql` file in this directory, one statement per file; `load` reads it once.
 
-Columns of a batch as array literals, each bound as one text. psycopg can encode lists, but checks the type and the
-escaping of every element in Python; on the hot path, with hundreds of ids and results in a batch, this took more time
-than anything else in the supervisor.
+`texts` and `numbers` turn a column of a batch into an array literal, which is bound as one text. psycopg can encode
+lists, but checks the type and the escaping of every element in Python; on the hot path, with hundreds of ids and
+results in a batch, this took more time than anything else in the supervisor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 _HOME = Path(__file__).parent
-
 _COMMENT = re.compile(r"^\s*--.*\n?|\s+--.*$|^\s+", re.MULTILINE)
 
 

@@ -1,10 +1,6 @@
-"""One typed function per statement of the query API about tasks, workers and schedules.
-
-All of them only read. They are planned anew each time, because the same text serves any filter.
-
-One typed function per statement of the query API about workflows. All of them only read.
-
-The statements that read the facts for explaining why a task is not running.
+"""One typed function per statement of the query API, of snapshots and of explanations: tasks, workers, schedules,
+workflows and the database. All of them only read. They are planned anew each time, because the same text serves any
+filter.
 """
 
 from __future__ import annotations
@@ -181,7 +177,7 @@ def _schedule(row: dict[str, Any]) -> ScheduleStateInfo:
     definition = row["definition"]
     try:
         parsed = None if definition is None else json.loads(definition)
-    except (ValueError, RecursionError):  # numbers and depths that PostgreSQL takes
+    except (ValueError, RecursionError):  # PostgreSQL accepts numbers and depths that Python refuses
         parsed = None
     return ScheduleStateInfo(**{**row, "definition": parsed})
 
@@ -200,7 +196,6 @@ def _worker(row: dict[str, Any]) -> WorkerStateInfo:
 
 
 _OF_RUN = WorkflowRunSummary.__slots__
-
 _OF_NODE = WorkflowNodeInfo.__slots__
 
 
@@ -332,7 +327,7 @@ class QueueFacts(NamedTuple):
     held_here: list[str]
     held_anywhere: list[str]
     due_before: int
-    is_only_a_part: bool  # more may wait before it
+    is_only_a_part: bool  # more tasks may wait before it
 
 
 async def task_facts(conn: Connection, task_id: str) -> TaskFacts | None:

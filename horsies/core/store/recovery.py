@@ -1,10 +1,7 @@
-"""One typed function per statement that looks for tasks to recover. Other modules decide what becomes of them;
-`store.tasks.apply` moves them, like all tasks.
-
-One typed function per statement that looks for stuck workflows and nodes (R-30 to R-38).
-
-The engine decides what becomes of them, as always. None is prepared: on an empty table any index looks good, and the
-plan of a prepared statement is kept for a long time.
+"""One typed function per statement that looks for something to recover: tasks, and stuck workflows and nodes (R-30 to
+R-38). Other modules decide what becomes of them; `store.tasks.apply` moves the tasks, and the workflow engine moves the
+nodes. None is prepared: on an empty table any index looks good, and the plan of a prepared statement is kept for a long
+time.
 """
 
 from __future__ import annotations
@@ -23,8 +20,7 @@ from horsies.core.tasks.moves import InFlight
 from horsies.core.types.status import TaskStatus
 
 STEP = 500  # rows that one transaction of a maintenance pass handles (R-17)
-
-LOOK = 10_000  # rows that one look finds: it reads all that is in flight, so it is worth many steps
+LOOK = 10_000  # rows that one look finds; a look reads everything in flight, so it serves many steps
 
 
 async def find_stale(
@@ -51,7 +47,7 @@ async def find_stale(
         "resilient_flags": sweeping.resilient_job_flags,
         "most": most,
     }
-    # Planned anew each time: on an empty table any index looks good, and the plan of a prepared statement is kept.
+    # Not prepared: on an empty table any index looks good, and the plan of a prepared statement is kept.
     cursor = await conn.execute(load("tasks/find_stale"), params, prepare=False)
     return [in_flight(row) for row in await cursor.fetchall()]
 
@@ -117,7 +113,7 @@ class What(Enum):
     STRANDED = "stranded"  # its task waits, but its workflow has ended
     CHILD = "child"  # its child workflow has ended
     LOST = "lost"  # the row of its task or child workflow is gone
-    READY = "ready"  # nobody has enqueued it
+    READY = "ready"  # it is READY, but was not enqueued
 
 
 class NodePosition(NamedTuple):
@@ -143,7 +139,7 @@ class Due(NamedTuple):
     workflow_id: str
 
 
-NODES, DEADLINES, WORKFLOWS = NodePosition("", -1), Due("-infinity", ""), ""  # the beginnings
+NODES, DEADLINES, WORKFLOWS = NodePosition("", -1), Due("-infinity", ""), ""  # where each search begins
 
 
 async def nodes(

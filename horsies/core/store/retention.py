@@ -1,12 +1,7 @@
-"""One typed function per statement that deletes old records (R-80).
-
-Each deletes a bounded batch and returns how many rows; the caller decides how long to continue, and holds the pruning
-lock. None is prepared: on an empty table any index looks good, and the plan of a prepared statement is kept for a long
-time.
-
-One typed function per statement for manual purges: what would be deleted, and what waits.
-
-Each reads a bounded batch and returns where to continue; retention deletes, and the ordinary move cancels.
+"""One typed function per statement that deletes old records (R-80), and per statement that counts what a manual purge
+would delete or cancel. Each handles a bounded batch; the caller decides how long to continue, and holds the pruning
+lock. The ordinary move cancels tasks. None is prepared: on an empty table any index looks good, and the plan of a
+prepared statement is kept for a long time.
 """
 
 from __future__ import annotations
@@ -21,9 +16,7 @@ from horsies.core.schema.install import RETENTION, lock_key
 from horsies.core.sql import load, texts
 
 BATCH = 500
-
 RETENTION_LOCK = lock_key(RETENTION)
-
 SILENT_WORKERS = timedelta(hours=24)
 
 
@@ -43,7 +36,7 @@ class Choice(NamedTuple):
     statuses: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     task_names: tuple[str, ...] = ()
-    with_workflows: bool = True  # also those of workflows that are at their end
+    with_workflows: bool = True  # also tasks of ended workflows
 
     @property
     def params(self) -> dict[str, Any]:

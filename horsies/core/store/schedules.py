@@ -14,8 +14,20 @@ from horsies.core.db.pool import Connection
 from horsies.core.schema.install import lock_key, schedule_purpose
 from horsies.core.sql import load, numbers, texts
 
-# What the statements say for 'infinity' and other instants that Python has none for: it will not come.
+# The statements return this for 'infinity' and other instants that Python cannot represent. It will not come.
 FAR_OFF = datetime(9999, 12, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleState:
+    """What the database stores about a schedule (D-35)."""
+
+    name: str
+    last_run_at: datetime | None
+    next_run_at: datetime | None
+    last_task_id: str | None
+    run_count: int
+    config_hash: str | None
 
 
 class Look(NamedTuple):
@@ -162,15 +174,3 @@ def _stored(name: str, definition: str, paused: bool, changed_at: datetime) -> S
 
 def _json(rows: Iterable[Advance]) -> str:
     return to_json([row._asdict() for row in rows]).decode()
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleState:
-    """What the database stores about a schedule (D-35)."""
-
-    name: str
-    last_run_at: datetime | None
-    next_run_at: datetime | None
-    last_task_id: str | None
-    run_count: int
-    config_hash: str | None

@@ -1,9 +1,7 @@
-"""The statements that write new tasks, or find existing ones.
+"""The statements that write new tasks, find existing ones, or send an ended task again.
 
-They are made here and run elsewhere, because they may go over our own connection or over one of the caller's: blocking
-or not, psycopg's or SQLAlchemy's. Rows are sent as one JSON text, which every kind of connection can carry.
-
-The statements by which a task is sent again.
+Inserts are made here and run elsewhere, because they may go over our own connection or over one of the caller's:
+blocking or not, psycopg's or SQLAlchemy's. Rows are sent as one JSON text, which every kind of connection can carry.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
 """One typed function per statement about tasks, without decisions, logging or retries: a failure is raised to the
-caller.
+caller. `apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many
+tasks.
 
-`apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many tasks.
-
-One typed function per statement that reads the state and the end of tasks, and one for the row that a waiting client
-writes.
-
-One typed function per statement about the start of a workflow's task: its node is locked before it and moves with
-it.
-
-They are separate from `store.workflows`, whose statements run under the lock of the workflow's row; these two do not
-(D-63).
-
-Loads tasks as recovery hooks see them.
-
-Reads waiting tasks, for checks.
+Behind the moves follow the reads: the state and the end of tasks, the mark of a waiting client, tasks as recovery hooks
+see them, and waiting tasks for checks. `lock` and `mark_running` are about the node of a workflow's task that starts:
+it is locked before the task and moves with it. The statements of `workflows.py` run under the lock of the workflow's
+row; these two do not (D-63).
 """
 
 from __future__ import annotations
@@ -57,7 +48,7 @@ class Claimed(NamedTuple):
     has_deadline: bool
     workflow_id: str | None
     start_failures: int = 0  # children that died in a row when this task was next (R-102)
-    exits: str | None = None  # how
+    exits: str | None = None  # how these children ended
 
 
 class ClaimOrder(NamedTuple):
@@ -72,7 +63,7 @@ class ClaimOrder(NamedTuple):
     cluster_cap: int | None
     hard: bool
     async_names: list[str]
-    # Slots to fill; each of the first `whole` sync tasks fills all `concurrency` slots of an idle child.
+    # The slots to fill. Each of the first `whole` sync tasks fills all `concurrency` slots of an idle child.
     room: int = 1 << 30
     whole: int = 0
     concurrency: int = 1
@@ -101,7 +92,7 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Clai
     if not order.counting:
         cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
         return _claimed(await cursor.fetchall())
-    # Sent in one go: a worker that is paused in the middle must not keep everybody's claim lock.
+    # All statements are sent at once: a worker that is paused in between must not keep the claim lock of all.
     async with conn.pipeline(), conn.transaction():
         await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
         cursor = await conn.execute(load("tasks/claim"), params)

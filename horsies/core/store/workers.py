@@ -1,13 +1,7 @@
-"""One typed function per statement about workers: registration, liveness, snapshots, and the waiting list for
-notifications.
-
-A typed function per statement that reads what workers wrote about themselves.
-
-One typed function per statement about dead workers: who they are, what they hold, and the deletion of their rows.
-
-The queries are not prepared: on an empty table any index looks good, and a prepared plan is kept for a long time.
-
-One typed function per statement that gathers evidence about workers: who is registered, and whose session exists.
+"""One typed function per statement about workers: registration, liveness, snapshots, the waiting list for
+notifications, what workers wrote about themselves, and who is dead: the evidence, what dead workers hold, and the
+deletion of their rows. The queries about dead workers are not prepared: on an empty table any index looks good, and a
+prepared plan is kept for a long time.
 """
 
 from __future__ import annotations
@@ -92,9 +86,7 @@ async def stats(conn: AsyncConnection[Any]) -> list[dict[str, Any]]:
 
 
 SWEEP_LOCK = lock_key(SWEEP)
-
 WHENEVER = datetime.max.replace(tzinfo=UTC)
-
 DEFAULTS = WorkerRecoveryConfig()
 
 
@@ -104,8 +96,8 @@ class Gone(NamedTuple):
     worker_id: str
     seen: datetime | None  # when it was last heard of; None: it is not registered
     threshold_s: float | None = None  # a task whose heartbeat is younger is deferred (R-47)
-    finalizing_s: float | None = None  # and so is one that began to finalize after that
-    silence_s: float | None = None  # and one whose last sign of life of any kind is younger (R-68)
+    finalizing_s: float | None = None  # a task that began to finalize later than this is deferred too
+    silence_s: float | None = None  # a task whose last sign of life of any kind is younger is deferred too (R-68)
 
 
 class SweepPosition(NamedTuple):
@@ -250,7 +242,7 @@ class Registered(NamedTuple):
     process_start: int | None
     liveness_key: int
     is_sweeping: bool  # its tasks are enrolled in worker recovery
-    is_silent: bool  # for more than two of its own intervals
+    is_silent: bool  # it was silent for more than two of its own intervals
 
 
 async def neighbours(conn: Connection, me: Judge) -> list[Registered]:

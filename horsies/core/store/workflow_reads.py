@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from horsies.core.sql import load
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 
-DEEPEST = 32  # levels of workflows below one another (F-65)
+DEEPEST = 32  # how many levels of child workflows there may be (F-65)
 
 
 class NoSuchWorkflow(LookupError):

@@ -60,8 +60,8 @@ class FlowNode(NamedTuple):
     map_index: int | None
     task_id: str | None
     sub_workflow_id: str | None = None
-    has_elements: bool = False  # of a map: it has been made into elements, and counts them
-    max_parallel: int | None = None  # so many of them at once
+    has_elements: bool = False  # for a map: its elements have been made, and it counts them
+    max_parallel: int | None = None  # for a map: so many elements run at once
 
     @property
     def key(self) -> Key:
@@ -119,12 +119,9 @@ class Source(NamedTuple):
 
 
 INSERT_AT_ONCE = 2_000
-
 WALK_MOST = 20_000
-
 NODE_COLUMNS = 17
-
-ENOUGH_BYTES = 8 << 20  # of results, for one step
+ENOUGH_BYTES = 8 << 20  # bytes of results that one step reads
 
 
 class EndedNodeRow(NamedTuple):

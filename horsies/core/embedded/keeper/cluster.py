@@ -1,8 +1,10 @@
-"""One PostgreSQL data directory: it is created with initdb, started, found again if it is already running, and stopped.
+"""One PostgreSQL data directory and its server: it is created with initdb, started, found again if it is already
+running, and stopped. It is reached only through a socket in a directory that is private to the server's user.
+Directories that this user cannot reach (below a parent such as /root) are placed elsewhere: the data in
+/var/lib/horsies, with a link to it, and the socket in the directory for temporary files.
 
-It is reached only through a socket in a directory that is private to the server's user. Directories that this user
-cannot reach (below a parent such as /root) are placed elsewhere: the data in /var/lib/horsies, with a link to it, and
-the socket in the directory for temporary files.
+A pid in a file proves nothing, because another process may have it after a reboot. So a process counts as the server of
+a directory only if it works in that directory.
 """
 
 import contextlib
@@ -11,21 +13,23 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from functools import cached_property
 from pathlib import Path
 
-from .binaries import reachable_install
-from .place import Failure, Place, sync_directory
-from .postmaster import Postmaster, serves
+from .place import Failure, Place, reachable_install, sync_directory
 
 ROOT_HOME = Path("/var/lib/horsies")
+PROC = Path("/proc")
 PORT = 5432
 SOCKET_FILE = f".s.PGSQL.{PORT}"
 SUPERUSER = "postgres"
 LONGEST_SOCKET_PATH = 103  # bytes; 107 on Linux, 103 on macOS
+STEPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
+
 SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "128MB",
@@ -34,6 +38,7 @@ SETTINGS = {
     "log_timezone": "UTC",
     "log_checkpoints": "off",
 }
+
 INITDB_OPTIONS = (
     f"--username={SUPERUSER}",
     "--auth-local=trust",
@@ -44,6 +49,32 @@ INITDB_OPTIONS = (
     "--builtin-locale=C.UTF-8",  # the same order of text on each system
     "--no-instructions",
 )
+
+
+class Postmaster:
+    """One running server: our own child, or one that a former keeper left behind."""
+
+    def __init__(self, pid: int, data: Path, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.pid = pid
+        self._data = data
+        self._process = process
+
+    def is_alive(self) -> bool:
+        if self._process is not None:
+            return self._process.poll() is None
+        return serves(self.pid, self._data)
+
+    def stop(self, first: signal.Signals = signal.SIGINT) -> None:
+        """Fast shutdown (SIGINT), then immediate (SIGQUIT), then SIGKILL: the next start recovers from the WAL."""
+        skipped = [sig for sig, _ in STEPS].index(first)
+        for sig, patience in STEPS[skipped:]:
+            if not self.is_alive():
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
+            deadline = time.monotonic() + patience
+            while self.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.02)
 
 
 class Cluster:
@@ -116,7 +147,7 @@ class Cluster:
 
     def _initialize(self, home: Path) -> None:
         fresh, data = home / "data.new", home / "data"
-        shutil.rmtree(fresh, ignore_errors=True)  # an initialization that was cut short
+        shutil.rmtree(fresh, ignore_errors=True)  # left by an initialization that was interrupted
         self._place.give_directory(fresh)
         options = [*INITDB_OPTIONS, *(["--no-sync"] if self._place.settings().get("fsync") == "off" else [])]
         done = subprocess.run(
@@ -135,9 +166,9 @@ class Cluster:
                 f"the database in {self._place.path} cannot be created", done.stdout.decode(errors="replace").strip()
             )
         fresh.rename(data)
-        sync_directory(home)  # or a power cut could give us back `data.new`, which the next start deletes
+        sync_directory(home)  # otherwise a power cut could bring back `data.new`, which the next start deletes
         if home != self._place.path:
-            (self._place.path / "data").unlink(missing_ok=True)  # a link to what was deleted
+            (self._place.path / "data").unlink(missing_ok=True)  # a link to a deleted directory
             (self._place.path / "data").symlink_to(data)
             sync_directory(self._place.path)
 
@@ -173,7 +204,7 @@ class Cluster:
         }
         command = [str(self._install / "bin" / "postgres"), "-D", str(self.data)]
         command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        # Its output is ours, which is the log.
+        # The server writes to our output, which is the log.
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, cwd="/", env=environment(), **self._place.as_account()
         )
@@ -216,6 +247,29 @@ class Cluster:
         return hashlib.sha256(os.fsencode(self._place.path)).hexdigest()[:12]
 
 
+def serves(pid: int, data: Path) -> bool:
+    """Whether this process is a PostgreSQL server of this data directory. A zombie is not."""
+    if not PROC.joinpath("self").exists():
+        return _says_so(pid, data)
+    try:
+        name = (PROC / str(pid) / "comm").read_text().strip()
+        return name.startswith("postgres") and (PROC / str(pid) / "cwd").readlink() == data
+    except OSError:
+        return False
+
+
+def kill_leftovers(data: Path, user: int) -> None:
+    """End processes that a killed server left behind. We are the only keeper, so nobody else can have started them.
+    Root could kill anything here. So a process must not only work in the directory; it must also run as the server's
+    user, which is never root, and must have lost its parent."""
+    if user == 0:
+        return
+    for entry in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if entry.stat().st_uid == user and serves(int(entry.name), data) and not _has_server(entry, data):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 def is_socket(directory: Path) -> bool:
     return (directory / SOCKET_FILE).is_socket()
 
@@ -224,3 +278,15 @@ def environment() -> dict[str, str]:
     """A minimal environment: the server needs nothing from the user's environment, which may contain secrets."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return kept | {"LC_ALL": "C", "TZ": "UTC"}
+
+
+def _says_so(pid: int, data: Path) -> bool:
+    """Without /proc: whether its command line names the directory."""
+    shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return f"postgres -D {data} " in shown.stdout
+
+
+def _has_server(entry: Path, data: Path) -> bool:
+    """Whether the parent of this process is a server of the same directory."""
+    parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+    return serves(int(parent), data)

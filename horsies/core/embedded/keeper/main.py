@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .cluster import Cluster
+from .cluster import Cluster, Postmaster, kill_leftovers
 from .place import Failure, Place
-from .postmaster import Postmaster, kill_leftovers
 
 GRACE_SECONDS = 1.0
 POLL_SECONDS = 0.1
@@ -60,7 +59,7 @@ class Keeper:
             if not try_lock(users):
                 idle_since = None
             elif idle_since is not None and time.monotonic() - idle_since >= GRACE_SECONDS:
-                break  # and keep the exclusive lock: whoever comes now waits until we are gone
+                break  # the exclusive lock is kept: a new user waits until this keeper is gone
             else:
                 idle_since = idle_since or time.monotonic()
                 fcntl.flock(users, fcntl.LOCK_UN)
@@ -83,7 +82,7 @@ def main() -> None:
     """Detach from the calling process, start the server, answer on stdout with one line of JSON, and keep the
     server."""
     order = json.loads(sys.argv[1])
-    if os.fork():  # not a child of the user: nobody has to wait for us
+    if os.fork():  # the keeper is not a child of the user, who need not wait for it
         os._exit(0)
     os.setsid()
     os.chdir("/")
@@ -97,7 +96,7 @@ def main() -> None:
     users = place.open_lock("users.lock")
     with sole_keeper(place):
         answer = attempt_to_start(keeper)
-        with contextlib.suppress(OSError):  # who asked may be gone
+        with contextlib.suppress(OSError):  # the process that asked may be gone
             os.write(report, json.dumps(answer).encode())
         os.close(report)
         if answer["ready"]:
@@ -126,7 +125,7 @@ def sole_keeper(place: Place) -> Iterator[None]:
         os._exit(0)
     try:
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)  # for people; nobody else trusts a number in a file
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)  # for people; programs do not trust a number in a file
         place.forget_stop_request()
         yield
         place.forget_stop_request()

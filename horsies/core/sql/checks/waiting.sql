@@ -1,5 +1,5 @@
--- The first tasks that wait in each of these queues, by queue and name: how many there are, and the ids of some of them.
--- At most `most` of a queue are looked at, by the index that claims use; their arguments stay where they are.
+-- The first tasks that wait in each of these queues, by queue and name: how many there are, and the ids of some of
+-- them. At most `most` tasks of a queue are read, through the index that claims use. Their arguments are not read.
 WITH looked_at AS (
     SELECT w.queue_name, t.id, t.task_name, t.place
     FROM unnest(%(queues)s::text[]) AS w(queue_name)

@@ -1,9 +1,9 @@
--- Of these workflows the ones there is something to say about: those that ended or pause, and (with no status) those not
--- there at all. With the node whose result is theirs, if they have one.
+-- Those of the given workflows that have ended or are paused, with the node whose result is theirs, if they have one.
+-- A workflow that does not exist is returned without a status.
 SELECT w.id, f.status, f.error, f.output_index, n.node_id, n.node_type, n.task_name, n.sub_workflow_key, n.status, n.result
 FROM unnest(%(ids)s::text[]) AS w(id)
 LEFT JOIN LATERAL (
-    -- One by one by their ids: a join could be planned as a walk through the whole table.
+    -- The rows are read one by one by their ids: a join could be planned as a walk through the whole table.
     SELECT id, status, error, output_index FROM horsies_workflows WHERE id = w.id OFFSET 0
 ) f ON TRUE
 LEFT JOIN LATERAL (

@@ -1,6 +1,6 @@
--- A workflow and the child workflows its nodes have now, theirs too (F-65 bounds the depth), parents first. A child that was
--- replaced when its node was tried again (F-94) is not among them. One by one by their ids: a join could be planned as a walk
--- through the whole table.
+-- A workflow and the child workflows that its nodes have now, and their children (F-65 bounds the depth), parents
+-- first. A child that was replaced when its node was tried again (F-94) is not included. The rows are read one by one
+-- by their ids: a join could be planned as a walk through the whole table.
 WITH RECURSIVE family AS (
     SELECT %(workflow_id)s::text AS id, 0 AS level
     UNION ALL

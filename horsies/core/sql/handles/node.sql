@@ -1,5 +1,5 @@
--- One node by its id, without its result's text if it has none yet. No row: there is no such workflow; a row without a node:
--- the workflow has no such node.
+-- One node by its id. If there is no row, the workflow does not exist; if the row has no node, the workflow has no such
+-- node.
 SELECT n.task_index, n.node_id, n.node_type, n.task_name, n.sub_workflow_key, n.status, n.result
 FROM horsies_workflows f
 LEFT JOIN LATERAL (

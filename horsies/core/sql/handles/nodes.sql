@@ -1,5 +1,5 @@
--- Every node of these workflows as it stands, the elements of maps too. Of what succeeded the result only if it is wanted: it
--- may be large.
+-- Every node of these workflows in its present state, with the elements of maps. The result of a node that succeeded is
+-- returned only on request, because it may be large.
 SELECT workflow_id, task_index, node_id, node_type, task_name, sub_workflow_key, status,
     CASE WHEN %(results)s OR status = 'FAILED' THEN result END AS result, error_code, dependencies, map_index, map_position,
     task_id, previous_task_ids, sub_workflow_id, started_at, completed_at,

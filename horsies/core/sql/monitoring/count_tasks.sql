@@ -1,5 +1,5 @@
--- How many tasks a filter leaves, exactly (M-46). Where no index knows, all rows are read: the one part of a list that is not
--- bounded by its page.
+-- How many tasks a filter leaves, exactly (M-46). Without an index for the filter, all rows are read. This is the only
+-- part of a list that is not bounded by its page.
 SELECT count(*) FROM horsies_tasks
 WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[]))
   AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s::text[]))

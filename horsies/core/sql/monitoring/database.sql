@@ -1,5 +1,5 @@
--- What is known of the server and its sessions. What others' sessions are is visible to monitoring roles only: if some are
--- hidden, who listens is not known.
+-- Facts about the server and its sessions. Only monitoring roles see the sessions of other users. If some are hidden,
+-- the number of listeners is unknown.
 SELECT now() AS taken_at, current_setting('server_version') AS server_version,
        (SELECT value::int FROM horsies_meta WHERE key = 'schema_version') AS schema_version,
        (SELECT value FROM horsies_meta WHERE key = 'notify') AS notify,

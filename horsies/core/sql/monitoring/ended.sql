@@ -1,5 +1,5 @@
--- What has ended of late, by queue, name and state: of the newest `most`, and not more than `window` ago. With each comes how
--- many of them ended in the last minute, and how far back this look reaches in all, in seconds.
+-- Tasks that ended recently, by queue, name and state: the newest `most`, and not more than `window` ago. Each group
+-- has the number of its tasks that ended in the last minute, and how far back the whole result reaches, in seconds.
 WITH newest AS (
     SELECT status, queue_name, task_name, ended_at FROM horsies_tasks
     WHERE ended_at IS NOT NULL AND ended_at > now() - %(window)s::interval ORDER BY ended_at DESC LIMIT %(most)s

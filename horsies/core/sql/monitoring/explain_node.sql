@@ -1,4 +1,4 @@
--- A node with what its workflow says, and the first of those that it waits for: nodes before it, or the elements of a map.
+-- A node with the state of its workflow, and the first nodes or elements of a map that it waits for.
 SELECT now(), n.workflow_id, w.name, w.status, w.paused_at, n.task_index, n.node_id, n.node_type, n.task_name, n.status,
        n.task_id, n.sub_workflow_id, n.map_index, n.join_type, n.min_success, n.deps_total, n.deps_completed, n.deps_failed,
        n.deps_skipped, n.error_code, n.ready_at, n.started_at, n.completed_at,

@@ -1,5 +1,5 @@
--- What stands before a waiting task: who is in flight, in its queue and in all (the longest running first), and how many of its
--- queue that are due come before it. That is counted among the first `look` of the queue only.
+-- What stands before a waiting task: the tasks in flight, in its queue and in all queues (the longest running first),
+-- and the number of due tasks before it in its queue. Only the first `look` tasks of the queue are counted.
 SELECT f.running, f.held, f.in_all, f.here, f.anywhere, p.due, p.looked >= %(look)s
 FROM (
     SELECT count(*) FILTER (WHERE queue_name = %(queue)s AND status = 'RUNNING') AS running,

@@ -1,4 +1,5 @@
--- A task with what its workflow, its node, its owner and its last sign of life say: why is it not running?
+-- A task with the facts that explain why it is not running: its workflow, its node, its owner and its last sign of
+-- life.
 SELECT now(), t.id, t.task_name, t.queue_name, t.priority, t.status, t.enqueued_at, t.next_retry_at, t.good_until, t.claimed_at,
        t.started_at, t.ended_at, t.finalizing_at, t.error_code, t.retry_count, t.max_retries, t.claimed_by_worker_id,
        o.last_heartbeat_at, COALESCE(o.is_live, FALSE), COALESCE(o.runner_interval_s, 30), h.sent_at,

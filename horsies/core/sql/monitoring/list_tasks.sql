@@ -1,6 +1,6 @@
--- A page of tasks (M-45). Planned for its values: what filters nothing vanishes, and of the orders one is left, which an index
--- has, or which a set as small as what is in flight (started_at) can be sorted by. Only sent_at reads all that the filter
--- leaves.
+-- A page of tasks (M-45). The statement is planned for its values: conditions that filter nothing vanish, and one sort
+-- order is left. Either an index has this order, or the set is small enough to be sorted, as tasks in flight are
+-- (started_at). Only sent_at reads everything that the filter leaves.
 SELECT id AS task_id, task_name, queue_name, priority, status, sent_at, enqueued_at, claimed_at, started_at, ended_at,
        next_retry_at, good_until, retry_count, max_retries, error_code, claimed_by_worker_id AS worker_id, worker_hostname,
        worker_pid, workflow_id

@@ -1,4 +1,4 @@
--- Workflows: those that have not ended, the newest first, then the last ended first, which is an order that an index has.
+-- Workflows: open ones first, newest first; then ended ones, last ended first. An index has this order.
 SELECT id AS workflow_id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth,
        good_until, sent_at, started_at, paused_at, completed_at
 FROM horsies_workflows

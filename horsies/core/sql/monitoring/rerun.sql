@@ -1,6 +1,6 @@
--- A task that ended without success is sent again as a new one (M-49), which says whose repetition it is. The old row stays as
--- it is. Its idempotency key stays with it, or the two would be the same send; its trace has ended with it; and a deadline that
--- has passed does not come along.
+-- Sends a task that ended without success again as a new task (M-49), which names the old one. The old row does not
+-- change. The new row has no idempotency key, or the two would be the same send; it has no trace, because that has
+-- ended; and it has no deadline if the old one has passed.
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, args, kwargs, sent_at, enqueued_at, good_until, max_retries,
     task_options, flags)
 SELECT %(new_id)s::text, t.task_name, t.queue_name, t.priority, t.args, t.kwargs, statement_timestamp(), statement_timestamp(),

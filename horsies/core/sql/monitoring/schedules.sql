@@ -1,6 +1,6 @@
--- What is known of schedules: the state of each (D-35), and the definition of those that were put in place at run time (D-36).
--- An instant that Python has none for ('infinity': not to fire until it is changed) becomes one that it has, and the
--- definition is text, because what cannot be parsed concerns one of them only.
+-- The state of each schedule (D-35), and the definition of those that were added at run time (D-36). An instant that
+-- Python cannot represent ('infinity' means that the schedule does not fire until it is changed) becomes one that it
+-- can. The definition is text, so that one that cannot be parsed affects only its own schedule.
 SELECT COALESCE(s.schedule_name, d.name) AS name, CASE WHEN d.name IS NULL THEN 'code' ELSE 'database' END AS source,
        COALESCE(d.paused, FALSE) AS paused,
        CASE WHEN s.last_run_at > '9999-12-01Z' THEN '9999-12-01Z' WHEN s.last_run_at < '1970-01-01Z' THEN '1970-01-01Z'

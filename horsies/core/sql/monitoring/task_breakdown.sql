@@ -1,5 +1,5 @@
--- Tasks by worker, name or queue and their states, the largest groups first; with each comes how many groups and tasks there
--- are in all (M-45).
+-- Tasks by worker, name or queue and their states, the largest groups first. Each row also has the number of all groups
+-- and of all tasks (M-45).
 WITH found AS (
     SELECT CASE %(group_by)s::text WHEN 'worker' THEN claimed_by_worker_id WHEN 'task_name' THEN task_name ELSE queue_name END
                AS value, status, count(*) AS n

@@ -1,5 +1,5 @@
--- What tasks can be filtered by (M-45): the most frequent values, with how often they occur. First by all four at once, which
--- the server can share out; what it has then found is small.
+-- The values that tasks can be filtered by (M-45): the most frequent ones, with their counts. The tasks are grouped by
+-- all four columns first, which the server can do in parallel; the result of that is small.
 WITH found AS (
     SELECT task_name, queue_name, claimed_by_worker_id, error_code, count(*) AS n FROM horsies_tasks
     WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[]))

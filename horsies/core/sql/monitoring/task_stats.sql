@@ -1,4 +1,4 @@
--- How many tasks are in each state (M-45). No index holds the state of a task: the rows are read.
+-- How many tasks are in each state (M-45). No index contains the state of a task, so all rows are read.
 SELECT status, count(*) FROM horsies_tasks
 WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[]))
   AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s::text[]))

@@ -1,5 +1,5 @@
--- What waits, by queue and name: how many in all, how many of them may be claimed now, and since when the oldest of those. As
--- much work as tasks wait, however many have ended.
+-- Waiting tasks by queue and name: how many there are, how many may be claimed now, and since when the oldest of those
+-- is due. The cost depends on the waiting tasks, not on the ended ones.
 SELECT queue_name, task_name, count(*), count(*) FILTER (WHERE is_due),
        extract(epoch FROM now() - min(enqueued_at) FILTER (WHERE is_due))::float8
 FROM (

@@ -1,4 +1,4 @@
--- The newest snapshots of one worker, as points of a chart, the oldest first.
+-- The newest snapshots of one worker, oldest first, as points of a chart.
 SELECT * FROM (
     SELECT snapshot_at, tasks_running, tasks_claimed, cpu_percent, memory_usage_mb, memory_percent, children_memory_mb
     FROM horsies_worker_states WHERE worker_id = %(worker_id)s ORDER BY snapshot_at DESC LIMIT %(limit)s

@@ -1,4 +1,5 @@
--- The names of workflows, along the index from one to the next: there may be a million of each.
+-- The names of workflows. The statement jumps along the index from name to name, because a name may have a million
+-- rows.
 WITH RECURSIVE found AS (
     (SELECT name FROM horsies_workflows ORDER BY name LIMIT 1)
     UNION ALL

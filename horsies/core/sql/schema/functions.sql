@@ -1,7 +1,8 @@
--- The channels that do not depend on the notify mode: the end of workflows, and live monitoring, which rings only while
--- a monitor has left word that it listens. Apart from the documented task trigger, whose behaviour stays exact.
+-- The channels that do not depend on the notify mode: the end of workflows, and live monitoring, which notifies only
+-- while a monitor has said that it listens. They are separate from the documented task trigger, whose behaviour is
+-- exact.
 
--- Once per statement, not per row: with nobody watching, a batch costs one look at a tiny table.
+-- This runs once per statement, not per row. If no monitor listens, a batch costs one look at a tiny table.
 CREATE OR REPLACE FUNCTION horsies_monitor_new_tasks()
 RETURNS trigger AS $$
 BEGIN
@@ -23,7 +24,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- PAUSED is not an end, but whoever waits for the workflow wants to know.
+-- PAUSED is not an end, but those who wait for the workflow are notified of it too.
 CREATE OR REPLACE FUNCTION horsies_notify_workflow_changes()
 RETURNS trigger AS $$
 BEGIN

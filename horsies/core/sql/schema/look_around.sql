@@ -1,6 +1,6 @@
--- Where we are connected and what may be done here. Looks at the first schema of the search path only: tables of
--- another installation further down the path are not ours. The catalog is read as a table: to_regclass() would answer
--- from a cache that a session which has just waited for the schema lock has not brought up to date.
+-- Where this session is connected, and what it may do here. The statement looks only at the first schema of the search
+-- path: tables of another installation further down the path are not ours. It reads the catalog as a table, because
+-- to_regclass() answers from a cache, which is out of date in a session that has just waited for the schema lock.
 SELECT current_setting('server_version_num')::int AS version,
        current_database()::text AS database,
        current_user::text AS "user",

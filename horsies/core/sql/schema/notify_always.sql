@@ -1,4 +1,4 @@
--- notify = 'always': every new task and every end of one rings, whoever listens.
+-- notify = 'always': every new task and every end of a task sends a notification.
 CREATE OR REPLACE FUNCTION horsies_notify_task_changes()
 RETURNS trigger AS $$
 BEGIN
@@ -14,7 +14,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- What the trigger does for an insert, for statements that move a row back to PENDING.
+-- Statements that move a row back to PENDING call this. It does what the trigger does for an insert.
 CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
 RETURNS void AS $$
 BEGIN

@@ -1,4 +1,5 @@
--- notify = 'off': nothing rings, everyone polls. The functions stay, so that the mode can change without a table lock.
+-- notify = 'off': nothing sends a notification, and all processes poll. The functions stay, so that the mode can change
+-- without a table lock.
 CREATE OR REPLACE FUNCTION horsies_notify_task_changes()
 RETURNS trigger AS $$
 BEGIN

@@ -1,5 +1,6 @@
--- notify = 'when_waiting': ring only if someone left word in horsies_waiting, because every commit that notifies takes
--- one lock for the whole server. The clock is read afresh: now() stands still in a long transaction.
+-- notify = 'when_waiting': notify only if there is a waiting mark in horsies_waiting, because every commit that
+-- notifies takes one lock for the whole server. clock_timestamp() is used, because now() stands still in a long
+-- transaction.
 CREATE OR REPLACE FUNCTION horsies_notify_task_changes()
 RETURNS trigger AS $$
 BEGIN

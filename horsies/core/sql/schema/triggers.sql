@@ -1,5 +1,5 @@
--- Each is made if it is missing: replacing one would lock its table against everybody (and PostgreSQL 13 cannot).
--- A trigger whose shape changes is dropped by a migration first.
+-- Each trigger is created only if it is missing: to replace one would lock its table for all (and PostgreSQL 13
+-- cannot). A trigger whose shape changes is dropped by a migration first.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_trigger
@@ -7,7 +7,7 @@ BEGIN
         CREATE TRIGGER horsies_task_notify_trigger
         AFTER INSERT OR UPDATE ON horsies_tasks
         FOR EACH ROW
-        -- The function would do nothing for a claim or a start, and calling it costs more than this look.
+        -- The function would do nothing for a claim or a start, and a call costs more than this condition.
         WHEN (NEW.status NOT IN ('CLAIMED', 'RUNNING'))
         EXECUTE FUNCTION horsies_notify_task_changes();
     END IF;
