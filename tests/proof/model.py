@@ -183,7 +183,7 @@ class World:
                 self.beats += (Heartbeat(hold.task_id, role, sender, hostname, pid),)
         return owned
 
-    def strays(self, owner: str) -> set[Hold]:
+    def claims_of(self, owner: str) -> set[Hold]:
         """The claims that stand in the name of this worker (W-21)."""
         mine = [task for task in self.tasks.values() if task.status == "CLAIMED" and task.claimed_by_worker_id == owner]
         return {Hold(owner, task.request.task_id, task.claim_seq) for task in mine}

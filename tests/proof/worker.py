@@ -15,8 +15,7 @@ from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
 from horsies.core.worker.claim import Holding, orders
-from horsies.core.worker.config import Limits
-from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason
+from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason
 from tests.proof.rows import Budgets
 from tests.proof.rows import Claimant as ModelClaimant
 from tests.proof.values import Died, ErrorResult, Failed, Hold, Names, Report, Returned
@@ -153,8 +152,8 @@ class Worker:
             if older is not None:
                 self.lose(older)
 
-    def strays(self, claims: Iterable[Hold]) -> list[Hold]:
-        """As `Claimer.hand_back_strays`."""
+    def unknown_claims(self, claims: Iterable[Hold]) -> list[Hold]:
+        """As `Claimer.hand_back_unknown_claims`."""
         known = {self.hold(held) for held in self.hand}
         return [claim for claim in claims if claim not in known]
 
@@ -276,7 +275,7 @@ class Worker:
         self.endings.append(Ending(held, move, report))
 
     def settled(self, batch: Sequence[Ending], moved: set[str]) -> None:
-        """They stand in the database, or were too late; then `Claimer.doubt`."""
+        """They stand in the database, or were too late; then `Claimer.suspect_lost_claims`."""
         for ending in batch:
             self.endings.remove(ending)
             self.hand.drop(ending.held)

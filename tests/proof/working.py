@@ -18,9 +18,9 @@ from tests.proof.worker import HOST, MAX_AGE, Child, Ending, Worker
 
 
 async def claim(story: Story, worker: Worker, fault: int | None, *, takes_over: bool) -> None:
-    """One look of the claimer: strays first if it is unsure, then what waits, then claims that ran out."""
+    """One look of the claimer: unknown claims first if it is unsure, then what waits, then claims that ran out."""
     if worker.is_unsure:
-        await _hand_back_strays(story, worker)
+        await _hand_back_unknown_claims(story, worker)
         worker.is_unsure = False
     order = worker.order()
     budgets = worker.budgets()
@@ -80,18 +80,18 @@ def _compare_claims(story: Story, worker: Worker, rows: Sequence[Claimed], expec
         story.holds.append(Hold(worker.id, row.id, row.claim_seq))
 
 
-async def _hand_back_strays(story: Story, worker: Worker) -> None:
+async def _hand_back_unknown_claims(story: Story, worker: Worker) -> None:
     answer = await story.ask(worker.id, None, lambda conn: tasks.unknown_claims(conn, worker.id))
     found = {Hold(worker.id, claim.task_id, claim.claim_seq) for claim in answer.get()}
-    story.demand(found == story.world.strays(worker.id), f"the strays of {worker.id} are {found}")
-    strays = worker.strays(found)
-    if strays:
-        moves = [Requeue(claim_of(hold)) for hold in strays]
+    story.demand(found == story.world.claims_of(worker.id), f"the claims of {worker.id} are {found}")
+    unknown = worker.unknown_claims(found)
+    if unknown:
+        moves = [Requeue(claim_of(hold)) for hold in unknown]
         moved = await story.ask(worker.id, None, lambda conn: tasks.apply(conn, worker.id, moves))
-        expected = {hold.task_id for hold in strays if story.world.requeue(hold)}
+        expected = {hold.task_id for hold in unknown if story.world.requeue(hold)}
         story.demand(moved.get() == expected, f"handed back {moved.value}, should be {expected}")
         story.committed(synchronously=True)
-        story.tally["strays handed back"] += len(strays)
+        story.tally["unknown claims handed back"] += len(unknown)
 
 
 async def start(story: Story, worker: Worker, most: int, fault: int | None) -> None:

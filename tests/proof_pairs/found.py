@@ -51,10 +51,10 @@ FOUND = {
         Play((Role(pause=Pause(statement=2)), Role()), ONE_AFTER_THE_OTHER),
     ),
     # Each had left one word and waited for the other's.
-    "two that doze in different orders": example(
+    "two that announce idleness in different orders": example(
         Start(()),
-        of("doze", worker_id="alpha", queues=["other", "default"], until=timedelta(seconds=30)),
-        of("doze", worker_id="alpha", queues=["default", "other"], until=timedelta(seconds=30)),
+        of("announce_idle", worker_id="alpha", queues=["other", "default"], until=timedelta(seconds=30)),
+        of("announce_idle", worker_id="alpha", queues=["default", "other"], until=timedelta(seconds=30)),
         Play((Role(pause=Pause(reading=2)), Role()), ONE_AFTER_THE_OTHER),
     ),
     # The delete took its rows as they lay in the table.

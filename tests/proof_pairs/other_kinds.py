@@ -175,12 +175,12 @@ WORD_KINDS = (
     ),
     Kind("withdraw", tasks.withdraw, _words, _word),
     Kind(
-        "doze",
+        "announce_idle",
         workers.announce_idle,
         lambda pick, start: {**_sleeps(pick, start), "until": timedelta(seconds=30)},
         _sleep,
     ),
-    Kind("rise", workers.withdraw_idle, _sleeps, _sleep),
+    Kind("withdraw_idle", workers.withdraw_idle, _sleeps, _sleep),
     Kind("forget_sleepers", workers.forget_sleepers, names=_all_words, skips=True, waits=False),
 )
 WORKER_KINDS = (

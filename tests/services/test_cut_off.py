@@ -12,8 +12,8 @@ from horsies.core.recovery.decide import crashed, not_charged
 from horsies.core.recovery.hooks import InProcess
 from horsies.core.store.tasks import Claimed
 from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue
-from horsies.core.worker.fence import ForcedShutdown
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
+from horsies.core.worker.shutdown import ForcedShutdown
 from tests.factories import given_task
 
 

@@ -168,8 +168,8 @@ async def _is_blocked(db: AsyncConnection) -> bool:
 STATEMENTS = {
     "waiting/announce": {"ids": ["x"], "holder": "me", "seconds": 60.0},
     "waiting/withdraw": {"ids": ["x"], "holder": "me"},
-    "workers/doze": {"queues": ["q"], "worker_id": "me", "until": "10 s"},
-    "workers/rise": {"queues": ["q"], "worker_id": "me"},
+    "workers/announce_idle": {"queues": ["q"], "worker_id": "me", "until": "10 s"},
+    "workers/withdraw_idle": {"queues": ["q"], "worker_id": "me"},
     "tasks/results": {"ids": ["x"]},
 }
 INSERT = "INSERT INTO horsies_tasks (id, task_name) VALUES (gen_random_uuid()::text, 't')"

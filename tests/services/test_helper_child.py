@@ -19,7 +19,7 @@ import pytest_asyncio
 from horsies import FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult, WorkerRecovered
 from horsies.core.child.wire import ChildSpec
 from horsies.core.scheduler.payloads import PreparerFailed, Wanted
-from horsies.core.worker.helper_calls import MOST_LOSSES, HelperAsker, HelperPreparer
+from horsies.core.worker.helper_calls import MOST_LOSSES, HelperHookCaller, HelperPreparer
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.launcher import Launcher
 from tests.services.children import ROOT, is_alive, read_pid
@@ -125,7 +125,7 @@ class Helper:
             "sys_path": (str(folder), ROOT),
         } | spec
         self.child = HelperChild(launcher, ChildSpec("some_app:app", **given))
-        self.asker = HelperAsker(self.child, lambda: EVENTS)
+        self.asker = HelperHookCaller(self.child, lambda: EVENTS)
 
     def write(self, body: str) -> None:
         (self.folder / "some_app.py").write_text(APP.format(folder=str(self.folder), body=body))
@@ -366,7 +366,7 @@ async def test_r76_news_that_nobody_can_hear_are_dropped_and_counted(
 
 async def test_r75_news_without_handlers_start_no_helper(launcher: Launcher, tmp_path: Path) -> None:
     helper = Helper(launcher, tmp_path, "note('loaded', os.getpid())" + OBSERVING)
-    asker = HelperAsker(helper.child, lambda: ["JobRecovery"])
+    asker = HelperHookCaller(helper.child, lambda: ["JobRecovery"])
     assert [asker.has(event) for event in (JobRecovery, JobInterrupted, WorkerRecovered)] == [True, False, False]
     await asker.interrupted([job(1)], reason=CRASHED)
     await asker.recovered(recovering="me", dead=["gone"], jobs_recovered=0)

@@ -189,7 +189,9 @@ RARE = {
     "expire_waiting": Act(
         "tasks/expire_waiting", lambda conn: tasks.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
-    "strays": Act("tasks/strays", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300),
+    "unknown claims": Act(
+        "tasks/unknown_claims", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300
+    ),
     "find_stale claimed": stale(TaskStatus.CLAIMED),
     "find_stale running": stale(TaskStatus.RUNNING),
     "known": Act(

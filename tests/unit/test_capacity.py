@@ -8,7 +8,7 @@ import pytest
 
 from horsies.core.worker.children import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace
 from horsies.core.worker.claim import Holding, orders
-from horsies.core.worker.config import Limits
+from horsies.core.worker.in_hand import Limits
 
 
 def limits(**changes: Any) -> Limits:

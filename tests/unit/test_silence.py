@@ -8,7 +8,7 @@ import pytest
 
 from horsies import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.worker import fence
-from horsies.core.worker.fence import Pulse, Terms, end_of_time, word
+from horsies.core.worker.fence import Pulse, Terms, end_of_time, may_run_until
 
 OFF = WorkerRecoveryConfig()
 TASK = Terms(running_s=300)
@@ -55,15 +55,17 @@ def test_r101_a_sign_sent_half_way_is_known_to_have_failed_when_code_has_to_end(
     assert half_way + terms.patience_s <= end_of_time(0, 0, terms, is_failing=True)
 
 
-def test_r101_a_child_may_go_on_without_a_word_no_longer_than_its_parent_would_let_it() -> None:
-    assert word(20, 10, 0, TASK, is_failing=False) == 235, "the parent may be stopped at any moment"
-    assert word(20, 10, 0, TASK, is_failing=True) == 235
-    assert word(250, 10, 0, TASK, is_failing=True) == 235, "and does not make it longer while the database is away"
+def test_r101_a_child_may_go_on_in_silence_no_longer_than_its_parent_would_let_it() -> None:
+    assert may_run_until(20, 10, 0, TASK, is_failing=False) == 235, "the parent may be stopped at any moment"
+    assert may_run_until(20, 10, 0, TASK, is_failing=True) == 235
+    assert may_run_until(250, 10, 0, TASK, is_failing=True) == 235, (
+        "and does not make it longer while the database is away"
+    )
 
 
 def test_r101_a_child_that_comes_to_life_before_the_threshold_may_go_on() -> None:
     """Nobody vouched for it, but its parent is there and the database answers: only the threshold itself ends it."""
-    assert word(250, 10, 0, TASK, is_failing=False) == 310
+    assert may_run_until(250, 10, 0, TASK, is_failing=False) == 310
 
 
 def test_r23_nobody_is_judged_before_the_database_has_answered_for_a_while() -> None:

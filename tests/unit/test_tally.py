@@ -11,8 +11,8 @@ from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.store.tasks import Claimed
 from horsies.core.tasks.moves import Claim, Fail, Retry
 from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.worker.finalize import LINES, OutcomeLog
 from horsies.core.worker.in_hand import HeldTask
-from horsies.core.worker.stats import LINES, OutcomeLog
 
 CLAIM = Claim("id-7", 1)
 SECRET = "the-argument"

@@ -267,7 +267,7 @@ async def mark_finalizing(conn: Connection, worker_id: str, claims: Sequence[Cla
 
 async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
     """The claims that belong to this worker according to the database."""
-    cursor = await conn.execute(load("tasks/strays"), {"worker_id": worker_id}, prepare=False)
+    cursor = await conn.execute(load("tasks/unknown_claims"), {"worker_id": worker_id}, prepare=False)
     return [Claim(*row) for row in await cursor.fetchall()]
 
 

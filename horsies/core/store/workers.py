@@ -46,12 +46,12 @@ async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
 async def announce_idle(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> str:
     """Record that this worker waits for these queues, if the recorded notify mode requires it; return that mode."""
     params = {"worker_id": worker_id, "queues": queues, "until": until}
-    [(mode,)] = await (await conn.execute(load("workers/doze"), params)).fetchall()
+    [(mode,)] = await (await conn.execute(load("workers/announce_idle"), params)).fetchall()
     return str(mode)
 
 
 async def withdraw_idle(conn: Connection, worker_id: str, queues: list[str]) -> None:
-    await conn.execute(load("workers/rise"), {"worker_id": worker_id, "queues": queues})
+    await conn.execute(load("workers/withdraw_idle"), {"worker_id": worker_id, "queues": queues})
 
 
 async def pong(conn: Connection, payload: str) -> None:

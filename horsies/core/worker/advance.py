@@ -94,12 +94,12 @@ class Advancer:
             await self._advance(batch)
             self._most = AT_ONCE
         except AWAY:
-            # Or something in it is too much for the database: then it must not hold up the others.
+            # Perhaps something in the batch is too much for the database, and must not hold up the others.
             self._most = max(1, len(batch) // 2)
             raise
         finally:
             self._busy -= 1
-            for unit, task_ids in batch.items():  # the database is away, and nobody knows what it has heard
+            for unit, task_ids in batch.items():  # the database is away, and it is unknown what was written
                 self._add(unit, task_ids)
                 if unit.kind == "tasks":
                     self._add(Unit("children", unit.workflow_id))

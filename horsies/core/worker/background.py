@@ -1,11 +1,9 @@
-"""Wakes the claimer when a retry becomes due, so that it does not wait for the next poll (T-80).
-
-What a worker does for tasks that are not its own: the recovery services and their intervals.
+"""What a worker does beside its own tasks: the recovery services and their intervals, the scheduler if it has one, and
+the timer of retries.
 
 Nothing here knows the worker's own tasks, children or claims. Short work shares one pool; a sweep keeps its connection
-while hooks are called, so it has its own.
-
-A worker with a scheduler: the scheduler as one more of its services, on the connection for recovery.
+while hooks are called, so it has its own. The services themselves are in `recovery/` and `scheduler/`; `service.py`
+runs their steps.
 """
 
 from __future__ import annotations
@@ -36,11 +34,105 @@ from horsies.core.worker.helper_calls import HelperPreparer
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.workflows.advance import BuildLater
 
-MOST = 10_000  # further ones are left to the poll
+log = logging.getLogger("horsies.worker")
+recovery_log = logging.getLogger("horsies.recovery")
+
+EXPIRY_S = 1.0
+MOST = 10_000  # further retries are left to the poll
+
+Step: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class RecoveryServices:
+    """`steps` are the services, which the worker runs like its own. `on_ended` gets tasks of workflows that were ended,
+    `build_later` gets nodes whose child workflow has not been built."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        me: Identity,
+        *,
+        pool: Connections,
+        patient: Connections,
+        hooks: HookCaller,
+        pulse: Pulse,
+        on_ended: OnEnded = nobody,
+        build_later: BuildLater | None = None,
+    ) -> None:
+        self._recovery, self._sweeping = plan.app.config.recovery, plan.recovery
+        settings = (self._recovery, self._sweeping)
+        self._dead_workers = DeadWorkers(pool, patient, me, *settings, hooks, pulse, on_ended=on_ended)
+        self._reaper = Reaper(
+            pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
+        )
+        self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
+        self._retention = Retention(pool, *settings)
+
+    def steps(self) -> list[tuple[str, Step]]:
+        """The services by name."""
+        check_s = self._recovery.check_interval_ms / 1000
+        tick: Step = self._reaper.tick
+        sweep: Step = self._sweeper.step
+        found: list[tuple[str, Step]] = []
+        if self._recovery.use_liveness_evidence:
+            found.append(("dead workers", every(LOOK_EVERY_S, self._dead_workers.look, at_once=True)))
+            tick, sweep = self._dead_workers.first(tick), self._dead_workers.first(sweep)
+        found += [
+            ("reaper", every(check_s, tick, at_once=True)),
+            # More often than the rest, because overdue tasks at the head of a queue are in the way of every claim.
+            ("expiry", every(EXPIRY_S, self._reaper.expire)),
+            ("deadlines of workflows", every(EXPIRY_S, self._reaper.expire_workflows)),
+            ("retention", every(check_s, self._retention.step)),
+        ]
+        if self._sweeping.enabled:
+            found.append(("sweeper", every(self._sweeping.sweep_interval.total_seconds(), sweep)))
+        return [(name, harmless(name, step)) for name, step in found]
+
+
+def schedule_steps(
+    plan: Plan, pool: Connections, helper: HelperChild, is_stopping: Callable[[], bool]
+) -> list[tuple[str, Step]]:
+    """The scheduler as one more service, on the connection for recovery; none if this worker does not schedule."""
+    if not plan.config.with_scheduler:
+        return []
+    config = require_schedule(plan.app.config)
+    scheduler = Scheduler(config, pool, HelperPreparer(helper))
+    count = logs.counted(len(config.schedules), "schedule")
+    log.info("this worker also runs the scheduler: %s in the code, a check every %g s", count, scheduler.interval_s)
+
+    async def step() -> None:
+        try:
+            if is_stopping():  # the tasks of this worker may take long, so others send what becomes due
+                await asyncio.Event().wait()
+            await asyncio.sleep(await scheduler.step())
+        except asyncio.CancelledError:
+            scheduler.close()
+            raise
+
+    return [("scheduler", harmless("scheduler", step))]
+
+
+def harmless(name: str, step: Step) -> Step:
+    """The same step, except that a bug in it does not stop the worker's own tasks. Failures of the database are passed
+    on."""
+
+    async def guarded() -> None:
+        try:
+            await step()
+        except PoolTimeout as problem:
+            # Mostly a sweep keeps the connection while it calls slow hooks. This is not an outage (W-60).
+            recovery_log.warning("%s had no connection and will be retried: %s", name, problem)
+        except AWAY:
+            raise
+        except Exception:
+            recovery_log.exception("%s failed", name)
+
+    return guarded
 
 
 class RetryTimer:
-    """`set` adds a time; `step` waits for the next one and wakes the claimer."""
+    """Wakes the claimer when a retry becomes due, so that it does not wait for the next poll (T-80). `set` adds a time;
+    `step` waits for the next one."""
 
     def __init__(self, pool: Pool, on_ring: Callable[[], None]) -> None:
         self._pool = pool
@@ -70,100 +162,3 @@ class RetryTimer:
         self._on_ring()
         async with self._pool.connection() as conn:
             await tasks.ring(conn, ripe)
-
-
-recovery_log = logging.getLogger("horsies.recovery")
-
-EXPIRY_S = 1.0
-
-Step: TypeAlias = Callable[[], Awaitable[None]]
-
-
-class RecoveryServices:
-    """`steps` are the services, which the worker runs like its own. `on_ended` gets tasks of workflows that were ended,
-    `build_later` gets nodes whose child workflow has not been built."""
-
-    def __init__(
-        self,
-        pool: Connections,
-        patient: Connections,
-        plan: Plan,
-        me: Identity,
-        asker: HookCaller,
-        pulse: Pulse,
-        *,
-        on_ended: OnEnded = nobody,
-        build_later: BuildLater | None = None,
-    ) -> None:
-        self._recovery, self._sweeping = plan.app.config.recovery, plan.recovery
-        settings = (self._recovery, self._sweeping)
-        self._evidence = DeadWorkers(pool, patient, me, *settings, asker, pulse, on_ended=on_ended)
-        self._reaper = Reaper(
-            pool, *settings, asker, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
-        )
-        self._sweeper = Sweeper(patient, self._sweeping, self._recovery, asker, me.worker_id, pulse, on_ended=on_ended)
-        self._retention = Retention(pool, *settings)
-
-    def steps(self) -> list[tuple[str, Step]]:
-        """The services by name."""
-        check_s = self._recovery.check_interval_ms / 1000
-        tick: Step = self._reaper.tick
-        sweep: Step = self._sweeper.step
-        found: list[tuple[str, Step]] = []
-        if self._recovery.use_liveness_evidence:
-            found.append(("evidence", every(LOOK_EVERY_S, self._evidence.look, at_once=True)))
-            tick, sweep = self._evidence.first(tick), self._evidence.first(sweep)
-        found += [
-            ("reaper", every(check_s, tick, at_once=True)),
-            # More often than the rest of the tick: overdue tasks at the head of a queue are in every claim's way.
-            ("expiry", every(EXPIRY_S, self._reaper.expire)),
-            ("deadlines of workflows", every(EXPIRY_S, self._reaper.expire_workflows)),
-            ("retention", every(check_s, self._retention.step)),
-        ]
-        if self._sweeping.enabled:
-            found.append(("sweeper", every(self._sweeping.sweep_interval.total_seconds(), sweep)))
-        return [(name, harmless(name, step)) for name, step in found]
-
-
-def harmless(name: str, step: Step) -> Step:
-    """The same step, except that a bug in it does not stop the worker's own tasks. Failures of the database are passed
-    on."""
-
-    async def guarded() -> None:
-        try:
-            await step()
-        except PoolTimeout as problem:
-            # Mostly a sweep keeps it while it asks slow hooks. The worker must not take that for an outage (W-60).
-            recovery_log.warning("%s had no connection and will be retried: %s", name, problem)
-        except AWAY:
-            raise
-        except Exception:
-            recovery_log.exception("%s failed", name)
-
-    return guarded
-
-
-log = logging.getLogger("horsies.worker")
-
-
-def schedule_steps(
-    plan: Plan, pool: Connections, helper: HelperChild, is_stopping: Callable[[], bool]
-) -> list[tuple[str, Step]]:
-    """The service by name; none if this worker does not schedule."""
-    if not plan.config.with_scheduler:
-        return []
-    config = require_schedule(plan.app.config)
-    scheduler = Scheduler(config, pool, HelperPreparer(helper))
-    count = logs.counted(len(config.schedules), "schedule")
-    log.info("this worker also runs the scheduler: %s in the code, a check every %g s", count, scheduler.interval_s)
-
-    async def step() -> None:
-        try:
-            if is_stopping():  # its tasks may take long: what becomes due meanwhile is for others, or for later
-                await asyncio.Event().wait()
-            await asyncio.sleep(await scheduler.step())
-        except asyncio.CancelledError:
-            scheduler.close()
-            raise
-
-    return [("scheduler", harmless("scheduler", step))]

@@ -1,10 +1,9 @@
-"""The connection between the supervisor and one child: frames in, frames out, and what is left in the socket after its
-death.
+"""The worker's children as processes: started in advance, replaced one by one, killed one at a time.
 
-The worker's children as processes: started in advance, replaced one by one, killed one at a time.
-
-The dispatcher decides what the children run; this module makes sure that there are `processes` of them. The death of
-one does not affect the others (W-36).
+`Children` makes sure that there are `processes` of them; the death of one does not affect the others (W-36). `Child` is
+what the supervisor knows about one of them, `Link` its socket: frames in, frames out, and what is left in the socket
+after its death. The functions at the end tell from the pace of a child how many tasks it may be given in advance. The
+dispatcher decides what the children run; the fork server that makes them is behind `launcher.py`.
 """
 
 from __future__ import annotations
@@ -28,118 +27,17 @@ from horsies.core.worker.finalize import describe_exit
 from horsies.core.worker.in_hand import HeldTask, Phase
 from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
 
-SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
-
-MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
-
-MAX_FED = 64  # never more tasks inside one child: they are hard to take back
-
-FEED_MS = 2.0  # so many milliseconds of work lie inside the child
-
-READ_BYTES = 1 << 18
-
-
-class Link:
-    """The supervisor's end of a child's socket. `on_frames` gets what arrived, `on_broken` the reason why nothing more
-    will."""
-
-    def __init__(
-        self, sock: socket.socket, on_frames: Callable[[list[Frame]], None], on_broken: Callable[[str], None]
-    ) -> None:
-        self._sock = sock
-        self._on_frames = on_frames
-        self._on_broken = on_broken
-        self._decoder = Decoder()
-        self._outgoing = bytearray()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sock.fileno(), self._readable)
-        self._open = True
-        self._is_deaf = False
-
-    def write(self, data: bytes) -> None:
-        """Send what fits now, and the rest when the child has read more."""
-        if not self._open or self._is_deaf:
-            return
-        if not self._outgoing:
-            try:
-                data = data[self._sock.send(data) :]
-            except (BlockingIOError, InterruptedError):
-                pass
-            except OSError as problem:
-                self._cannot_write(str(problem))
-                return
-            if not data:
-                return
-            self._loop.add_writer(self._sock.fileno(), self._writable)
-        self._outgoing += data
-
-    def drain(self) -> None:
-        """Read what a dead child has left. It never waits for the end of the stream, because a grandchild may keep it
-        open."""
-        while self._open and self._read():
-            pass
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._loop.remove_reader(self._sock.fileno())
-            self._loop.remove_writer(self._sock.fileno())
-            self._sock.close()
-
-    def _readable(self) -> None:
-        self._read()
-
-    def _read(self) -> bool:
-        try:
-            data = self._sock.recv(READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as problem:
-            self._break(str(problem))
-            return False
-        if not data:
-            self._break("the child closed its socket")
-            return False
-        try:
-            frames = self._decoder.feed(data)
-        except WireError as problem:
-            self._break(str(problem))
-            return False
-        if frames:
-            self._on_frames(frames)
-        return True
-
-    def _writable(self) -> None:
-        try:
-            del self._outgoing[: self._sock.send(self._outgoing)]
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as problem:
-            self._cannot_write(str(problem))
-            return
-        if not self._outgoing:
-            self._loop.remove_writer(self._sock.fileno())
-
-    def _cannot_write(self, why: str) -> None:
-        """The child no longer reads. What it wrote before must still be read, so the socket stays open."""
-        self._is_deaf = True
-        self._outgoing.clear()
-        self._loop.remove_writer(self._sock.fileno())
-        self._on_broken(why)
-
-    def _break(self, why: str) -> None:
-        if self._open:
-            self.close()
-            self._on_broken(why)
-
-
 log = logging.getLogger("horsies.worker")
 
 READY_TIMEOUT_S = 120.0
-
-FAREWELL_S = 0.1  # between the end of its socket and the word that a child has ended
-
+FAREWELL_S = 0.1  # between the end of its socket and the report that a child has ended
 YOUNG_S = 5.0  # a child that dies younger than this is not replaced at once
+READ_BYTES = 1 << 18
+
+SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
+MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
+MAX_FED = 64  # never more tasks inside one child, because they are hard to take back
+FEED_MS = 2.0  # so many milliseconds of work lie inside the child
 
 
 class ChildBroken(Exception):
@@ -150,84 +48,16 @@ class AppBroken(ChildBroken):
     """The child reports that it cannot serve the app: a module fails on import, or a start hook failed (W-45)."""
 
 
-@dataclass(eq=False)
-class Child:
-    """One child process and its tasks."""
-
-    process: ChildProcess
-    born: float = field(default_factory=monotonic)
-    link: Link | None = None
-    line: deque[HeldTask] = field(default_factory=deque)  # RUNNING, not handed over yet
-    fed: dict[int, HeldTask] = field(default_factory=dict)  # handed over, by token, in order
-    starting: set[HeldTask] = field(default_factory=set)  # assigned to it, the start statement under way
-    assigned: int = 0  # in all its life
-    pace_ms: float | None = None
-    ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
-    rss_mb: float = 0.0
-    first_rss_mb: float = 0.0
-    last_heard: float = field(default_factory=monotonic)
-    is_ready: bool = False
-    is_traced: bool = False  # it has OpenTelemetry loaded, and wants to know what its tasks belong to
-    is_retiring: bool = False
-    is_dead: bool = False
-    broken_link: str | None = None
-    until: float = 0.0  # it may go on so long without another word from us (R-101)
-    is_killed: bool = False  # by us, or by itself for want of a word: no fault of what it held
-    why_killed: str | None = None
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def name(self) -> str:
-        return self.process.name
-
-    @property
-    def load(self) -> int:
-        return len(self.line) + len(self.fed) + len(self.starting)
-
-    @property
-    def has_sync(self) -> bool:
-        """Whether it has a task that needs the whole child (W-30a)."""
-        return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
-
-    @property
-    def remark(self) -> str | None:
-        """What we know about its end in addition to its exit code."""
-        return self.why_killed or self.broken_link
-
-    def started_tasks(self) -> list[HeldTask]:
-        return [held for held in self.fed.values() if held.phase is Phase.STARTED]
-
-    def write(self, data: bytes) -> None:
-        if self.link is not None:
-            self.link.write(data)
-
-    def note_run(self, run_ms: float, rss_kb: int) -> None:
-        self.pace_ms = pace(self.pace_ms, run_ms)
-        self.rss_mb = rss_kb / 1024
-
-
 class Children:
-    """`on_frames(child, frames)` gets what a child reports; `on_death(child, how)` is called when it has ended and its
-    reports have been read."""
+    """`on_change` is called when a child has become ready or has ended."""
 
-    def __init__(
-        self,
-        spec: ChildSpec,
-        processes: int,
-        on_frames: Callable[[Child, list[Frame]], None],
-        on_death: Callable[[Child, str], None],
-        on_change: Callable[[], None],
-        journal: Journal,
-    ) -> None:
+    def __init__(self, spec: ChildSpec, processes: int, journal: Journal, *, on_change: Callable[[], None]) -> None:
         self._spec = spec
         self._journal = journal
         self._processes = processes
-        self._on_frames = on_frames
-        self._on_death = on_death
         self._on_change = on_change
+        self._on_frames: Callable[[Child, list[Frame]], None] = lambda child, frames: None
+        self._on_death: Callable[[Child, str], None] = lambda child, how: None
         self.launcher = Launcher()
         self._numbers = 0
         self._ready: dict[Child, asyncio.Future[None]] = {}
@@ -240,6 +70,13 @@ class Children:
         self.task_names: list[str] = []
         self.async_names: list[str] = []
         self.hook_events: list[str] = []  # those that the app has handlers for
+
+    def report_to(
+        self, on_frames: Callable[[Child, list[Frame]], None], on_death: Callable[[Child, str], None]
+    ) -> None:
+        """`on_frames(child, frames)` gets what a child reports; `on_death(child, how)` is called when it has ended and
+        its reports have been read."""
+        self._on_frames, self._on_death = on_frames, on_death
 
     @property
     def usable(self) -> list[Child]:
@@ -268,7 +105,7 @@ class Children:
                     await self.launcher.start()
                     await self._add()
                 except AppBroken:
-                    raise  # it would be no better the next time
+                    raise  # another try would fail as well
                 except (ChildBroken, LauncherDied, OSError) as problem:
                     self._deaths_in_a_row += 1
                     log.error("a child process could not be started: %s", problem)
@@ -394,6 +231,159 @@ class Children:
 def _names(info: dict[str, object], key: str) -> list[str]:
     names = info.get(key)
     return [str(name) for name in names] if isinstance(names, list) else []
+
+
+@dataclass(eq=False)
+class Child:
+    """One child process and its tasks."""
+
+    process: ChildProcess
+    born: float = field(default_factory=monotonic)
+    link: Link | None = None
+    line: deque[HeldTask] = field(default_factory=deque)  # RUNNING, not handed over yet
+    fed: dict[int, HeldTask] = field(default_factory=dict)  # handed over, by token, in order
+    starting: set[HeldTask] = field(default_factory=set)  # assigned to it, the start statement under way
+    assigned: int = 0  # in all its life
+    pace_ms: float | None = None
+    ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
+    rss_mb: float = 0.0
+    first_rss_mb: float = 0.0
+    last_heard: float = field(default_factory=monotonic)
+    is_ready: bool = False
+    is_traced: bool = False  # it has OpenTelemetry loaded, and wants to know what its tasks belong to
+    is_retiring: bool = False
+    is_dead: bool = False
+    broken_link: str | None = None
+    may_run_until: float = 0.0  # unless another message of ours extends it (R-101)
+    is_killed: bool = False  # by us, or by itself because it heard nothing: its tasks are not the cause
+    why_killed: str | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def name(self) -> str:
+        return self.process.name
+
+    @property
+    def load(self) -> int:
+        return len(self.line) + len(self.fed) + len(self.starting)
+
+    @property
+    def has_sync(self) -> bool:
+        """Whether it has a task that needs the whole child (W-30a)."""
+        return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
+
+    @property
+    def remark(self) -> str | None:
+        """What we know about its end in addition to its exit code."""
+        return self.why_killed or self.broken_link
+
+    def started_tasks(self) -> list[HeldTask]:
+        return [held for held in self.fed.values() if held.phase is Phase.STARTED]
+
+    def write(self, data: bytes) -> None:
+        if self.link is not None:
+            self.link.write(data)
+
+    def note_run(self, run_ms: float, rss_kb: int) -> None:
+        self.pace_ms = pace(self.pace_ms, run_ms)
+        self.rss_mb = rss_kb / 1024
+
+
+class Link:
+    """The supervisor's end of a child's socket. `on_frames` gets what arrived, `on_broken` the reason why nothing more
+    will."""
+
+    def __init__(
+        self, sock: socket.socket, on_frames: Callable[[list[Frame]], None], on_broken: Callable[[str], None]
+    ) -> None:
+        self._sock = sock
+        self._on_frames = on_frames
+        self._on_broken = on_broken
+        self._decoder = Decoder()
+        self._outgoing = bytearray()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock.fileno(), self._readable)
+        self._open = True
+        self._is_deaf = False
+
+    def write(self, data: bytes) -> None:
+        """Send what fits now, and the rest when the child has read more."""
+        if not self._open or self._is_deaf:
+            return
+        if not self._outgoing:
+            try:
+                data = data[self._sock.send(data) :]
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as problem:
+                self._cannot_write(str(problem))
+                return
+            if not data:
+                return
+            self._loop.add_writer(self._sock.fileno(), self._writable)
+        self._outgoing += data
+
+    def drain(self) -> None:
+        """Read what a dead child has left. It never waits for the end of the stream, because a grandchild may keep it
+        open."""
+        while self._open and self._read():
+            pass
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._sock.fileno())
+            self._loop.remove_writer(self._sock.fileno())
+            self._sock.close()
+
+    def _readable(self) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        try:
+            data = self._sock.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as problem:
+            self._break(str(problem))
+            return False
+        if not data:
+            self._break("the child closed its socket")
+            return False
+        try:
+            frames = self._decoder.feed(data)
+        except WireError as problem:
+            self._break(str(problem))
+            return False
+        if frames:
+            self._on_frames(frames)
+        return True
+
+    def _writable(self) -> None:
+        try:
+            del self._outgoing[: self._sock.send(self._outgoing)]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as problem:
+            self._cannot_write(str(problem))
+            return
+        if not self._outgoing:
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _cannot_write(self, why: str) -> None:
+        """The child no longer reads. What it wrote before must still be read, so the socket stays open."""
+        self._is_deaf = True
+        self._outgoing.clear()
+        self._loop.remove_writer(self._sock.fileno())
+        self._on_broken(why)
+
+    def _break(self, why: str) -> None:
+        if self._open:
+            self.close()
+            self._on_broken(why)
 
 
 def pace(previous: float | None, sample_ms: float) -> float:

@@ -1,10 +1,10 @@
-"""How much may be claimed, and how far ahead of a child the worker may run. Pure arithmetic (W-24, W-25, W-25a).
-
-Claims tasks from the queue: as many as there is room for, whenever there may be some.
+"""Claims tasks from the queue: as many as there is room for, whenever there may be some.
 
 NOTIFY only says when to look; the query decides. If a pass returns fewer tasks than requested, the queue is empty as
 far as this worker can see. Then the claimer looks again after a few growing delays (a lock or a lost notification may
-have hidden a task), and in the end every `notify_poll_interval_ms`.
+have hidden a task), and in the end every `notify_poll_interval_ms`. How much may be claimed, and how far ahead of its
+children the worker may run, is plain arithmetic at the end of this module (W-24, W-25, W-25a). What is claimed waits in
+`in_hand.py` for `start.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,232 @@ from horsies.core.db.pool import Pool
 from horsies.core.store import tasks, workers
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Requeue
-from horsies.core.worker.children import Child, is_short
-from horsies.core.worker.config import Limits
+from horsies.core.worker.children import Child, Children, is_short
 from horsies.core.worker.dispatch import Dispatcher
-from horsies.core.worker.in_hand import InHand, Phase, StopReason
+from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
+
+log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 1000  # of one claim statement
+PAUSES = (0.02, 0.1, 0.5, 1.5)
+LAPSED_EVERY_S = 1.0
+BUSY_S = 0.25  # a worker that has been given all it asked for this long is busy, and needs no notifications
+
+
+class Claimer:
+    """Call `ring()` when there may be tasks and `room()` when there may be room; `step` is one pass."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        who: Claimant,
+        limits: Limits,
+        *,
+        in_hand: InHand,
+        children: Children,
+        dispatcher: Dispatcher,
+        poll_s: float,
+        on_claimed: Callable[[], None],
+    ) -> None:
+        self._pool = pool
+        self._who = who
+        self._limits = limits
+        self._queues = [name for name, cap in limits.queues if cap != 0]
+        self._in_hand = in_hand
+        self._children = children
+        self._dispatcher = dispatcher
+        self._poll_s = poll_s
+        self._on_claimed = on_claimed
+        self._event = asyncio.Event()
+        self._rings = 0
+        self._look_at = 0.0  # when the queue is empty: the time of the next pass
+        self._pauses = 0
+        self._lapsed_at = 0.0
+        self._may_have_unknown_claims = False
+        self._is_announced = False
+        self._announcement_is_old_at = 0.0
+        self._full_since: float | None = None
+        self._seen = (0, 0)  # room, and room for sync tasks, at the last look
+        self.is_looking = False
+        self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
+        self.notify = "always"
+        self.is_stopped = False
+
+    def ring(self, _payload: str = "") -> None:
+        """There may be a task."""
+        self._rings += 1
+        self._look_at = 0.0
+        self._pauses = min(self._pauses, 1)  # the task may be locked for a moment, or belong to another worker already
+        self._event.set()
+
+    def listens_anew(self) -> None:
+        """Notifications were missed. After a crash of the server the row in the waiting list is gone too, because its
+        table is unlogged."""
+        self._announcement_is_old_at = 0.0
+        self.ring()
+
+    def room(self) -> None:
+        """There may be room; this does not mean that there is a task."""
+        self._event.set()
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether the last pass found fewer tasks than there was room for, and no notification has come since."""
+        return self._look_at > 0.0
+
+    async def step(self) -> None:
+        pause = self._look_at - monotonic()
+        is_off = self.is_stopped or self._dispatcher.is_shut
+        wanted = [] if is_off else orders(self._limits, self._holding(), self._children.async_names)
+        if not wanted:
+            if not is_off:
+                self.looked_at = monotonic()
+            await self._wait(BUSY_S if self._is_announced else self._poll_s)
+            await self._withdraw_idle_when_busy()
+            return
+        if pause > 0 and not self._may_take_what_was_left(wanted[0]):
+            await self._wait(pause)
+            return
+        rings = self._rings
+        self.is_looking = True
+        try:
+            await self.hand_back_unknown_claims()
+            rows = await self._look(wanted[0])
+        finally:
+            self.is_looking = False
+        is_more = wanted[0].is_answered_in_full(rows)
+        if not is_more and rings == self._rings:
+            await self._run_dry(found=bool(rows))
+        elif is_more:
+            self._full_since = self._full_since or monotonic()
+            await self._withdraw_idle_when_busy()
+
+    def _may_take_what_was_left(self, order: ClaimOrder) -> bool:
+        """A pass leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
+        room, sync_room = self._seen
+        return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
+
+    async def _look(self, order: ClaimOrder) -> list[Claimed]:
+        self._seen = (order.room, order.sync_budget)
+        began = monotonic()
+        try:
+            async with self._pool.connection() as conn:
+                rows = await tasks.claim(conn, self._who, order)
+                self.looked_at = monotonic()
+                if events.listeners:
+                    events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
+                self._take(rows)
+                if len(rows) < order.budget and monotonic() >= self._lapsed_at:
+                    self._lapsed_at = monotonic() + LAPSED_EVERY_S
+                    lapsed = await tasks.claim_expired(conn, self._who, order.queues, order.budget - len(rows))
+                    self._take(lapsed)
+                    rows += lapsed
+        except BaseException:
+            self._may_have_unknown_claims = True
+            raise
+        return rows
+
+    def _take(self, rows: list[Claimed]) -> None:
+        async_names = set(self._children.async_names)
+        for row in rows:
+            older = self._in_hand.take(row, is_async=row.task_name in async_names)
+            if older is not None:
+                self._dispatcher.stop(older, StopReason.LOST)
+        if rows:
+            self._pauses = 0
+            self._on_claimed()
+
+    async def _run_dry(self, *, found: bool) -> None:
+        pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
+        self._pauses = min(self._pauses + 1, len(PAUSES))
+        now = monotonic()
+        self._full_since = None
+        self._look_at = now + min(pause, self._poll_s)
+        is_old = not self._is_announced or now >= self._announcement_is_old_at
+        # In the other modes too before a long sleep, because the recorded mode may have changed (D-60).
+        if pause >= self._poll_s or (self.notify == "when_waiting" and is_old and not found):
+            await self._announce_idle()
+
+    async def _announce_idle(self) -> None:
+        """Request notifications for inserts, until some time after the next pass, which closes the gap."""
+        until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
+        async with self._pool.connection() as conn:
+            self.notify = await workers.announce_idle(conn, self._who.worker_id, self._queues, until)
+        self._is_announced = self.notify == "when_waiting"
+        self._announcement_is_old_at = begun + self._poll_s
+
+    async def _withdraw_idle_when_busy(self) -> None:
+        """Do not withdraw for every task that fills the room for a moment: each request is a row that is written, and a
+        dead row later."""
+        if self._full_since is not None and monotonic() - self._full_since > BUSY_S:
+            await self.withdraw_idle()
+
+    async def withdraw_idle(self) -> None:
+        """There is plenty to do: this worker needs no notifications."""
+        if self._is_announced:
+            self._announcement_is_old_at = 0.0  # first, because the row may be gone even if the reply is lost
+            async with self._pool.connection() as conn:
+                await workers.withdraw_idle(conn, self._who.worker_id, self._queues)
+            self._is_announced = False
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+        self._event.clear()
+
+    def suspect_lost_claims(self) -> None:
+        """A claim was no longer ours. If a crash of the server lost that claim and we have claimed the task again under
+        the same number, the new claim has just been dropped with the old one (L-03)."""
+        self._may_have_unknown_claims = True
+
+    async def hand_back_unknown_claims(self) -> None:
+        """After a claim whose reply was lost, the database may have given us tasks that we do not know of (W-21)."""
+        if not self._may_have_unknown_claims:
+            return
+        # This is first, so that a suspicion that comes up meanwhile counts for the next look.
+        self._may_have_unknown_claims = False
+        try:
+            async with self._pool.connection() as conn:
+                known = {held.claim for held in self._in_hand}
+                unknown = [
+                    claim for claim in await tasks.unknown_claims(conn, self._who.worker_id) if claim not in known
+                ]
+                if unknown:
+                    log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
+                    await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in unknown])
+        except BaseException:
+            self._may_have_unknown_claims = True
+            raise
+
+    def _holding(self) -> Holding:
+        usable = self._children.usable
+        in_hand = self._in_hand
+        idle = sum(1 for child in usable if child.load == 0)
+        waiting_sync = taken_whole = 0
+        if self._limits.concurrency > 1:
+            waiting_sync = sum(1 for held in in_hand.waiting if not held.is_async)
+            taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
+        ahead = self._dispatcher.ahead()
+        return Holding(
+            slots=len(usable) * self._limits.concurrency,
+            held=len(in_hand) - (0 if ahead else self._ended_but_unwritten(usable)),
+            claimed=in_hand.count(Phase.CLAIMED, Phase.STARTING)
+            if self._limits.max_claim_per_worker
+            else len(in_hand.waiting),
+            idle_children=idle,
+            ahead=ahead,
+            waiting_sync=waiting_sync,
+            taken_whole=taken_whole,
+        )
+
+    def _ended_but_unwritten(self, usable: list[Child]) -> int:
+        """Tasks whose code has ended hold no slot. This matters where writing their ends takes longer than running
+        them."""
+        brisk = sum(self._limits.concurrency for child in usable if is_short(child.pace_ms))
+        return min(brisk, self._in_hand.count(Phase.SETTLING)) if brisk else 0
 
 
 class Holding(NamedTuple):
@@ -85,224 +305,3 @@ def _order(
         whole=whole,
         concurrency=limits.concurrency,
     )
-
-
-log = logging.getLogger("horsies.worker")
-
-PAUSES = (0.02, 0.1, 0.5, 1.5)
-
-LAPSED_EVERY_S = 1.0
-
-BUSY_S = 0.25  # a worker that gets all it asks for so long is busy, and need not be rung for
-
-
-class Claimer:
-    """Call `ring()` when there may be tasks and `room()` when there may be room; `step` is one pass."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        who: Claimant,
-        limits: Limits,
-        hand: InHand,
-        dispatcher: Dispatcher,
-        poll_s: float,
-        on_claimed: Callable[[], None],
-    ) -> None:
-        self._pool = pool
-        self._who = who
-        self._limits = limits
-        self._queues = [name for name, cap in limits.queues if cap != 0]
-        self._hand = hand
-        self._dispatcher = dispatcher
-        self._poll_s = poll_s
-        self._on_claimed = on_claimed
-        self._event = asyncio.Event()
-        self._rings = 0
-        self._look_at = 0.0  # when dry: not before
-        self._pauses = 0
-        self._lapsed_at = 0.0
-        self._is_unsure = False
-        self._is_dozing = False
-        self._word_is_old_at = 0.0
-        self._full_since: float | None = None
-        self._seen = (0, 0)  # room, and room for sync tasks, at the last look
-        self.is_looking = False
-        self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
-        self.notify = "always"
-        self.is_stopped = False
-
-    def ring(self, _payload: str = "") -> None:
-        """There may be a task."""
-        self._rings += 1
-        self._look_at = 0.0
-        self._pauses = min(self._pauses, 1)  # what rang may be locked for a moment, or be somebody else's already
-        self._event.set()
-
-    def listens_anew(self) -> None:
-        """Notifications were missed. After a crash of the server the row in the waiting list is gone too, because its
-        table is unlogged."""
-        self._word_is_old_at = 0.0
-        self.ring()
-
-    def room(self) -> None:
-        """There may be room; this does not mean that there is a task."""
-        self._event.set()
-
-    @property
-    def is_dry(self) -> bool:
-        """Whether the last pass found fewer tasks than there was room for, and no notification has come since."""
-        return self._look_at > 0.0
-
-    async def step(self) -> None:
-        pause = self._look_at - monotonic()
-        is_off = self.is_stopped or self._dispatcher.is_shut
-        wanted = [] if is_off else orders(self._limits, self._holding(), self._dispatcher.pool.async_names)
-        if not wanted:
-            if not is_off:
-                self.looked_at = monotonic()
-            await self._wait(BUSY_S if self._is_dozing else self._poll_s)
-            await self._rise_when_busy()
-            return
-        if pause > 0 and not self._may_take_what_was_left(wanted[0]):
-            await self._wait(pause)
-            return
-        rings = self._rings
-        self.is_looking = True
-        try:
-            await self.hand_back_strays()
-            rows = await self._look(wanted[0])
-        finally:
-            self.is_looking = False
-        is_more = wanted[0].is_answered_in_full(rows)
-        if not is_more and rings == self._rings:
-            await self._run_dry(found=bool(rows))
-        elif is_more:
-            self._full_since = self._full_since or monotonic()
-            await self._rise_when_busy()
-
-    def _may_take_what_was_left(self, order: ClaimOrder) -> bool:
-        """A pass leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
-        room, sync_room = self._seen
-        return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
-
-    async def _look(self, order: ClaimOrder) -> list[Claimed]:
-        self._seen = (order.room, order.sync_budget)
-        began = monotonic()
-        try:
-            async with self._pool.connection() as conn:
-                rows = await tasks.claim(conn, self._who, order)
-                self.looked_at = monotonic()
-                if events.listeners:
-                    events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
-                self._take(rows)
-                if len(rows) < order.budget and monotonic() >= self._lapsed_at:
-                    self._lapsed_at = monotonic() + LAPSED_EVERY_S
-                    lapsed = await tasks.claim_expired(conn, self._who, order.queues, order.budget - len(rows))
-                    self._take(lapsed)
-                    rows += lapsed
-        except BaseException:
-            self._is_unsure = True
-            raise
-        return rows
-
-    def _take(self, rows: list[Claimed]) -> None:
-        async_names = set(self._dispatcher.pool.async_names)
-        for row in rows:
-            older = self._hand.take(row, is_async=row.task_name in async_names)
-            if older is not None:
-                self._dispatcher.stop(older, StopReason.LOST)
-        if rows:
-            self._pauses = 0
-            self._on_claimed()
-
-    async def _run_dry(self, *, found: bool) -> None:
-        pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
-        self._pauses = min(self._pauses + 1, len(PAUSES))
-        now = monotonic()
-        self._full_since = None
-        self._look_at = now + min(pause, self._poll_s)
-        is_old = not self._is_dozing or now >= self._word_is_old_at
-        # Before a long sleep also in the other modes: the recorded mode may have become another (D-60).
-        if pause >= self._poll_s or (self.notify == "when_waiting" and is_old and not found):
-            await self._doze()
-
-    async def _doze(self) -> None:
-        """Request notifications for inserts, until some time after the next pass, which closes the gap."""
-        until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
-        async with self._pool.connection() as conn:
-            self.notify = await workers.announce_idle(conn, self._who.worker_id, self._queues, until)
-        self._is_dozing = self.notify == "when_waiting"
-        self._word_is_old_at = begun + self._poll_s
-
-    async def _rise_when_busy(self) -> None:
-        """Do not withdraw for every task that fills the room for a moment: each request is a row that is written, and a
-        dead row later."""
-        if self._full_since is not None and monotonic() - self._full_since > BUSY_S:
-            await self.rise()
-
-    async def rise(self) -> None:
-        """There is plenty to do: this worker needs no notifications."""
-        if self._is_dozing:
-            self._word_is_old_at = 0.0  # first: should the answer be lost, the word may be gone all the same
-            async with self._pool.connection() as conn:
-                await workers.withdraw_idle(conn, self._who.worker_id, self._queues)
-            self._is_dozing = False
-
-    async def _wait(self, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        except TimeoutError:
-            pass
-        self._event.clear()
-
-    def doubt(self) -> None:
-        """A claim was no longer ours. If a crash of the server lost that claim and we have claimed the task again under
-        the same number, the new claim has just been dropped with the old one (L-03)."""
-        self._is_unsure = True
-
-    async def hand_back_strays(self) -> None:
-        """After a claim whose reply was lost, the database may have given us tasks that we do not know of (W-21)."""
-        if not self._is_unsure:
-            return
-        self._is_unsure = False  # first: a doubt that comes up meanwhile is for the next look
-        try:
-            async with self._pool.connection() as conn:
-                known = {held.claim for held in self._hand}
-                strays = [
-                    claim for claim in await tasks.unknown_claims(conn, self._who.worker_id) if claim not in known
-                ]
-                if strays:
-                    log.info("returning %d claims to the queue because the reply to the claim was lost", len(strays))
-                    await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in strays])
-        except BaseException:
-            self._is_unsure = True
-            raise
-
-    def _holding(self) -> Holding:
-        usable = self._dispatcher.pool.usable
-        hand = self._hand
-        idle = sum(1 for child in usable if child.load == 0)
-        waiting_sync = taken_whole = 0
-        if self._limits.concurrency > 1:
-            waiting_sync = sum(1 for held in hand.waiting if not held.is_async)
-            taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
-        ahead = self._dispatcher.ahead()
-        return Holding(
-            slots=len(usable) * self._limits.concurrency,
-            held=len(hand) - (0 if ahead else self._ended_but_unwritten(usable)),
-            claimed=hand.count(Phase.CLAIMED, Phase.STARTING)
-            if self._limits.max_claim_per_worker
-            else len(hand.waiting),
-            idle_children=idle,
-            ahead=ahead,
-            waiting_sync=waiting_sync,
-            taken_whole=taken_whole,
-        )
-
-    def _ended_but_unwritten(self, usable: list[Child]) -> int:
-        """Tasks whose code has ended hold no slot. This matters where writing their ends takes longer than running
-        them."""
-        brisk = sum(self._limits.concurrency for child in usable if is_short(child.pace_ms))
-        return min(brisk, self._hand.count(Phase.SETTLING)) if brisk else 0

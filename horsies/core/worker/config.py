@@ -1,9 +1,8 @@
-"""Settings of one worker process, in addition to those of its app (W-04).
+"""What a worker is going to do: its settings (W-04), the plan that follows from them and from those of the app, and the
+identity by which others know it.
 
-The identity of this worker for others: its id, and the facts by which a process on its host can tell that it is
-gone.
-
-What a worker is going to do, computed once from the settings of the app and the worker. No I/O, no state.
+`Plan` is computed once, without I/O; the parts of the worker read their settings from it. `Identity` has the id of this
+worker and the facts by which a process on its host can tell that it is gone (`recovery/dead_workers.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -31,8 +30,11 @@ from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.schema.install import lock_key, worker_purpose
 from horsies.core.worker.children import MAX_AHEAD
+from horsies.core.worker.in_hand import Limits
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
+MOST_NAMES = 1_000
+A_MILLISECOND = timedelta(milliseconds=1)
 
 
 class WorkerConfig(ConfigModel):
@@ -98,64 +100,6 @@ class WorkerConfig(ConfigModel):
         base = self.worker_recovery or of_app
         given = {name: value for name in SHORTCUTS if (value := getattr(self, name)) is not None}
         return WorkerRecoveryConfig(**{**base.model_dump(), **given, "enabled": True}) if given else base
-
-
-MOST_NAMES = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """`worker_id` is new on every start and constant for the life of the process (W-02)."""
-
-    worker_id: str
-    hostname: str
-    pid: int
-    boot_id: str | None
-    pid_namespace: str | None
-    process_start: int | None
-
-    @property
-    def liveness_key(self) -> int:
-        return lock_key(worker_purpose(self.worker_id))
-
-
-def identify() -> Identity:
-    pid = os.getpid()
-    hostname = socket.gethostname()
-    # The id names the host for people; a host name that would not fit its column is cut, the hex digits keep it unique.
-    return Identity(
-        worker_id=f"{hostname[:200]}:{pid}:{secrets.token_hex(4)}",
-        hostname=hostname,
-        pid=pid,
-        boot_id=_read("/proc/sys/kernel/random/boot_id"),
-        pid_namespace=_pid_namespace(),
-        process_start=process_start(pid),
-    )
-
-
-def publishable(task_names: Sequence[str]) -> list[str] | None:
-    """The tasks that a worker can run, for its row; they are used to explain why a task is not running. None if there
-    are too many."""
-    is_small = len(task_names) <= MOST_NAMES and sum(map(len, task_names)) <= MOST_NAMES * 32
-    return list(task_names) if is_small else None
-
-
-def _pid_namespace() -> str | None:
-    try:
-        found = re.search(r"\d+", os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        return None
-    return found.group() if found else None
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
-    except OSError:
-        return None
-
-
-A_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -324,25 +268,53 @@ def _limits(app: Horsies, config: WorkerConfig) -> Limits:
     )
 
 
-class Limits(NamedTuple):
-    """The limits from the configuration."""
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`worker_id` is new on every start and constant for the life of the process (W-02)."""
 
-    queues: Sequence[tuple[str, int | None]]  # name and max_concurrency, in claiming order
-    cluster_cap: int | None
-    prefetch: int
-    max_claim_batch: int
-    max_claim_per_worker: int
-    run_ahead_ms: int
-    concurrency: int
-
-    @property
-    def hard(self) -> bool:
-        return self.prefetch == 0
+    worker_id: str
+    hostname: str
+    pid: int
+    boot_id: str | None
+    pid_namespace: str | None
+    process_start: int | None
 
     @property
-    def may_run_ahead(self) -> bool:
-        return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
+    def liveness_key(self) -> int:
+        return lock_key(worker_purpose(self.worker_id))
 
-    def capped_queues(self) -> frozenset[str]:
-        """The queues with a limit that is counted over several workers."""
-        return frozenset(name for name, cap in self.queues if cap is not None or self.cluster_cap is not None)
+
+def identify() -> Identity:
+    pid = os.getpid()
+    hostname = socket.gethostname()
+    # The id names the host for people; a host name that would not fit its column is cut, the hex digits keep it unique.
+    return Identity(
+        worker_id=f"{hostname[:200]}:{pid}:{secrets.token_hex(4)}",
+        hostname=hostname,
+        pid=pid,
+        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        pid_namespace=_pid_namespace(),
+        process_start=process_start(pid),
+    )
+
+
+def publishable(task_names: Sequence[str]) -> list[str] | None:
+    """The tasks that a worker can run, for its row; they are used to explain why a task is not running. None if there
+    are too many."""
+    is_small = len(task_names) <= MOST_NAMES and sum(map(len, task_names)) <= MOST_NAMES * 32
+    return list(task_names) if is_small else None
+
+
+def _pid_namespace() -> str | None:
+    try:
+        found = re.search(r"\d+", os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        return None
+    return found.group() if found else None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None

@@ -1,5 +1,5 @@
 """Sends started tasks to the children and handles everything that happens to them: feeding, timeouts, stops,
-take-backs, deaths.
+take-backs, deaths. The processes themselves are in `children.py`, what an end means is in `finalize.py`.
 
 The supervisor always knows which task a child is running: a task is sent to the child only after its RUNNING is
 committed, and the child reports `started` before it calls the function. So whatever happens to a child, each of its
@@ -19,17 +19,14 @@ from horsies.core.child.wire import Frame, Kind, WireError, done_of, pack, pack_
 from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
 from horsies.core.worker.children import Child, Children, ahead_limit, feed_limit
-from horsies.core.worker.config import Limits
 from horsies.core.worker.fence import Fence
 from horsies.core.worker.finalize import Finalizer
-from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason, log_fields
+from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, log_fields
 
 log = logging.getLogger("horsies.worker")
 
-LONG_S = 0.3  # a task that has run this long lets nobody wait behind it
-
+LONG_S = 0.3  # no task waits behind one that has run this long
 SOFT_GRACE_S = 1.0  # from the soft stop to SIGTERM, and from there to SIGKILL
-
 ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is killed (W-30a)
 
 
@@ -39,19 +36,21 @@ class Dispatcher:
 
     def __init__(
         self,
-        hand: InHand,
+        *,
+        in_hand: InHand,
+        children: Children,
         finalizer: Finalizer,
         limits: Limits,
         fence: Fence,
-        *,
         max_tasks_per_child: int,
         max_memory_mb: int | None,
         crash_of: Callable[[HeldTask, Child, str], Move],
         on_room: Callable[[], None],
         entry_of: Callable[[HeldTask], bytes],
     ) -> None:
-        self.pool: Children  # set by the worker: pool and dispatcher need each other
-        self._hand = hand
+        children.report_to(self.on_frames, self.on_death)
+        self._children = children
+        self._in_hand = in_hand
         self._finalizer = finalizer
         self._limits = limits
         self._fence = fence
@@ -62,13 +61,13 @@ class Dispatcher:
         self._on_room = on_room
         self._entry_of = entry_of  # for the start journal (R-103)
         self.is_stopping = False
-        self.is_shut = False  # the worker's own signs of life fail: nothing is started (R-101)
+        self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
 
     # Placing and feeding
 
     def ahead(self) -> int:
         """How many tasks beyond its slots the worker may hold now (W-25a)."""
-        return sum(child.ahead for child in self.pool.usable)
+        return sum(child.ahead for child in self._children.usable)
 
     def _set_ahead(self, child: Child) -> None:
         limit = ahead_limit(child.pace_ms, self._limits.run_ahead_ms) if self._limits.may_run_ahead else 0
@@ -79,7 +78,7 @@ class Dispatcher:
         may_wait = held.row.queue_name not in self._capped
         best: Child | None = None
         least = 0
-        for child in self.pool.usable:
+        for child in self._children.usable:
             load = child.load
             if best is not None and load >= least:
                 continue
@@ -92,7 +91,7 @@ class Dispatcher:
             if self._max_tasks:
                 self._set_ahead(best)
                 if best.assigned >= self._max_tasks:
-                    self.pool.retire(best)
+                    self._children.retire(best)
         return best
 
     def _has_slot(self, child: Child, held: HeldTask, load: int) -> bool:
@@ -172,7 +171,7 @@ class Dispatcher:
         self._set_ahead(child)
         self._feed(child)
         if child.is_retiring:
-            self.pool.dismiss_idle()
+            self._children.dismiss_idle()
         self._on_room()
 
     def _started(self, child: Child, token: int) -> None:
@@ -194,7 +193,7 @@ class Dispatcher:
         child.note_run(done.run_ns / 1e6, done.rss_kb)
         if self._max_memory_mb and child.rss_mb > self._max_memory_mb and not child.is_retiring:
             log.info("child process %s uses %.0f MB and is replaced", child.name, child.rss_mb)
-            self.pool.retire(child)
+            self._children.retire(child)
         if held.stop is StopReason.LOST:
             self.forget(held)
         elif held.stop is StopReason.TIMEOUT and done.stopped:
@@ -240,7 +239,7 @@ class Dispatcher:
     def forget(self, held: HeldTask) -> None:
         """The task is not ours any more, so there is nothing to write; its room is free."""
         self._disarm(held)
-        self._hand.drop(held)
+        self._in_hand.drop(held)
         self._on_room()
 
     # Stopping exactly one task
@@ -266,7 +265,7 @@ class Dispatcher:
         held.stop = reason
         child = held.child
         if held.phase is Phase.CLAIMED:
-            self._hand.waiting.remove(held)
+            self._in_hand.waiting.remove(held)
             self.forget(held)
         elif held.phase is Phase.LINED and child is not None:
             child.line.remove(held)
@@ -280,7 +279,7 @@ class Dispatcher:
         if child.is_dead or held.token not in child.fed:
             return
         log.warning("the task does not stop; its child gets %s", sig.name, extra={"horsies": log_fields(held)})
-        self.pool.kill(child, sig)
+        self._children.kill(child, sig)
         if sig is not signal.SIGKILL:
             asyncio.get_running_loop().call_later(SOFT_GRACE_S, self._escalate, child, held, signal.SIGKILL)
 
@@ -291,7 +290,7 @@ class Dispatcher:
         (R-101)."""
         if not self.is_shut:
             self.is_shut = True
-            for child in self.pool.children:
+            for child in self._children.children:
                 self.take_back(child)
 
     def open(self) -> None:
@@ -303,12 +302,12 @@ class Dispatcher:
     def take_back_from_long_runs(self) -> None:
         """Tasks that wait behind a task that turned out to be long return to the queue (W-25a)."""
         now = monotonic()
-        for child in self.pool.children:
+        for child in self._children.children:
             running = child.started_tasks()
             if child.load <= len(running):
                 continue
             if not running:
-                # It starts nothing, as when it is stopped by a signal; what lies inside it only its end sets free.
+                # The child starts nothing, as when a signal has stopped it. Only its end frees the tasks inside it.
                 if child.fed and now - min(held.since for held in child.fed.values()) > LONG_S:
                     self._take_back_line(child)
                 continue

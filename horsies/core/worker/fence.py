@@ -1,54 +1,149 @@
-"""How long code may continue, and whether others may be judged, when the database does not answer (R-12, R-23, R-44,
-R-101). Pure.
+"""Self-fencing (R-101): no code runs here when others may take it over, and others are judged only while the database
+answers (R-12, R-23, R-44).
 
-Times are from one clock that also runs while the machine sleeps, and are passed in. A heartbeat counts from the moment
-it was sent: the database stored it later than that, so this count is never too late.
-
-What a worker knows about its own silence: whether the database answers, and until when its code may continue
-(R-101).
-
-`Pulse` records every heartbeat that is sent; `Fence` adds the times at which others may act. `silence.py` decides, and
-`guard.py` acts.
-
-Self-fencing (R-101): makes sure that no code runs here when others may take it over.
-
-`check` is called at every tick, before every heartbeat and after each reply to one. After a pause it runs before
-everything else, except for what the sockets bring; so waiting tasks are checked once more before they are sent to a
-child.
-
-Informs recovery hooks about tasks that a forced shutdown has interrupted (W-52, R-73).
+`SelfFence` acts: its `check` is called at every tick, before every heartbeat and after each reply to one. After a pause
+it runs before everything else, except for what the sockets bring; so waiting tasks are checked once more before they
+are sent to a child. `Fence` knows until when the tasks of this worker may run, and `Pulse` whether the database
+answers. The functions below them decide, without I/O. Times are from one clock that also runs while the machine sleeps.
+A heartbeat counts from the moment it was sent: the database stored it later than that, so this count is never too late.
+`liveness.py` sends the heartbeats.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from horsies.core.child.wire import Kind, clock, pack
-from horsies.core.db.failures import AWAY
-from horsies.core.db.pool import Pool
-from horsies.core.hooks import FailureReason, Job, JobInterrupted
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery.hooks import HookCaller
-from horsies.core.store.tasks import jobs
-from horsies.core.tasks.moves import Fail, Move, Retry
-from horsies.core.types.status import TaskAttemptOutcome
-from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason, log_fields
+from horsies.core.worker.in_hand import HeldTask, StopReason, log_fields
 
 if TYPE_CHECKING:
-    from horsies.core.worker.children import Child
+    from horsies.core.worker.children import Child, Children
     from horsies.core.worker.dispatch import Dispatcher
 
+log = logging.getLogger("horsies.worker")
 
 EARLY = 0.75  # of the way to the instant at which others could take over
-
 LONGEST_WAIT_S = 10.0
-
 QUIET_INTERVALS = 2
+
+
+class SelfFence:
+    """Opens and closes the way to the children, tells them until when they may continue, and kills them when their time
+    is over."""
+
+    def __init__(self, fence: Fence, children: Children, dispatcher: Dispatcher) -> None:
+        self._fence = fence
+        self._children = children
+        self._dispatcher = dispatcher
+
+    def check(self) -> None:
+        if self._fence.pulse.is_failing:
+            self._dispatcher.shut()
+        else:
+            self._dispatcher.open()
+        now = self._fence.clock()
+        for child in self._children.children:
+            held = _most_silent(child)
+            if held is None or child.is_killed:
+                continue
+            if self._fence.is_over(now, held.sign):
+                self._kill(child, held, now - held.sign)
+            else:
+                self._fence.tell(child, held.sign, now)
+
+    def _kill(self, child: Child, held: HeldTask, silence_s: float) -> None:
+        if self._fence.pulse.is_failing:
+            why = f"the database confirmed no heartbeat for {silence_s:.1f} s, and others may take the task over soon"
+        else:
+            why = f"it has been silent and idle for {silence_s:.1f} s"
+        log.error("child process %s is killed: %s", child.name, why, extra={"horsies": log_fields(held)})
+        self._children.kill(child, why=why)
+
+
+def _most_silent(child: Child) -> HeldTask | None:
+    """The task inside the child whose last heartbeat is the oldest. A task that is no longer ours has been told to end,
+    and has its own time for that."""
+    ours = [held for held in child.fed.values() if held.stop is not StopReason.LOST]
+    return min(ours, key=lambda held: held.sign, default=None)
+
+
+class Fence:
+    """The times that count for the tasks of this worker. `refreshed`: when its own last heartbeat was sent."""
+
+    def __init__(self, pulse: Pulse, terms: Terms, clock: Callable[[], float] = clock) -> None:
+        self.pulse = pulse
+        self.terms = terms
+        self.clock = clock
+        self.refreshed = clock()
+        self._fine_s = terms.shortest_s / 20  # a message that moves the end by less is not worth sending
+
+    @classmethod
+    def of(cls, recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) -> Fence:
+        """For a worker with these settings."""
+        return cls(Pulse(quiet_s(recovery, sweeping)), Terms.of(recovery, sweeping))
+
+    @property
+    def tick_s(self) -> float:
+        """How often to check: several times within the last quarter of the shortest threshold."""
+        return max(0.02, min(0.25, self.terms.shortest_s / 16))
+
+    def is_late(self, sign: float) -> bool:
+        """Whether it is too late to let code run with a heartbeat that was sent at that time, as after a pause."""
+        return self.clock() >= end_of_time(sign, self.refreshed, self.terms, is_failing=True)
+
+    def is_over(self, now: float, sign: float) -> bool:
+        """Whether code that runs with this heartbeat must end now. While heartbeats fail, it ends one check early
+        rather than late."""
+        is_failing = self.pulse.is_failing
+        soon = now + self.tick_s if is_failing else now
+        return soon >= end_of_time(sign, self.refreshed, self.terms, is_failing=is_failing)
+
+    def tell(self, child: Child, sign: float, now: float | None = None) -> None:
+        """Tell a child until when it may continue without another message, if that has changed. A newly sent task has a
+        fresh heartbeat and needs no check."""
+        at = -math.inf if now is None else now
+        until = may_run_until(at, sign, self.refreshed, self.terms, is_failing=self.pulse.is_failing)
+        if abs(until - child.may_run_until) > self._fine_s:
+            child.may_run_until = until
+            child.write(pack(Kind.MAY_RUN_UNTIL, int(until * 1e9)))
+
+
+class Pulse:
+    """Whether the database answers this worker, and since when (R-23). A new worker has not lost it yet."""
+
+    def __init__(self, quiet_s: float, clock: Callable[[], float] = clock) -> None:
+        self._quiet_s = quiet_s
+        self._clock = clock
+        self._since: float | None = -math.inf  # since when it answers without a break; None: it does not answer
+        self.is_failing = False  # the last heartbeat failed, and nothing is started until one succeeds (R-101)
+
+    def answered(self) -> None:
+        """A heartbeat has succeeded."""
+        self.is_failing = False
+        self.back()
+
+    def failed(self) -> None:
+        """A heartbeat has failed."""
+        self.is_failing = True
+        self.lost()
+
+    def lost(self) -> None:
+        """A connection to the database has been lost, so others may have lost theirs."""
+        self._since = None
+
+    def back(self) -> None:
+        """The connection is there again."""
+        if self._since is None and not self.is_failing:
+            self._since = self._clock()
+
+    def may_judge(self) -> bool:
+        """Whether others may be judged by their silence. The database must have answered for two heartbeat
+        intervals."""
+        return may_judge(self._clock(), self._since, self._quiet_s)
 
 
 class Terms(NamedTuple):
@@ -86,12 +181,14 @@ def end_of_time(sign: float, refreshed: float, terms: Terms, *, is_failing: bool
     return until if terms.sweep_s is None else min(until, refreshed + share * terms.sweep_s)
 
 
-def word(now: float, sign: float, refreshed: float, terms: Terms, *, is_failing: bool) -> float:
+def may_run_until(now: float, sign: float, refreshed: float, terms: Terms, *, is_failing: bool) -> float:
     """Until when a child may continue without another message from its parent, which may be stopped at any moment."""
     until = end_of_time(sign, refreshed, terms, is_failing=True)
     if is_failing or now < until:
         return until
-    return end_of_time(sign, refreshed, terms, is_failing=False)  # not vouched for, and the parent is there to see it
+    return end_of_time(
+        sign, refreshed, terms, is_failing=False
+    )  # the parent exists, and sees that the child is not alive
 
 
 def may_judge(now: float, answering_since: float | None, quiet_s: float) -> bool:
@@ -105,155 +202,3 @@ def quiet_s(recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) -> float:
     if sweeping.enabled:
         longest = max(longest, sweeping.heartbeat_interval.total_seconds())
     return QUIET_INTERVALS * longest
-
-
-class Pulse:
-    """Whether the database answers this worker, and since when (R-23). A new worker has not lost it yet."""
-
-    def __init__(self, quiet_s: float, clock: Callable[[], float] = clock) -> None:
-        self._quiet_s = quiet_s
-        self._clock = clock
-        self._since: float | None = -math.inf  # it answers so long without a break; None: it does not
-        self.is_failing = False  # the last sign of life failed: nothing is started until one succeeds (R-101)
-
-    def answered(self) -> None:
-        """A heartbeat has succeeded."""
-        self.is_failing = False
-        self.back()
-
-    def failed(self) -> None:
-        """A heartbeat has failed."""
-        self.is_failing = True
-        self.lost()
-
-    def lost(self) -> None:
-        """A connection to the database has been lost, so others may have lost theirs."""
-        self._since = None
-
-    def back(self) -> None:
-        """The connection is there again."""
-        if self._since is None and not self.is_failing:
-            self._since = self._clock()
-
-    def may_judge(self) -> bool:
-        """Whether others may be judged by their silence. The database must have answered for two heartbeat
-        intervals."""
-        return may_judge(self._clock(), self._since, self._quiet_s)
-
-
-class Fence:
-    """The times that count for the tasks of this worker. `refreshed`: when its own last heartbeat was sent."""
-
-    def __init__(self, pulse: Pulse, terms: Terms, clock: Callable[[], float] = clock) -> None:
-        self.pulse = pulse
-        self.terms = terms
-        self.clock = clock
-        self.refreshed = clock()
-        self._fine_s = terms.shortest_s / 20  # a word that moves the end by less is not worth sending
-
-    @classmethod
-    def of(cls, recovery: RecoveryConfig, sweeping: WorkerRecoveryConfig) -> Fence:
-        """For a worker with these settings."""
-        return cls(Pulse(quiet_s(recovery, sweeping)), Terms.of(recovery, sweeping))
-
-    @property
-    def tick_s(self) -> float:
-        """How often to check: several times within the last quarter of the shortest threshold."""
-        return max(0.02, min(0.25, self.terms.shortest_s / 16))
-
-    def is_late(self, sign: float) -> bool:
-        """Whether it is too late to let code run with a heartbeat that was sent at that time, as after a pause."""
-        return self.clock() >= end_of_time(sign, self.refreshed, self.terms, is_failing=True)
-
-    def is_over(self, now: float, sign: float) -> bool:
-        """Whether code that runs with this heartbeat must end now. While heartbeats fail, it ends one check early
-        rather than late."""
-        is_failing = self.pulse.is_failing
-        soon = now + self.tick_s if is_failing else now
-        return soon >= end_of_time(sign, self.refreshed, self.terms, is_failing=is_failing)
-
-    def tell(self, child: Child, sign: float, now: float | None = None) -> None:
-        """Tell a child until when it may continue without another message, if that has changed. A newly sent task has a
-        fresh heartbeat and needs no check."""
-        at = -math.inf if now is None else now
-        until = word(at, sign, self.refreshed, self.terms, is_failing=self.pulse.is_failing)
-        if abs(until - child.until) > self._fine_s:
-            child.until = until
-            child.write(pack(Kind.MAY_RUN_UNTIL, int(until * 1e9)))
-
-
-log = logging.getLogger("horsies.worker")
-
-
-class SelfFence:
-    """Opens and closes the way to the children, tells them until when they may continue, and kills them when their time
-    is over."""
-
-    def __init__(self, fence: Fence, dispatcher: Dispatcher) -> None:
-        self._fence = fence
-        self._dispatcher = dispatcher
-
-    def check(self) -> None:
-        if self._fence.pulse.is_failing:
-            self._dispatcher.shut()
-        else:
-            self._dispatcher.open()
-        now = self._fence.clock()
-        for child in self._dispatcher.pool.children:
-            held = _most_silent(child)
-            if held is None or child.is_killed:
-                continue
-            if self._fence.is_over(now, held.sign):
-                self._kill(child, held, now - held.sign)
-            else:
-                self._fence.tell(child, held.sign, now)
-
-    def _kill(self, child: Child, held: HeldTask, silence_s: float) -> None:
-        if self._fence.pulse.is_failing:
-            why = f"the database confirmed no heartbeat for {silence_s:.1f} s, and others may take the task over soon"
-        else:
-            why = f"it has been silent and idle for {silence_s:.1f} s"
-        log.error("child process %s is killed: %s", child.name, why, extra={"horsies": log_fields(held)})
-        self._dispatcher.pool.kill(child, why=why)
-
-
-def _most_silent(child: Child) -> HeldTask | None:
-    """The task inside the child whose last heartbeat is the oldest. A task that is no longer ours has been told to end,
-    and has its own time for that."""
-    ours = [held for held in child.fed.values() if held.stop is not StopReason.LOST]
-    return min(ours, key=lambda held: held.sign, default=None)
-
-
-LOOK_S = 2.0  # a database that is away does not hold up a worker that was told to hurry
-
-
-class ForcedShutdown:
-    """`look` before the children are killed, `settled` for each end that is written, `tell` when that is done."""
-
-    def __init__(self, pool: Pool, hand: InHand, hooks: HookCaller) -> None:
-        self._pool = pool
-        self._hand = hand
-        self._hooks = hooks
-        self._views: dict[str, Job] = {}
-        self._cut: list[Job] = []
-
-    async def look(self) -> None:
-        """Load the views now, because afterwards the rows no longer name their owners."""
-        running = [held.id for held in self._hand if held.phase is Phase.STARTED]
-        if running and self._hooks.has(JobInterrupted):
-            with contextlib.suppress(TimeoutError, *AWAY):
-                async with asyncio.timeout(LOOK_S), self._pool.connection() as conn:
-                    self._views = {job.id: job for job in await jobs(conn, running)}
-
-    def settled(self, held: HeldTask, move: Move, moved: bool) -> None:
-        """This is also called for tasks that ended by themselves at the last moment and were not interrupted."""
-        if not self._views:
-            return
-        view = self._views.pop(held.id, None)
-        end = move.otherwise if isinstance(move, Retry) else move
-        is_cut = isinstance(end, Fail) and end.outcome is TaskAttemptOutcome.WORKER_FAILURE
-        if view is not None and moved and is_cut:
-            self._cut.append(view)
-
-    async def tell(self) -> None:
-        await self._hooks.interrupted(self._cut, reason=FailureReason.SHUTDOWN)

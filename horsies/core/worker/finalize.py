@@ -1,19 +1,19 @@
-"""What the end of an attempt means for its task: reports, deaths and timeouts become moves. Pure.
+"""The end of a task: what it means, how it is written, and what the log says about it.
 
-Which connection a batch uses: a single task uses the last used connection, several tasks use separate ones.
-
-Writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one batch.
-
-Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is found to
-be gone. A row that the database refuses for its content is found by halving the batch and does not hold up the others.
+`Finalizer` writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one
+batch. Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is
+found to be gone. A row that the database refuses for its content is found by halving the batch and does not hold up the
+others. The functions `of_…` turn reports, deaths and timeouts into moves, without I/O. `OutcomeLog` logs a line for
+each end that an operator may care about, and a summary of the rest. Workflows are advanced later, by `advance.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 import psycopg
 
-from horsies.core import events
+from horsies.core import events, logs
 from horsies.core.child.wire import Done
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db.failures import AWAY, by_halves, describe, is_about_content
@@ -34,9 +34,155 @@ from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, Out
 from horsies.core.recovery.decide import crashed, expired, not_charged
 from horsies.core.store import tasks
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry, retry_or_fail
-from horsies.core.worker.in_hand import HeldTask, InHand, Phase
+from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 
+log = logging.getLogger("horsies.worker")
+
+MAX_BATCH = 500
+MAX_BATCH_BYTES = 8 << 20
 MOST_FAILED_STARTS = 10
+PERIOD_S = 5.0  # of the summaries in the log
+LINES = 10  # so many failures get their own line in each period
+
+Settled: TypeAlias = Callable[[HeldTask, Move, bool], None]
+
+
+@dataclass(slots=True)
+class Ending:
+    """One task and its end. `uncertain`: an earlier try may have been committed without our knowledge; `replaced`: the
+    database refused the result, and this is the record of that."""
+
+    held: HeldTask
+    move: Move
+    uncertain: bool = False
+    replaced: bool = False
+    refusals: int = 0
+
+
+class Finalizer:
+    """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late."""
+
+    def __init__(
+        self, connections: ConnectionChoice, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled
+    ) -> None:
+        self._connections = connections
+        self._worker_id = worker_id
+        self._on_settled = on_settled
+        self._patience = Patience("finalizer", config)
+        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
+        self._endings: deque[Ending] = deque()
+        self._work = asyncio.Event()
+
+    def put(self, held: HeldTask, move: Move, *, uncertain: bool = False) -> None:
+        """The end of this task is known; write it as soon as possible."""
+        if held.phase is Phase.STARTED:
+            held.settling_since = monotonic()
+        held.phase = Phase.SETTLING
+        self._append(Ending(held, move, uncertain))
+
+    def _append(self, ending: Ending) -> None:
+        self._endings.append(ending)
+        self._work.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            batch = self._next_batch()
+            if not batch:
+                self._work.clear()
+                continue
+            await self._write(batch)
+
+    def _next_batch(self) -> list[Ending]:
+        batch: list[Ending] = []
+        size = 0
+        while self._endings and len(batch) < MAX_BATCH and (size < MAX_BATCH_BYTES or not batch):
+            ending = self._endings.popleft()
+            size += _size(ending.move)
+            batch.append(ending)
+        return batch
+
+    async def _write(self, batch: list[Ending]) -> None:
+        """Write this batch. When the database refuses its content, or somebody keeps a row of it locked, halve it."""
+        await by_halves(batch, self._write_part, is_refusal=_is_about_one, give_up=self._set_aside)
+
+    async def _write_part(self, batch: Sequence[Ending]) -> None:
+        """In one transaction, however long the database is away."""
+        while True:
+            began = monotonic()
+            try:
+                async with self._connections.connection() as conn:
+                    moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
+            except (*AWAY, UnicodeError) as problem:
+                if _is_about_one(problem):
+                    if len(batch) == 1 and is_about_content(problem) and self._replace(batch[0], problem):
+                        continue
+                    raise
+                for ending in batch:
+                    ending.uncertain = True
+                await asyncio.sleep(self._patience.failed(problem))
+                continue
+            self._patience.succeeded()
+            if events.listeners:
+                events.emit("tasks.finalized", endings=batch, moved=moved, seconds=monotonic() - began)
+            self._settle(batch, moved)
+            return
+
+    def _replace(self, ending: Ending, problem: BaseException) -> bool:
+        """The database refuses this row: record that instead of its result. False if that was refused as well."""
+        log.error(
+            "the database refused the end of a task: %s",
+            describe(problem),
+            extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
+        )
+        if ending.replaced or isinstance(ending.move, Requeue | Expire):
+            return False
+        ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
+        return True
+
+    def _set_aside(self, ending: Ending, _problem: Exception) -> None:
+        """Nothing about this task can be written now: it is retried from time to time, and the others continue."""
+        ending.refusals += 1
+        pause = self._backoff.delay(ending.refusals)
+        asyncio.get_running_loop().call_later(pause, self._append, ending)
+
+    def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
+        for ending in batch:
+            ok = ending.held.id in moved
+            if not ok and not ending.uncertain:
+                log.warning(
+                    "the result is dropped: the task was recovered or cancelled in the meantime",
+                    extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
+                )
+            move = ending.move
+            if isinstance(move, Retry) and moved.get(ending.held.id) is Fail:
+                move = move.otherwise  # the deadline left no room for it (L-22)
+            self._on_settled(ending.held, move, ok)
+
+
+def _is_about_one(problem: Exception) -> bool:
+    return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)
+
+
+def _size(move: Move) -> int:
+    end = move.otherwise if isinstance(move, Retry) else move
+    return len(getattr(end, "result", ""))
+
+
+class ConnectionChoice:
+    """A single task uses the same backend process for claim, start and end, because that process is awake and has its
+    data cached; waking another one would cost more than the statement. With two or more tasks the stages would block
+    each other, so starts and ends use their own sessions, which plan for many rows."""
+
+    def __init__(self, in_hand: InHand, claims: Pool, bulk: Pool) -> None:
+        self._in_hand = in_hand
+        self._claims = claims
+        self._bulk = bulk
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        is_alone = len(self._in_hand) == 1 and self._claims.has_idle
+        return (self._claims if is_alone else self._bulk).connection()
 
 
 def of_report(held: HeldTask, done: Done) -> Move:
@@ -130,147 +276,61 @@ def _clean(text: str | None) -> str | None:
     return None if text is None else sanitize_text(text)
 
 
-class ConnectionChoice:
-    """A single task uses the same backend process for claim, start and end, because that process is awake and has its
-    data cached; waking another one would cost more than the statement. With two or more tasks the stages would block
-    each other, so starts and ends use their own sessions, which plan for many rows."""
-
-    def __init__(self, hand: InHand, claims: Pool, bulk: Pool) -> None:
-        self._hand = hand
-        self._claims = claims
-        self._bulk = bulk
-
-    def connection(self) -> AbstractAsyncContextManager[Connection]:
-        is_alone = len(self._hand) == 1 and self._claims.has_idle
-        return (self._claims if is_alone else self._bulk).connection()
+_VERBS: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}
 
 
-log = logging.getLogger("horsies.worker")
+class OutcomeLog:
+    """Counts ended tasks; `summarize` is called every `PERIOD_S`. With thousands of tasks per second nobody reads a
+    line per task: at most `LINES` failures per period get their own line, and the others are in the numbers."""
 
-MAX_BATCH = 500
-
-MAX_BATCH_BYTES = 8 << 20
-
-Settled: TypeAlias = Callable[[HeldTask, Move, bool], None]
-
-
-@dataclass(slots=True)
-class Ending:
-    """One task and its end. `uncertain`: an earlier try may have been committed without our knowledge; `replaced`: the
-    database refused the result, and this is the record of that."""
-
-    held: HeldTask
-    move: Move
-    uncertain: bool = False
-    replaced: bool = False
-    refusals: int = 0
-
-
-class Finalizer:
-    """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late."""
-
-    def __init__(
-        self, lanes: ConnectionChoice, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled
-    ) -> None:
-        self._lanes = lanes
+    def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
-        self._on_settled = on_settled
-        self._patience = Patience("finalizer", config)
-        self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
-        self._endings: deque[Ending] = deque()
-        self._work = asyncio.Event()
+        self._counts: Counter[str] = Counter()
+        self._lines = 0
+        self.total: Counter[str] = Counter()
+        self.aborts: Counter[str] = Counter()  # L-26: by the name of the abort
 
-    def put(self, held: HeldTask, move: Move, *, uncertain: bool = False) -> None:
-        """The end of this task is known; write it as soon as possible."""
-        if held.phase is Phase.STARTED:
-            held.settling_since = monotonic()
-        held.phase = Phase.SETTLING
-        self._append(Ending(held, move, uncertain))
+    def note(self, held: HeldTask, move: Move) -> None:
+        verb = _VERBS.get(type(move), "handed back")
+        self._counts[verb] += 1
+        self.total[verb] += 1
+        if isinstance(move, Fail):
+            self._line("task failed", held, move)
+        elif isinstance(move, Retry):
+            self._line(f"task failed and will be retried in {move.delay_s:.0f} s", held, move.otherwise)
+        elif log.isEnabledFor(logging.DEBUG):
+            log.debug("task %s", verb, extra={"horsies": self._fields(held)})
 
-    def _append(self, ending: Ending) -> None:
-        self._endings.append(ending)
-        self._work.set()
+    def summarize(self) -> None:
+        if self._counts:
+            text = ", ".join(f"{count} {verb}" for verb, count in self._counts.most_common())
+            log.info("last %g s: %s", PERIOD_S, text, extra={"horsies": {"worker": self._worker_id}})
+        self._counts.clear()
+        self._lines = 0
 
-    async def run(self) -> None:
-        while True:
-            await self._work.wait()
-            batch = self._next_batch()
-            if not batch:
-                self._work.clear()
-                continue
-            await self._write(batch)
+    def in_all(self) -> str:
+        """The totals of all its tasks, in words."""
+        return ", ".join(f"{count} {verb}" for verb, count in self.total.most_common()) or "no task"
 
-    def _next_batch(self) -> list[Ending]:
-        batch: list[Ending] = []
-        size = 0
-        while self._endings and len(batch) < MAX_BATCH and (size < MAX_BATCH_BYTES or not batch):
-            ending = self._endings.popleft()
-            size += _size(ending.move)
-            batch.append(ending)
-        return batch
+    def _line(self, event: str, held: HeldTask, fail: Fail) -> None:
+        self._lines += 1
+        crashed = fail.outcome is TaskAttemptOutcome.WORKER_FAILURE
+        level = logging.ERROR if crashed else logging.WARNING
+        if self._lines > LINES and not crashed:
+            level = logging.DEBUG
+        reason = (fail.failed_reason or fail.error_message or "").removeprefix(f"task {held.row.task_name!r} ")
+        logs.log_failure(log, level, event, self._fields(held), code=fail.error_code, reason=reason)
+        if log.isEnabledFor(logging.DEBUG) and (trace := traceback_in(fail.result)):
+            log.debug("it failed at:\n%s", trace, extra={"horsies": self._fields(held)})
 
-    async def _write(self, batch: list[Ending]) -> None:
-        """Write this batch. When the database refuses its content, or somebody keeps a row of it locked, halve it."""
-        await by_halves(batch, self._write_part, is_refusal=_is_about_one, give_up=self._set_aside)
-
-    async def _write_part(self, batch: Sequence[Ending]) -> None:
-        """In one transaction, however long the database is away."""
-        while True:
-            began = monotonic()
-            try:
-                async with self._lanes.connection() as conn:
-                    moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
-            except (*AWAY, UnicodeError) as problem:
-                if _is_about_one(problem):
-                    if len(batch) == 1 and is_about_content(problem) and self._replace(batch[0], problem):
-                        continue
-                    raise
-                for ending in batch:
-                    ending.uncertain = True
-                await asyncio.sleep(self._patience.failed(problem))
-                continue
-            self._patience.succeeded()
-            if events.listeners:
-                events.emit("tasks.finalized", endings=batch, moved=moved, seconds=monotonic() - began)
-            self._settle(batch, moved)
-            return
-
-    def _replace(self, ending: Ending, problem: BaseException) -> bool:
-        """The database refuses this row: record that instead of its result. False if that was refused as well."""
-        log.error(
-            "the database refused the end of a task: %s",
-            describe(problem),
-            extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
-        )
-        if ending.replaced or isinstance(ending.move, Requeue | Expire):
-            return False
-        ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
-        return True
-
-    def _set_aside(self, ending: Ending, _problem: Exception) -> None:
-        """Nothing about this task can be written now: it is retried from time to time, and the others continue."""
-        ending.refusals += 1
-        pause = self._backoff.delay(ending.refusals)
-        asyncio.get_running_loop().call_later(pause, self._append, ending)
-
-    def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
-        for ending in batch:
-            ok = ending.held.id in moved
-            if not ok and not ending.uncertain:
-                log.warning(
-                    "the result is dropped: the task was recovered or cancelled in the meantime",
-                    extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
-                )
-            move = ending.move
-            if isinstance(move, Retry) and moved.get(ending.held.id) is Fail:
-                move = move.otherwise  # the deadline left no room for it (L-22)
-            self._on_settled(ending.held, move, ok)
+    def _fields(self, held: HeldTask) -> dict[str, object]:
+        return {**log_fields(held), "worker": self._worker_id}
 
 
-def _is_about_one(problem: Exception) -> bool:
-    return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)
-
-
-def _size(move: Move) -> int:
-    end = move.otherwise if isinstance(move, Retry) else move
-    return len(getattr(end, "result", ""))
+def traceback_in(result: str) -> str | None:
+    """The traceback in the stored error, if there is one."""
+    try:
+        found = json.loads(result)["err"]["exception"]["traceback"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None

@@ -1,5 +1,5 @@
-"""Whether this worker is ready. `Health` collects facts, and `problems` decides (pure). Nothing is assumed: the
-database is queried, and a child that is stopped or stuck does not count as alive.
+"""Whether this worker is ready. `Health` collects facts, and `problems` decides without I/O. Nothing is assumed: the
+database is queried, and a child that is stopped or stuck does not count as alive. `metrics.py` serves the answer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from horsies.core.worker.claim import Claimer
 from horsies.core.worker.fence import Pulse
 from horsies.core.worker.liveness import VitalSigns
 
-LOOK_AGAIN_S = 1.0  # what was found is believed so long, however often somebody asks
+LOOK_AGAIN_S = 1.0  # an answer is valid this long, however often somebody asks
 PING_S = 2.0
-LATE_S = 10.0  # a claim pass so long after it was due is none
+LATE_S = 10.0  # a claim pass that is later than this has not happened
 SILENT_S = 5.0
 _STILL = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
@@ -71,11 +71,11 @@ class Health:
     def __init__(
         self,
         pool: Connections,
+        *,
         claimer: Claimer,
         children: Children,
         listener: Listener,
         pulse: Pulse,
-        *,
         processes: int,
         poll_s: float,
         is_stopping: Callable[[], bool],

@@ -1,12 +1,9 @@
-"""How a worker calls its app's recovery hooks (R-74 to R-76): all questions and events go to the helper child.
+"""How a worker has user code called that is not a task: recovery hooks (R-74 to R-76), the `build_with` of child
+workflows (F-60), and the encoding of the arguments of schedules (W-01).
 
-The worker imports no module with tasks, so it does not know the handlers. Its children do, and report which events have
-handlers when they are ready. A helper is started only if there are any.
-
-How a worker plans a child workflow: `build_with` is user code, so the helper child calls it (F-60).
-
-How a worker with a scheduler gets the payloads of its schedules: code of the app encodes the arguments, so the
-helper child does it (W-01).
+The worker imports no module with tasks, so it asks its helper child. The children report which events have handlers
+when they are ready, and a helper is started only if it is needed. The process is in `helper_process.py`; the messages
+and the helper's own side are in `child/helper.py`.
 """
 
 from __future__ import annotations
@@ -27,23 +24,20 @@ from horsies.core.scheduler.payloads import PreparerFailed, Wanted
 from horsies.core.types.result import Result
 from horsies.core.worker.helper_process import NAME, HelperChild, HelperFailed
 
+log = logging.getLogger("horsies.worker")
 hook_log = logging.getLogger("horsies.recovery")
 
 MOST_LOSSES = 3  # helpers that may hang or die in one sweep
-
-MOST_NEWS_BYTES = 32 << 20  # of arguments, in news that nobody has heard yet
-
-NEWS_BYTES = 500  # about what a piece of news takes beside the arguments
-
 MOST_TROUBLES = 1_000
-
 START_S = 120.0
-
 LAST_NEWS_S = 3.0
+MOST_NEWS_BYTES = 32 << 20  # of arguments, in news that nobody has heard yet
+NEWS_BYTES = 500  # about what a piece of news takes beside the arguments
+PATIENCE_S = 60.0  # for its turn, and for the start of a helper that does not run
 
 
-class HelperAsker:
-    """An `Asker`. `known()` gives the names of the events that have handlers."""
+class HelperHookCaller:
+    """A `HookCaller`. `known()` gives the names of the events that have handlers."""
 
     def __init__(self, helper: HelperChild, known: Callable[[], Collection[str]]) -> None:
         self._helper = helper
@@ -103,7 +97,7 @@ class HelperAsker:
         self._is_closed = True
         await self._helper.close()
 
-    # News: they wait in line, so that no handler holds up who recovers
+    # News wait in line, so that no handler holds up a recovery
 
     def _post(self, news: Iterable[Observed]) -> None:
         for event in news:
@@ -125,7 +119,7 @@ class HelperAsker:
                 await self._helper.ask(event, START_S)
             except HelperFailed as problem:
                 complain(problem.handler or NAME, event, problem)
-                if problem.handler is None:  # nobody there to hear them
+                if problem.handler is None:  # there is nobody to hear them
                     self._dropped += 1 + len(self._news)
                     self._news.clear()
                     self._news_bytes = 0
@@ -154,11 +148,6 @@ def _size(event: Observed) -> int:
     return NEWS_BYTES + (0 if job is None else len(job.args_json or "") + len(job.kwargs_json or ""))
 
 
-log = logging.getLogger("horsies.worker")
-
-PATIENCE_S = 60.0  # for its turn, and for the start of a helper that is not there
-
-
 class HelperBuilder:
     """A `Builder`. If the helper hangs or dies in a `build_with`, there is no plan: another try would do the same and
     take the helper away from all others each time. If there was no helper to ask, the node waits for the next try."""
@@ -170,7 +159,9 @@ class HelperBuilder:
         try:
             return plan_of(await self._helper.ask(request, PATIENCE_S))
         except HelperFailed as problem:
-            if problem.handler is None or self._helper.is_closed:  # one that dies with its worker says nothing
+            if (
+                problem.handler is None or self._helper.is_closed
+            ):  # the end of a helper that stops with its worker says nothing
                 raise
             raise _failed(request, str(problem)) from None
         except (ValueError, KeyError, TypeError) as problem:  # build_with has broken its own process
@@ -193,7 +184,7 @@ class HelperPreparer:
             answer = await self._helper.ask(PrepareRequest(tuple(wanted)), PATIENCE_S, limit_s)
             return payloads_of(answer, len(wanted))
         except (HelperFailed, ValueError, KeyError, TypeError, RecursionError) as problem:
-            if self._helper.is_closed:  # the worker stops: there is nothing to complain about
+            if self._helper.is_closed:  # the worker stops, so this is no failure
                 await asyncio.Event().wait()
             why = f"its arguments cannot be encoded: {problem}"
             if not isinstance(problem, HelperFailed):

@@ -2,7 +2,7 @@
 first needed, killed with all its processes when it hangs, and replaced when it is needed again.
 
 Nothing here blocks the worker: each question has its time limit, and events wait in a separate line. All methods belong
-to the thread of the worker's event loop.
+to the thread of the worker's event loop. What is asked, and what an answer means, is in `helper_calls.py`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,8 @@ from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
 log = logging.getLogger("horsies.worker")
 
 NAME = "horsies-helper"
-
 READY_TIMEOUT_S = 120.0
-
-FAREWELL_S = 0.1  # between the end of its socket and the word that it has ended
-
+FAREWELL_S = 0.1  # between the end of its socket and the report that it has ended
 GOODBYE_S = 1.0
 
 

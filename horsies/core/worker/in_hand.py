@@ -1,7 +1,8 @@
-"""The tasks that a worker holds: every task it has claimed, from the claim until its end is written.
+"""The tasks that a worker holds, from the claim until their end is written, and the limits on their number.
 
 This is the worker's memory, not the truth: the database decides who owns a task, and every write is fenced by the
-claim. Everything here is plain data; the stages move tasks from phase to phase.
+claim. Everything here is plain data. The stages (`claim.py`, `start.py`, `dispatch.py`, `finalize.py`) move tasks from
+phase to phase; how many may be claimed now is computed in `claim.py`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.store.tasks import Claimed
@@ -22,7 +23,6 @@ from horsies.core.tasks.moves import Claim
 
 if TYPE_CHECKING:
     from horsies.core.worker.children import Child
-
 
 log = logging.getLogger("horsies.worker")
 
@@ -102,7 +102,7 @@ class InHand:
         claim = Claim(row.id, row.claim_seq)
         older = self.held.get(row.id)
         if older is not None and older.claim == claim:
-            return None  # lost in a crash of the server and made again under the same number: keep one (L-03)
+            return None  # a crash of the server lost this claim, and it was made again under the same number (L-03)
         self._tokens += 1
         held = HeldTask(row, is_async, self._tokens, claim)
         self.held[row.id] = held
@@ -126,3 +126,27 @@ def log_fields(held: HeldTask) -> dict[str, object]:
     """What an operator wants to know about a task in a log line."""
     row = held.row
     return {"task_id": row.id, "task": row.task_name, "attempt": row.retry_count + 1, "queue": row.queue_name}
+
+
+class Limits(NamedTuple):
+    """How many tasks the worker may hold, and from which queues: the limits from the configuration."""
+
+    queues: Sequence[tuple[str, int | None]]  # name and max_concurrency, in claiming order
+    cluster_cap: int | None
+    prefetch: int
+    max_claim_batch: int
+    max_claim_per_worker: int
+    run_ahead_ms: int
+    concurrency: int
+
+    @property
+    def hard(self) -> bool:
+        return self.prefetch == 0
+
+    @property
+    def may_run_ahead(self) -> bool:
+        return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
+
+    def capped_queues(self) -> frozenset[str]:
+        """The queues with a limit that is counted over several workers."""
+        return frozenset(name for name, cap in self.queues if cap is not None or self.cluster_cap is not None)

@@ -1,7 +1,7 @@
 """The supervisor's side of the fork server: starts it, requests children, sends them signals, and learns of their end.
 
-A separate small process (`forkserver.py`) forks the children, because the supervisor has threads and connections that
-must not be copied. It has already imported the library, so a child starts within milliseconds. Every signal goes
+A separate small process (`child/forkserver.py`) forks the children, because the supervisor has threads and connections
+that must not be copied. It has already imported the library, so a child starts within milliseconds. Every signal goes
 through the fork server too: only it reaps children, so only it knows that a pid still belongs to one. All methods
 belong to the thread of the event loop that `start` was called on, and none of them blocks it.
 """
@@ -25,9 +25,7 @@ from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError
 __all__ = ["ChildProcess", "ChildSpec", "Launcher", "LauncherDied"]
 
 BUFFER_BYTES = 1 << 20
-
 HELLO_TIMEOUT_S = 60.0
-
 STOP_TIMEOUT_S = 5.0
 
 
@@ -221,7 +219,7 @@ class Launcher:
         for waiting in (self._hello, *self._spawning.values()):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(died)
-                waiting.exception()  # whoever waited may be gone: no complaint then
+                waiting.exception()  # read it, because the caller that waited may be gone
         self._spawning.clear()
         children, self._children = self._children, {}
         for child in children.values():
@@ -235,12 +233,12 @@ class Launcher:
 
 
 def _start_process(control: socket.socket) -> subprocess.Popen[bytes]:
-    # By file name and with -P: neither the current directory nor this package's own comes to the front of sys.path,
-    # where a module of the user's could hide one of the standard library's.
+    # It is started by file name and with -P, so that neither the current directory nor that of this package comes to
+    # the front of sys.path, where a module of the user could hide one of the standard library.
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     program = str(Path(wire.__file__).with_name("forkserver.py"))
     command = [sys.executable, *(flag for flag in flags if flag != "-P"), "-P", program, str(control.fileno())]
-    # A session of its own: Ctrl-C in a terminal reaches the supervisor only.
+    # It gets its own session, so that Ctrl-C in a terminal reaches only the supervisor.
     return subprocess.Popen(command, pass_fds=[control.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
 
 

@@ -1,80 +1,39 @@
-"""Whether a child is alive: it has reported recently, or it uses the processor (W-01).
+"""Signs of life: the heartbeats of each longer task (both roles), of claims (lease renewal) and of the worker itself,
+and whether a child is alive.
 
-C code may hold the interpreter for minutes, so that no thread of the child can report. A child that exists but is
-silent and idle (stopped, or stuck in C code that waits) does not count as alive.
-
-Heartbeats: of each longer task (both roles), of claims (lease renewal), and of the worker itself.
-
-They use one connection that nothing else uses, with one statement for each kind. A round also asks which claims are
-still ours; the code of a lost task is stopped (R-11). The outcome is the worker's pulse, by which it fences itself
-(R-101): a heartbeat that is not confirmed in time has failed.
+`Heartbeats` uses one connection that nothing else uses, with one statement for each kind. A round also asks which
+claims are still ours; the code of a lost task is stopped (R-11). The outcome is the worker's pulse, by which it fences
+itself (R-101, `fence.py`): a heartbeat that is not confirmed in time has failed. A task inside a child gets heartbeats
+only while `VitalSigns` finds the child alive: it has reported recently, or it uses the processor (W-01).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 
 from horsies.core.db.failures import AWAY
 from horsies.core.db.listener import answered_within
 from horsies.core.db.pool import Connection
-from horsies.core.models.recovery import RecoveryConfig
 from horsies.core.store import tasks, workers
 from horsies.core.store.tasks import Beat, Claimant
-from horsies.core.worker.children import Child
-from horsies.core.worker.config import publishable
-from horsies.core.worker.dispatch import Dispatcher
+from horsies.core.worker.children import Child, Children
+from horsies.core.worker.config import Identity, Plan, publishable
 from horsies.core.worker.fence import Fence, SelfFence
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason, log_fields
-
-
-class VitalSigns:
-    """Remembers for each child how much processor time it had used at the last check."""
-
-    def __init__(self, silent_s: float) -> None:
-        self._silent_s = silent_s
-        self._used: dict[int, float] = {}
-
-    def look(self, children: Iterable[Child]) -> set[int]:
-        """The pids of the children with tasks that are alive."""
-        alive: set[int] = set()
-        used: dict[int, float] = {}
-        for child in children:
-            spent = _processor_time(child.pid)
-            if spent is None or child.is_dead or child.is_killed:
-                continue
-            # Noted also while it is heard of: else the first silent look would have nothing to compare with.
-            used[child.pid] = spent
-            if monotonic() - child.last_heard < self._silent_s or spent > self._used.get(child.pid, spent):
-                alive.add(child.pid)
-        self._used = used  # the others are forgotten: a pid may come back as somebody else's
-        return alive
-
-
-def _processor_time(pid: int) -> float | None:
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return None
-    return float(times.user + times.system)
-
 
 log = logging.getLogger("horsies.worker")
 
 T = TypeVar("T")
 
 FIRST_BEAT_S = 1.0
-
 FINALIZING_AFTER_S = 1.0
-
 CONNECT_S = 5.0
-
 WAITING = (Phase.CLAIMED, Phase.STARTING)
 
 
@@ -84,33 +43,33 @@ class Heartbeats:
     def __init__(
         self,
         connect: Callable[[], Awaitable[Connection]],
+        plan: Plan,
+        me: Identity,
+        *,
         who: Claimant,
-        hostname: str,
-        pid: int,
-        recovery: RecoveryConfig,
-        max_claim_age: timedelta,
-        registration: Mapping[str, Any],
-        refresh_s: float,
-        hand: InHand,
-        dispatcher: Dispatcher,
+        in_hand: InHand,
+        children: Children,
+        stop: Callable[[HeldTask, StopReason], None],
         fence: Fence,
-        guard: SelfFence,
+        self_fence: SelfFence,
     ) -> None:
+        recovery = plan.app.config.recovery
         self._connect = connect
         self._conn: Connection | None = None
         self._connecting = asyncio.Lock()
         self._who = who
-        self._hostname = hostname
-        self._pid = pid
+        self._hostname = me.hostname
+        self._pid = me.pid
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
         self._runner_s = recovery.runner_heartbeat_interval_ms / 1000
-        self._max_claim_age = max_claim_age
-        self._registration = registration
-        self._refresh_s = refresh_s
-        self._hand = hand
-        self._dispatcher = dispatcher
+        self._max_claim_age = plan.max_claim_age
+        self._registration = plan.registration(me)
+        self._refresh_s = plan.recovery.heartbeat_interval.total_seconds()
+        self._in_hand = in_hand
+        self._children = children
+        self._stop = stop
         self._fence = fence
-        self._guard = guard
+        self._self_fence = self_fence
         self._vital_signs = VitalSigns(self._runner_s)
         self._refreshed = 0.0
         self._asked_all = 0.0
@@ -119,15 +78,15 @@ class Heartbeats:
         self.tick_s = max(0.05, min(1.0, fence.terms.shortest_s / 8))
 
     async def step(self) -> None:
-        self._guard.check()  # first of all: this may be the end of a pause (R-101)
+        self._self_fence.check()  # first, because this may be the end of a pause (R-101)
         now = monotonic()
-        due = [held for held in self._hand if self._is_due(held, now)]
-        is_probe = self._fence.pulse.is_failing and not due  # something must be said to hear that it answers again
+        due = [held for held in self._in_hand if self._is_due(held, now)]
+        is_probe = self._fence.pulse.is_failing and not due  # only a heartbeat shows that the database answers again
         if is_probe or now - self._refreshed >= self._refresh_s - self.tick_s / 2:
             await self.register()
         if due:
             await self._round(due, now)
-        late = [held for held in self._hand if self._is_late(held, now)]
+        late = [held for held in self._in_hand if self._is_late(held, now)]
         if late:
             claims = [held.claim for held in late]
             await self._say(lambda conn: tasks.mark_finalizing(conn, self._who.worker_id, claims))
@@ -137,11 +96,11 @@ class Heartbeats:
     async def register(self) -> None:
         """Insert or refresh the worker's row (R-40)."""
         started, self._has_said_hello = monotonic(), True
-        known = {**self._registration["metadata"], "task_names": publishable(self._dispatcher.pool.task_names)}
+        known = {**self._registration["metadata"], "task_names": publishable(self._children.task_names)}
         row = {**self._registration, "age": started - self._born, "metadata": known}
         _, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
         self._refreshed = started
-        self._guard.check()
+        self._self_fence.check()
 
     async def unregister(self) -> None:
         """Delete the worker's row (W-53), if it has one."""
@@ -174,8 +133,8 @@ class Heartbeats:
         (R-11)."""
         asked = due
         if now - self._asked_all >= min(self._claimer_s, self._runner_s) - self.tick_s / 2:
-            asked, self._asked_all = list(self._hand), now
-        alive = self._vital_signs.look(child for child in self._dispatcher.pool.children if child.fed)
+            asked, self._asked_all = list(self._in_hand), now
+        alive = self._vital_signs.look(child for child in self._children.children if child.fed)
         vouched = [held for held in due if _is_in_our_hands(held) or (held.child and held.child.pid in alive)]
         await self._beat(asked, vouched)
         waiting = [held.claim for held in due if held.phase in WAITING]
@@ -187,19 +146,21 @@ class Heartbeats:
     async def _beat(self, asked: Sequence[HeldTask], vouched: Sequence[HeldTask]) -> None:
         signs = {id(held) for held in vouched}
         beats = [Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
-        running = [held for held in vouched if held.phase not in WAITING]  # now: a claim's sign is none of its run
+        running = [
+            held for held in vouched if held.phase not in WAITING
+        ]  # now, because a heartbeat of a claim says nothing about its run
         owned, sent = await self._say(lambda conn: tasks.heartbeat(conn, self._who.worker_id, self._hostname, beats))
         for held in running:
             if held.id in owned:
                 held.sign = max(held.sign, sent)
         for held in asked:
-            if held.id not in owned and self._hand.holds(held) and held.phase is not Phase.SETTLING:
+            if held.id not in owned and self._in_hand.holds(held) and held.phase is not Phase.SETTLING:
                 log.warning(
                     "the task was taken from this worker; its code is being stopped",
                     extra={"horsies": log_fields(held)},
                 )
-                self._dispatcher.stop(held, StopReason.LOST)
-        self._guard.check()  # the children may go on
+                self._stop(held, StopReason.LOST)
+        self._self_fence.check()  # the children may go on
 
     def _sender(self, held: HeldTask) -> str:
         return f"{self._who.worker_id}/{held.child.pid}" if held.child else self._who.worker_id
@@ -213,7 +174,7 @@ class Heartbeats:
             answer = await self._in_time(statement)
         except AWAY:
             self._fence.pulse.failed()
-            self._guard.check()
+            self._self_fence.check()
             raise
         self._fence.pulse.answered()
         return answer
@@ -235,3 +196,36 @@ def _is_in_our_hands(held: HeldTask) -> bool:
     """Whether the task is in the supervisor's hands; a task inside a child gets heartbeats only if that child is
     alive."""
     return held.child is None or held.phase not in (Phase.FED, Phase.STARTED)
+
+
+class VitalSigns:
+    """Remembers for each child how much processor time it had used at the last check. C code may hold the interpreter
+    for minutes, so that no thread of the child can report. A child that exists but is silent and idle (stopped, or
+    stuck in C code that waits) does not count as alive."""
+
+    def __init__(self, silent_s: float) -> None:
+        self._silent_s = silent_s
+        self._used: dict[int, float] = {}
+
+    def look(self, children: Iterable[Child]) -> set[int]:
+        """The pids of the children with tasks that are alive."""
+        alive: set[int] = set()
+        used: dict[int, float] = {}
+        for child in children:
+            spent = _processor_time(child.pid)
+            if spent is None or child.is_dead or child.is_killed:
+                continue
+            # Also of a child that reports, so that the first silent look has something to compare with.
+            used[child.pid] = spent
+            if monotonic() - child.last_heard < self._silent_s or spent > self._used.get(child.pid, spent):
+                alive.add(child.pid)
+        self._used = used  # the others are forgotten, because another process may get their pid
+        return alive
+
+
+def _processor_time(pid: int) -> float | None:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)

@@ -1,15 +1,16 @@
-"""Counts what a worker does, from the events of its pipeline, once for each batch, while metrics are on.
+"""What a worker publishes about itself. It only observes, so nothing here changes what the worker does.
 
-What a worker exposes while it runs: /metrics, /healthz and /readyz on its own port, if it has one, and spans of
-tasks with a trace.
-
-Everything here only observes: it has its own connections and is closed last. Without a port and without OpenTelemetry,
-it does nothing.
+`Exposure` serves /metrics, /healthz and /readyz on the worker's own port, if it has one, and makes spans for tasks with
+a trace. It has its own connections and is closed last; without a port and without OpenTelemetry, it does nothing.
+`WorkerMetrics` counts what the worker does, from the events of its pipeline, once for each batch. `Snapshots` writes
+rows into the database and answers pings. Whether the worker is ready is decided in `health.py`; the text of /metrics is
+made in `monitoring/`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,23 +24,156 @@ import psutil
 from horsies.core import events, tracing
 from horsies.core.db.connect import make_pool
 from horsies.core.db.listener import Listener, cancel_all
+from horsies.core.db.pool import Pool
 from horsies.core.monitoring.http import Endpoints
 from horsies.core.monitoring.metrics import Family, WorkerCounts, WorkerFacts, of_worker
 from horsies.core.monitoring.snapshot import Reader, configured_by, over
+from horsies.core.store import workers
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 from horsies.core.worker.children import Children
 from horsies.core.worker.claim import Claimer
 from horsies.core.worker.config import Identity, Plan
 from horsies.core.worker.fence import Pulse
-from horsies.core.worker.finalize import Ending
+from horsies.core.worker.finalize import Ending, OutcomeLog
 from horsies.core.worker.health import Health
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
-from horsies.core.worker.stats import OutcomeLog
+
+log = logging.getLogger("horsies.worker")
+
+TICK_S = 0.5
+LINGER_S = 30.0  # a connection is kept from one scrape to the next
+HANDED_BACK, LOST = "handed_back", "lost"
 
 _OUTCOMES: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}
+_PHASES = {
+    Phase.CLAIMED: "claimed",
+    Phase.STARTING: "claimed",
+    Phase.LINED: "started",
+    Phase.FED: "started",
+    Phase.STARTED: "started",
+    Phase.SETTLING: "settling",
+}
 
-HANDED_BACK, LOST = "handed_back", "lost"
+
+class Exposure:
+    """It is opened before the worker starts anything, and closed after everything else."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        me: Identity,
+        *,
+        claimer: Claimer,
+        children: Children,
+        listener: Listener,
+        pulse: Pulse,
+        in_hand: InHand,
+        outcomes: OutcomeLog,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._plan = plan
+        self._me = me
+        self._children = children
+        self._listener = listener
+        self._in_hand = in_hand
+        self._outcomes = outcomes
+        self._metrics = WorkerMetrics()
+        self._pool = make_pool(plan.postgres, min_size=0, max_size=2, linger=LINGER_S, name="horsies metrics")
+        self._health = Health(
+            self._pool,
+            claimer=claimer,
+            children=children,
+            listener=listener,
+            pulse=pulse,
+            processes=plan.config.processes,
+            poll_s=plan.poll_s,
+            is_stopping=is_stopping,
+            on_clock=self._set_clock,
+            redact=plan.postgres.redact,
+        )
+        self._reader = Reader(over(self._pool, configured_by(plan.app.config)))
+        self._endpoints: Endpoints | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._lag_s = 0.0
+        self._process = psutil.Process(me.pid)
+        self._version = version("horsies") if plan.config.metrics_port is not None else ""
+        self._unsubscribe: list[Callable[[], None]] = []
+
+    async def open(self) -> None:
+        """Start to observe, and to answer if a port is given."""
+        if (spans := tracing.supervisor(self._me.worker_id)) is not None:
+            self._unsubscribe.append(events.subscribe(spans))
+        config = self._plan.config
+        if config.metrics_port is None:
+            return
+        endpoints = Endpoints(config.metrics_host, config.metrics_port, self._reader, self._health.problems, self._own)
+        await endpoints.open()
+        self._endpoints = endpoints
+        self._unsubscribe.append(events.subscribe(self._metrics))
+        self._listener.on_lost(self._note_loss)
+        self._ticking = asyncio.create_task(self._tick(), name="horsies loop lag")
+        log.info("metrics and health: %s/metrics, /healthz, /readyz", endpoints.url)
+
+    def serves(self) -> None:
+        """The worker has started."""
+        self._health.is_started = True
+
+    async def close(self) -> None:
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        if self._ticking is not None:
+            await cancel_all([self._ticking])
+        if self._endpoints is not None:
+            await self._endpoints.close()
+        await self._reader.close()
+        await self._pool.close()
+
+    async def _own(self) -> Iterator[Family]:
+        """The worker's own numbers, which cost nothing to read."""
+        is_ready = not await self._health.problems()
+        facts = WorkerFacts(
+            worker_id=self._me.worker_id,
+            hostname=self._me.hostname,
+            version=self._version,
+            is_ready=is_ready,
+            slots=self._plan.config.processes * self._plan.config.concurrency,
+            in_hand=self._by_phase(),
+            children=self._child_states(),
+            supervisor_bytes=self._process.memory_info().rss,
+            children_bytes=sum(child.rss_mb for child in self._children.children) * 2**20,
+            is_listening=self._listener.connected,
+            notifications=self._listener.heard,
+            loop_lag_s=self._lag_s,
+            aborts=self._outcomes.aborts,
+        )
+        self._lag_s = 0.0
+        return of_worker(facts, self._metrics.counts)
+
+    def _by_phase(self) -> dict[str, int]:
+        found = dict.fromkeys(_PHASES.values(), 0)
+        for held in self._in_hand:
+            found[_PHASES[held.phase]] += 1
+        return found
+
+    def _child_states(self) -> Mapping[str, int]:
+        found = {"ready": 0, "starting": 0, "retiring": 0}
+        for child in self._children.children:
+            found["retiring" if child.is_retiring else "ready" if child.is_ready else "starting"] += 1
+        return found
+
+    def _set_clock(self, ahead_s: float) -> None:
+        self._metrics.ahead_s = ahead_s
+
+    def _note_loss(self) -> None:
+        self._metrics.counts.listener_losses += 1
+
+    async def _tick(self) -> None:
+        """Measure how late the loop is."""
+        while True:
+            due = monotonic() + TICK_S
+            await asyncio.sleep(TICK_S)
+            self._lag_s = max(self._lag_s, monotonic() - due)
 
 
 class WorkerMetrics:
@@ -47,7 +181,7 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         self.counts = WorkerCounts()
-        self.ahead_s = 0.0  # how far the database's clock is ahead of ours: it is the one that says when a task was due
+        self.ahead_s = 0.0  # how far the database's clock, which says when a task was due, is ahead of ours
 
     def __call__(self, event: str, facts: Mapping[str, Any]) -> None:
         counts = self.counts
@@ -107,128 +241,47 @@ def _is_crash(move: Move) -> bool:
     return isinstance(end, Fail) and end.outcome is TaskAttemptOutcome.WORKER_FAILURE
 
 
-log = logging.getLogger("horsies.worker")
-
-TICK_S = 0.5
-
-LINGER_S = 30.0  # a connection is kept from one scrape to the next
-
-_PHASES = {
-    Phase.CLAIMED: "claimed",
-    Phase.STARTING: "claimed",
-    Phase.LINED: "started",
-    Phase.FED: "started",
-    Phase.STARTED: "started",
-    Phase.SETTLING: "settling",
-}
-
-
-class Exposure:
-    """It is opened before the worker starts anything, and closed after everything else."""
+class Snapshots:
+    """A service calls `snapshot` (W-71) at its interval."""
 
     def __init__(
-        self,
-        plan: Plan,
-        me: Identity,
-        claimer: Claimer,
-        children: Children,
-        listener: Listener,
-        pulse: Pulse,
-        hand: InHand,
-        tally: OutcomeLog,
-        is_stopping: Callable[[], bool],
+        self, pool: Pool, me: Identity, settings: Mapping[str, Any], in_hand: InHand, children: Children
     ) -> None:
-        self._plan = plan
+        self._pool = pool
         self._me = me
+        self._settings = settings
+        self._in_hand = in_hand
         self._children = children
-        self._listener = listener
-        self._hand = hand
-        self._tally = tally
-        self._meter = WorkerMetrics()
-        self._pool = make_pool(plan.postgres, min_size=0, max_size=2, linger=LINGER_S, name="horsies metrics")
-        self._health = Health(
-            self._pool, claimer, children, listener, pulse, processes=plan.config.processes, poll_s=plan.poll_s,
-            is_stopping=is_stopping, on_clock=self._set_clock, redact=plan.postgres.redact,
-        )  # fmt: skip
-        self._reader = Reader(over(self._pool, configured_by(plan.app.config)))
-        self._endpoints: Endpoints | None = None
-        self._ticking: asyncio.Task[None] | None = None
-        self._lag_s = 0.0
+        self._born = monotonic()
         self._process = psutil.Process(me.pid)
-        self._version = version("horsies") if plan.config.metrics_port is not None else ""
-        self._unsubscribe: list[Callable[[], None]] = []
 
-    async def open(self) -> None:
-        """Start to observe, and to answer if a port is given."""
-        if (spans := tracing.supervisor(self._me.worker_id)) is not None:
-            self._unsubscribe.append(events.subscribe(spans))
-        config = self._plan.config
-        if config.metrics_port is None:
-            return
-        endpoints = Endpoints(config.metrics_host, config.metrics_port, self._reader, self._health.problems, self._own)
-        await endpoints.open()
-        self._endpoints = endpoints
-        self._unsubscribe.append(events.subscribe(self._meter))
-        self._listener.on_lost(self._note_loss)
-        self._ticking = asyncio.create_task(self._tick(), name="horsies loop lag")
-        log.info("metrics and health: %s/metrics, /healthz, /readyz", endpoints.url)
+    async def snapshot(self) -> None:
+        """Append one row about this worker."""
+        claimed = self._in_hand.count(Phase.CLAIMED, Phase.STARTING)
+        row = {
+            **self._settings,
+            "worker_id": self._me.worker_id,
+            "hostname": self._me.hostname,
+            "pid": self._me.pid,
+            "tasks_running": len(self._in_hand) - claimed,
+            "tasks_claimed": claimed,
+            "memory_usage_mb": self._process.memory_info().rss / 2**20,
+            "memory_percent": self._process.memory_percent(),
+            "cpu_percent": self._process.cpu_percent(),
+            "children_memory_mb": sum(child.rss_mb for child in self._children.children),
+            "age": monotonic() - self._born,
+        }
+        async with self._pool.connection() as conn:
+            await workers.snapshot(conn, row)
 
-    def serves(self) -> None:
-        """The worker has started."""
-        self._health.is_started = True
-
-    async def close(self) -> None:
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-        if self._ticking is not None:
-            await cancel_all([self._ticking])
-        if self._endpoints is not None:
-            await self._endpoints.close()
-        await self._reader.close()
-        await self._pool.close()
-
-    async def _own(self) -> Iterator[Family]:
-        """The worker's own numbers, which cost nothing to read."""
-        is_ready = not await self._health.problems()
-        facts = WorkerFacts(
-            worker_id=self._me.worker_id,
-            hostname=self._me.hostname,
-            version=self._version,
-            is_ready=is_ready,
-            slots=self._plan.config.processes * self._plan.config.concurrency,
-            in_hand=self._in_hand(),
-            children=self._child_states(),
-            supervisor_bytes=self._process.memory_info().rss,
-            children_bytes=sum(child.rss_mb for child in self._children.children) * 2**20,
-            is_listening=self._listener.connected,
-            notifications=self._listener.heard,
-            loop_lag_s=self._lag_s,
-            aborts=self._tally.aborts,
-        )
-        self._lag_s = 0.0
-        return of_worker(facts, self._meter.counts)
-
-    def _in_hand(self) -> dict[str, int]:
-        found = dict.fromkeys(_PHASES.values(), 0)
-        for held in self._hand:
-            found[_PHASES[held.phase]] += 1
-        return found
-
-    def _child_states(self) -> Mapping[str, int]:
-        found = {"ready": 0, "starting": 0, "retiring": 0}
-        for child in self._children.children:
-            found["retiring" if child.is_retiring else "ready" if child.is_ready else "starting"] += 1
-        return found
-
-    def _set_clock(self, ahead_s: float) -> None:
-        self._meter.ahead_s = ahead_s
-
-    def _note_loss(self) -> None:
-        self._meter.counts.listener_losses += 1
-
-    async def _tick(self) -> None:
-        """Measure how late the loop is."""
-        while True:
-            due = monotonic() + TICK_S
-            await asyncio.sleep(TICK_S)
-            self._lag_s = max(self._lag_s, monotonic() - due)
+    def answer_to(self, payload: str) -> str | None:
+        """The answer to a ping, or None if it is not for this worker."""
+        try:
+            ping = json.loads(payload)
+            target, nonce = ping.get("target"), ping["id"]
+        except (ValueError, KeyError, AttributeError):
+            return None
+        if target not in (None, self._me.worker_id):
+            return None
+        pong = {"id": nonce, "worker_id": self._me.worker_id, "hostname": self._me.hostname, "pid": self._me.pid}
+        return json.dumps(pong)

@@ -1,6 +1,7 @@
-"""`horsies scheduler` as a process: settings, schema, and checks until it is told to stop (S-40, S-42).
+"""`horsies scheduler` as a process: settings, schema, and checks until it is told to stop (S-40, S-42). What is due and
+what is sent is decided in `scheduler/`.
 
-What a scheduler exposes: /metrics, /healthz and /readyz, if it has a port. It only observes.
+`exposed` serves /metrics, /healthz and /readyz beside it, if it has a port; that part only observes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from horsies.core.worker.startup import Persistence, install_schema
 log = logging.getLogger("horsies.scheduler")
 
 LOCK_TIMEOUT_MS = 2_000
+MISSED_CHECKS = 3
+LATE_S = 5.0
+LINGER_S = 30.0
 
 
 class SchedulerProcess:
@@ -96,24 +100,6 @@ class SchedulerProcess:
         await install_schema(self._app.config.broker)
 
 
-MISSED_CHECKS = 3
-
-LATE_S = 5.0
-
-LINGER_S = 30.0
-
-
-def problems(*, is_stopping: bool, check_age_s: float | None, interval_s: float) -> dict[str, str]:
-    """Why a scheduler is not ready: its checks do not succeed. Each check queries the database."""
-    if is_stopping:
-        return {"stopping": "the scheduler sends no more tasks"}
-    if check_age_s is None:
-        return {"starting": "no check has succeeded yet"}
-    if check_age_s > MISSED_CHECKS * interval_s + LATE_S:
-        return {"checking": f"no check has succeeded for {check_age_s:.0f} s"}
-    return {}
-
-
 @asynccontextmanager
 async def exposed(process: SchedulerProcess, config: AppConfig, host: str, port: int | None) -> AsyncIterator[None]:
     """Serve while the scheduler runs, until it has ended."""
@@ -143,3 +129,14 @@ async def exposed(process: SchedulerProcess, config: AppConfig, host: str, port:
         await endpoints.close()
         await reader.close()
         await pool.close()
+
+
+def problems(*, is_stopping: bool, check_age_s: float | None, interval_s: float) -> dict[str, str]:
+    """Why a scheduler is not ready: its checks do not succeed. Each check queries the database."""
+    if is_stopping:
+        return {"stopping": "the scheduler sends no more tasks"}
+    if check_age_s is None:
+        return {"starting": "no check has succeeded yet"}
+    if check_age_s > MISSED_CHECKS * interval_s + LATE_S:
+        return {"checking": f"no check has succeeded for {check_age_s:.0f} s"}
+    return {}

@@ -2,10 +2,12 @@
 
     listener ─ ring ─▶ claimer ─▶ starter ─▶ dispatcher ═ children
                           ▲                      │
-                          └── room ── finalizer ◀┘ ─▶ advancer        heart, diary, alarm, tally beside them
+                          └── room ── finalizer ◀┘ ─▶ advancer
+
+    beside them: heartbeats and self-fence, retry timer, recovery services, scheduler, outcome log, snapshots, metrics
 
 The worker runs no user code. `run()` serves until it is told to stop; `run_once()` runs the tasks that can be claimed
-now, and returns.
+now, and returns. What a stage does is in its own module; this one has only who is told what.
 """
 
 from __future__ import annotations
@@ -35,19 +37,18 @@ from horsies.core.worker.advance import Advancer
 from horsies.core.worker.background import RecoveryServices, RetryTimer, schedule_steps
 from horsies.core.worker.children import Child, ChildBroken, Children
 from horsies.core.worker.claim import Claimer
-from horsies.core.worker.config import Limits, Plan, WorkerConfig, identify
+from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.dispatch import Dispatcher
-from horsies.core.worker.fence import Fence, ForcedShutdown, SelfFence
-from horsies.core.worker.finalize import ConnectionChoice, Finalizer
-from horsies.core.worker.helper_calls import HelperAsker, HelperBuilder
+from horsies.core.worker.fence import Fence, SelfFence
+from horsies.core.worker.finalize import PERIOD_S, ConnectionChoice, Finalizer, OutcomeLog
+from horsies.core.worker.helper_calls import HelperBuilder, HelperHookCaller
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
-from horsies.core.worker.metrics import Exposure
-from horsies.core.worker.shutdown import Shutdown, say_last_words
+from horsies.core.worker.metrics import Exposure, Snapshots
+from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Starter
 from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema
-from horsies.core.worker.stats import PERIOD_S, OutcomeLog, Snapshots
 
 log = logging.getLogger("horsies.worker")
 
@@ -85,7 +86,7 @@ class Worker:
         return await self._run(until=self._until_dry, install_signals=False)
 
     async def _until_dry(self) -> None:
-        while not self._stop.is_set() and not (self._claimer.is_dry and not self._hand and self._advancer.is_idle):
+        while not self._stop.is_set() and not (self._claimer.is_dry and not self._in_hand and self._advancer.is_idle):
             await asyncio.sleep(0.01)
 
     async def _run(self, *, until: Callable[[], Awaitable[Any]], install_signals: bool) -> int:
@@ -105,7 +106,7 @@ class Worker:
         finally:
             await self._close()
         code = 1 if self._failure is not None or self._is_cut_off else 0
-        log.info("worker stopped: %s", self._tally.in_all(), extra={"horsies": {"worker": self.worker_id}})
+        log.info("worker stopped: %s", self._outcomes.in_all(), extra={"horsies": {"worker": self.worker_id}})
         if self._failure is not None and not isinstance(self._failure, ChildBroken | DatabaseGone | HorsiesError):
             raise self._failure
         return code
@@ -114,65 +115,106 @@ class Worker:
 
     def _build(self) -> None:
         plan, me = self.plan, self.me
-        resilience = plan.app.config.resilience
         self._pools = ConnectionPools(plan)
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
-        self._hand = InHand()
-        lanes = ConnectionChoice(self._hand, self._database, self._pools.bulk)
-        self._hand.on_drop = self._journal.release
-        self._tally = OutcomeLog(me.worker_id)
+        self._in_hand = InHand()
+        self._in_hand.on_drop = self._journal.release
+        self._outcomes = OutcomeLog(me.worker_id)
         self._fence = Fence.of(plan.app.config.recovery, plan.recovery)
-        self._finalizer = Finalizer(lanes, me.worker_id, resilience, self._settled)
-        limits: Limits = plan.limits
-        self._capped = limits.capped_queues()
+        self._capped = plan.limits.capped_queues()
+        self._children = Children(plan.child_spec, plan.config.processes, self._journal, on_change=self._on_room)
+        self._build_helper()
+        self._build_stages()
+        self._build_liveness()
+        self._recovery = RecoveryServices(
+            plan,
+            me,
+            pool=self._pools.care,
+            patient=self._pools.patient,
+            hooks=self._hooks,
+            pulse=self._fence.pulse,
+            on_ended=self._advancer.put_all,
+            build_later=self._advancer.build_later,
+        )
+        self._listener = self._build_listener()
+        self._exposure = Exposure(
+            plan,
+            me,
+            claimer=self._claimer,
+            children=self._children,
+            listener=self._listener,
+            pulse=self._fence.pulse,
+            in_hand=self._in_hand,
+            outcomes=self._outcomes,
+            is_stopping=self._stop.is_set,
+        )
+
+    def _build_helper(self) -> None:
+        """What calls user code that is not a task."""
+        helper = HelperChild(self._children.launcher, self.plan.child_spec)
+        self._hooks = HelperHookCaller(helper, lambda: self._children.hook_events)
+        self._builder = HelperBuilder(helper)
+        self._schedules = schedule_steps(self.plan, self._pools.care, helper, lambda: self._is_winding_down)
+        self._forced = ForcedShutdown(self._database, self._in_hand, self._hooks)
+
+    def _build_stages(self) -> None:
+        """The way of a task: claimer, starter, dispatcher, finalizer, advancer."""
+        plan, me = self.plan, self.me
+        resilience = plan.app.config.resilience
+        connections = ConnectionChoice(self._in_hand, self._database, self._pools.bulk)
+        self._finalizer = Finalizer(connections, me.worker_id, resilience, self._settled)
+        self._advancer = Advancer(self._pools.flows, self._builder, resilience, lambda: self._claimer.ring())
         self._dispatcher = Dispatcher(
-            self._hand,
-            self._finalizer,
-            limits,
-            self._fence,
+            in_hand=self._in_hand,
+            children=self._children,
+            finalizer=self._finalizer,
+            limits=plan.limits,
+            fence=self._fence,
             max_tasks_per_child=plan.config.max_tasks_per_child,
             max_memory_mb=plan.config.max_memory_per_child_mb,
             crash_of=self._crash_of,
             on_room=self._on_room,
             entry_of=self._journal.entry,
         )
-        self._children = Children(
-            plan.child_spec, plan.config.processes, self._dispatcher.on_frames, self._dispatcher.on_death,
-            self._on_room, self._journal,
-        )  # fmt: skip
-        self._dispatcher.pool = self._children
-        self._guard = SelfFence(self._fence, self._dispatcher)
-        helper = HelperChild(self._children.launcher, plan.child_spec)
-        self._hooks = HelperAsker(helper, lambda: self._children.hook_events)
-        builder = HelperBuilder(helper)
-        self._schedules = schedule_steps(plan, self._pools.care, helper, lambda: self._is_winding_down)
-        self._advancer = Advancer(self._pools.flows, builder, resilience, lambda: self._claimer.ring())
-        self._cut = ForcedShutdown(self._database, self._hand, self._hooks)
-        who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
         self._starter = Starter(
-            lanes, me.worker_id, me.hostname, self._hand, self._dispatcher, self._finalizer, self._tally.aborts,
-            self._advancer.put,
-        )  # fmt: skip
-        self._claimer = Claimer(
-            self._database, who, limits, self._hand, self._dispatcher, plan.poll_s, self._starter.wake
+            me,
+            connections=connections,
+            in_hand=self._in_hand,
+            dispatcher=self._dispatcher,
+            finalizer=self._finalizer,
+            aborts=self._outcomes.aborts,
+            on_ended=self._advancer.put,
         )
-        self._alarm = RetryTimer(self._database, self._claimer.ring)
-        self._diary = Snapshots(self._database, me, plan.snapshot_settings(), self._hand, self._children)
-        self._heart = Heartbeats(
-            self._connect("horsies heart"), who, me.hostname, me.pid, plan.app.config.recovery, plan.max_claim_age,
-            plan.registration(me), plan.recovery.heartbeat_interval.total_seconds(), self._hand, self._dispatcher,
-            self._fence, self._guard,
-        )  # fmt: skip
-        self._caretaker = RecoveryServices(
-            self._pools.care, self._pools.patient, plan, me, self._hooks, self._fence.pulse,
-            on_ended=self._advancer.put_all, build_later=self._advancer.build_later,
-        )  # fmt: skip
-        self._listener = self._build_listener()
-        self._exposure = Exposure(
-            plan, me, self._claimer, self._children, self._listener, self._fence.pulse, self._hand, self._tally,
-            is_stopping=self._stop.is_set,
-        )  # fmt: skip
+        self._who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
+        self._claimer = Claimer(
+            self._database,
+            self._who,
+            plan.limits,
+            in_hand=self._in_hand,
+            children=self._children,
+            dispatcher=self._dispatcher,
+            poll_s=plan.poll_s,
+            on_claimed=self._starter.wake,
+        )
+        self._retry_timer = RetryTimer(self._database, self._claimer.ring)
+
+    def _build_liveness(self) -> None:
+        """What the worker says about itself, and what it does when nobody hears it."""
+        self._self_fence = SelfFence(self._fence, self._children, self._dispatcher)
+        self._heartbeats = Heartbeats(
+            self._connect("horsies heart"),
+            self.plan,
+            self.me,
+            who=self._who,
+            in_hand=self._in_hand,
+            children=self._children,
+            stop=self._dispatcher.stop,
+            fence=self._fence,
+            self_fence=self._self_fence,
+        )
+        settings = self.plan.snapshot_settings()
+        self._snapshots = Snapshots(self._database, self.me, settings, self._in_hand, self._children)
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
         return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
@@ -206,7 +248,7 @@ class Worker:
             await cancel_all((starting, stopping))
 
     async def _startup(self) -> None:
-        # Children first: they check the app, and an app with errors shall not touch the database.
+        # The children start first because they check the app: an app with errors shall not touch the database.
         await self._children.start()
         persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
         await persistently("schema", self._install_schema)
@@ -216,7 +258,7 @@ class Worker:
         if (warning := self.plan.refuse_too_small_memory_limit(warmed_mb)) is not None:
             log.warning(warning)
         await self._listener.start()
-        await persistently("registration", self._heart.register)
+        await persistently("registration", self._heartbeats.register)
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
@@ -234,15 +276,18 @@ class Worker:
         self._serve_step("claimer", self._claimer.step)
         self._serve_step("advancer", self._advancer.step)
         self._serve_step("builder", self._advancer.build)
-        # A worker that cannot say that it lives must not wait long before it tries again.
-        self._serve_step("heartbeats", every(self._heart.tick_s, self._heart.step), self._fence.terms.shortest_s / 8)
-        self._serve_step("alarm", self._alarm.step)
-        for name, step in (*self._caretaker.steps(), *self._schedules):
+        # A worker whose heartbeat failed must not wait long before it tries again.
+        self._serve_step(
+            "heartbeats", every(self._heartbeats.tick_s, self._heartbeats.step), self._fence.terms.shortest_s / 8
+        )
+        self._serve_step("retry timer", self._retry_timer.step)
+        for name, step in (*self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
-            "snapshots", every(recovery.worker_state_snapshot_interval_ms / 1000, self._diary.snapshot, at_once=True)
+            "snapshots",
+            every(recovery.worker_state_snapshot_interval_ms / 1000, self._snapshots.snapshot, at_once=True),
         )
-        self._serve_step("tally", every(PERIOD_S, self._summarize))
+        self._serve_step("outcome log", every(PERIOD_S, self._summarize))
         self._serve_step("ticks", every(self._fence.tick_s, self._tick))
         waiting = asyncio.create_task(_run_to_end(until))
         try:
@@ -258,14 +303,22 @@ class Worker:
         if isinstance(self._failure, DatabaseGone) or self._finalizing.done():
             self._force.set()
         grace_ms = self.plan.config.shutdown_grace_ms
-        await Shutdown(
-            self._hand, self._starter, self._dispatcher, self._finalizer, self._advancer, self._children, self._claimer,
-            force=self._force, grace_s=None if grace_ms is None else grace_ms / 1000, cut_off=self._cut_off,
-        ).run()  # fmt: skip
-        await self._cut.tell()
+        shutdown = Shutdown(
+            in_hand=self._in_hand,
+            claimer=self._claimer,
+            starter=self._starter,
+            dispatcher=self._dispatcher,
+            children=self._children,
+            advancer=self._advancer,
+            force=self._force,
+            grace_s=None if grace_ms is None else grace_ms / 1000,
+            cut_off=self._cut_off,
+        )
+        await shutdown.run()
+        await self._forced.tell()
 
     async def _cut_off(self) -> None:
-        await self._cut.look()
+        await self._forced.look()
         self._is_cut_off = True
 
     async def _close(self) -> None:
@@ -273,13 +326,13 @@ class Worker:
         await self._hooks.close()
         await self._children.close()
         await cancel_all((*self._services, *self._jobs))
-        await say_last_words(self._claimer, self._heart, may_retry=not isinstance(self._failure, DatabaseGone))
+        await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
-        await self._heart.close()
+        await self._heartbeats.close()
         await self._pools.close()
-        await self._exposure.close()  # last: who asks is told that the worker stops
-        # What is still in hand will be recovered by others, who want to know how far it had come.
-        self._journal.close() if self._hand else self._journal.remove()
+        await self._exposure.close()  # last, so that it can answer that the worker stops
+        # Others recover the tasks that are still in hand, and the journal tells them which have begun.
+        self._journal.close() if self._in_hand else self._journal.remove()
 
     def _serve_step(self, name: str, step: Callable[[], Awaitable[None]], longest_pause_s: float = math.inf) -> None:
         self._spawn(Service(name, self.plan.app.config.resilience, step, longest_pause_s).run())
@@ -304,10 +357,10 @@ class Worker:
                 raise problem
 
     async def _summarize(self) -> None:
-        self._tally.summarize()
+        self._outcomes.summarize()
 
     async def _tick(self) -> None:
-        self._guard.check()
+        self._self_fence.check()
         self._dispatcher.take_back_from_long_runs()
         self._children.dismiss_idle()
 
@@ -318,18 +371,18 @@ class Worker:
         self._claimer.room()
 
     def _settled(self, held: HeldTask, move: Move, moved: bool) -> None:
-        self._hand.drop(held)
-        self._cut.settled(held, move, moved)
+        self._in_hand.drop(held)
+        self._forced.settled(held, move, moved)
         if moved:
-            self._tally.note(held, move)
+            self._outcomes.note(held, move)
             if isinstance(move, Retry):
-                self._alarm.set(move.delay_s, held.row.queue_name, held.id)
+                self._retry_timer.set(move.delay_s, held.row.queue_name, held.id)
         else:
-            self._claimer.doubt()
+            self._claimer.suspect_lost_claims()
         if held.row.workflow_id is not None and finalize.may_be_the_end(move, moved):
             self._advancer.put(held.id, held.row.workflow_id)
         if held.row.queue_name in self._capped:
-            self._claimer.ring()  # a place under the cap is free, and a task may have waited for it
+            self._claimer.ring()  # there is room under the cap again, and a task may have waited for it
         else:
             self._claimer.room()
 
@@ -344,12 +397,12 @@ class Worker:
         return decide(held, self.worker_id, self.me.hostname, child.pid, end)
 
     def _on_claim_lost(self, task_id: str) -> None:
-        held = self._hand.held.get(task_id)
+        held = self._in_hand.held.get(task_id)
         if held is not None and held.phase is not Phase.SETTLING:
-            self._background(self._heart.check(held))
+            self._background(self._heartbeats.check(held))
 
     def _on_ping(self, payload: str) -> None:
-        answer = self._diary.answer_to(payload)
+        answer = self._snapshots.answer_to(payload)
         if answer is not None:
             self._background(self._pong(answer))
 

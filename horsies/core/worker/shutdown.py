@@ -2,7 +2,8 @@
 and leaves (W-50).
 
 Workflows are advanced to the last end that was written, as far as the grace period allows; other workers do the rest
-(R-30).
+(R-30). `ForcedShutdown` informs recovery hooks about tasks that were interrupted because the worker was told to stop at
+once (W-52, R-73). What becomes of such a task is decided in `finalize.py`.
 """
 
 from __future__ import annotations
@@ -11,85 +12,61 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from horsies.core import logs
 from horsies.core.db.failures import AWAY
+from horsies.core.db.pool import Pool
+from horsies.core.hooks import FailureReason, Job, JobInterrupted
+from horsies.core.recovery.hooks import HookCaller
+from horsies.core.store.tasks import jobs
+from horsies.core.tasks.moves import Fail, Move, Retry
+from horsies.core.types.status import TaskAttemptOutcome
 from horsies.core.worker.advance import Advancer
 from horsies.core.worker.children import Children
 from horsies.core.worker.claim import Claimer
 from horsies.core.worker.dispatch import Dispatcher
-from horsies.core.worker.finalize import Finalizer
-from horsies.core.worker.in_hand import InHand, Phase
+from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.start import Starter
 
 log = logging.getLogger("horsies.worker")
 
 LOOK_S = 0.02
-LAST_LOOK_S = 2.0  # so long for the answer to a claim that was under way when the stop came
-LAST_STEPS_S = 2.0  # after the grace: so long for workflows whose tasks have ended
-LAST_WORD_S = 5.0
+LAST_LOOK_S = 2.0  # for the answer to a claim that was under way when the stop came
+LAST_STEPS_S = 2.0  # after the grace period, for workflows whose tasks have ended
+LAST_WRITES_S = 10.0  # after a second signal, for the ends of the tasks that were interrupted
+VIEWS_S = 2.0  # a database that is away does not hold up a worker that was told to hurry
+SIGN_OFF_S = 5.0
 AGAIN_S = 0.25
-LAST_WRITES_S = 10.0  # after a second signal: so long for the ends of the tasks that were cut off
 
 
-async def say_last_words(claimer: Claimer, heart: Heartbeats, *, may_retry: bool) -> None:
-    """Delete what a leaving worker has in the database (W-53). This is repeated if necessary, because lost connections
-    are noticed only when they are used."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LAST_WORD_S):
-            while True:
-                try:
-                    await claimer.hand_back_strays()
-                    await claimer.rise()
-                    await heart.unregister()
-                    return
-                except AWAY:
-                    if not may_retry:
-                        return
-                    await asyncio.sleep(AGAIN_S)
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
     """One orderly end. `cut_off()` is called before children with running tasks are killed."""
 
-    def __init__(
-        self,
-        hand: InHand,
-        starter: Starter,
-        dispatcher: Dispatcher,
-        finalizer: Finalizer,
-        advancer: Advancer,
-        children: Children,
-        claimer: Claimer,
-        *,
-        force: asyncio.Event,
-        grace_s: float | None,
-        cut_off: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._hand = hand
-        self._starter = starter
-        self._dispatcher = dispatcher
-        self._finalizer = finalizer
-        self._advancer = advancer
-        self._children = children
-        self._claimer = claimer
-        self._force = force
-        self._grace_s = grace_s
-        self._cut_off = cut_off
+    in_hand: InHand
+    claimer: Claimer
+    starter: Starter
+    dispatcher: Dispatcher
+    children: Children
+    advancer: Advancer
+    force: asyncio.Event
+    grace_s: float | None
+    cut_off: Callable[[], Awaitable[None]]
 
     async def run(self) -> None:
         """Return when the worker holds nothing any more, or when it was told to hurry and has done what it could."""
-        self._claimer.is_stopped = True
-        self._dispatcher.is_stopping = True
-        self._children.is_replacing = False
-        self._starter.hand_back()
-        for child in self._children.children:
-            self._dispatcher.take_back(child)
-        running = self._hand.count(Phase.FED, Phase.STARTED)
+        self.claimer.is_stopped = True
+        self.dispatcher.is_stopping = True
+        self.children.is_replacing = False
+        self.starter.hand_back()
+        for child in self.children.children:
+            self.dispatcher.take_back(child)
+        running = self.in_hand.count(Phase.FED, Phase.STARTED)
         if running:
             log.info("stopping: waiting for %s", logs.counted(running, "running task"))
-        if not await self._finished(self._grace_s):
+        if not await self._finished(self.grace_s):
             await self._cut_running_tasks()
 
     async def _finished(self, grace_s: float | None) -> bool:
@@ -98,37 +75,86 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
         last_look = loop.time() + LAST_LOOK_S
-        while self._is_open or (self._claimer.is_looking and loop.time() < last_look):
-            self._starter.hand_back()  # also what a claim that was under way has brought in meanwhile
-            if self._force.is_set():
+        while self._is_open or (self.claimer.is_looking and loop.time() < last_look):
+            self.starter.hand_back()  # also what a claim that was under way has brought
+            if self.force.is_set():
                 return False
             if until is not None and loop.time() > until and self._is_running():
                 return False
-            if until is not None and loop.time() > until + LAST_STEPS_S and not self._hand:
+            if until is not None and loop.time() > until + LAST_STEPS_S and not self.in_hand:
                 return True
             await asyncio.sleep(LOOK_S)
         return True
 
     @property
     def _is_open(self) -> bool:
-        return bool(self._hand) or not self._advancer.is_idle
+        return bool(self.in_hand) or not self.advancer.is_idle
 
     def _is_running(self) -> bool:
-        return any(child.fed or child.line or child.starting for child in self._children.children)
+        return any(child.fed or child.line or child.starting for child in self.children.children)
 
     async def _cut_running_tasks(self) -> None:
-        running = self._hand.count(Phase.FED, Phase.STARTED)
+        running = self.in_hand.count(Phase.FED, Phase.STARTED)
         log.warning("stopping at once: %s interrupted", logs.counted(running, "running task"))
-        await self._cut_off()
-        for child in list(self._children.children):
-            self._children.kill(child)
+        await self.cut_off()
+        for child in list(self.children.children):
+            self.children.kill(child)
         loop = asyncio.get_running_loop()
         until = loop.time() + LAST_WRITES_S
         while self._is_open and loop.time() < until:
-            self._starter.hand_back()
+            self.starter.hand_back()
             await asyncio.sleep(LOOK_S)
-        if self._hand:
-            left = logs.counted(len(self._hand), "task")
+        if self.in_hand:
+            left = logs.counted(len(self.in_hand), "task")
             log.error("%s could not be written before the end; other workers will recover them", left)
         elif self._is_open:
             log.warning("workflows could not be advanced before the end; other workers will advance them")
+
+
+class ForcedShutdown:
+    """`look` before the children are killed, `settled` for each end that is written, `tell` when that is done."""
+
+    def __init__(self, pool: Pool, in_hand: InHand, hooks: HookCaller) -> None:
+        self._pool = pool
+        self._in_hand = in_hand
+        self._hooks = hooks
+        self._views: dict[str, Job] = {}
+        self._cut: list[Job] = []
+
+    async def look(self) -> None:
+        """Load the views now, because afterwards the rows no longer name their owners."""
+        running = [held.id for held in self._in_hand if held.phase is Phase.STARTED]
+        if running and self._hooks.has(JobInterrupted):
+            with contextlib.suppress(TimeoutError, *AWAY):
+                async with asyncio.timeout(VIEWS_S), self._pool.connection() as conn:
+                    self._views = {job.id: job for job in await jobs(conn, running)}
+
+    def settled(self, held: HeldTask, move: Move, moved: bool) -> None:
+        """This is also called for tasks that ended by themselves at the last moment and were not interrupted."""
+        if not self._views:
+            return
+        view = self._views.pop(held.id, None)
+        end = move.otherwise if isinstance(move, Retry) else move
+        is_cut = isinstance(end, Fail) and end.outcome is TaskAttemptOutcome.WORKER_FAILURE
+        if view is not None and moved and is_cut:
+            self._cut.append(view)
+
+    async def tell(self) -> None:
+        await self._hooks.interrupted(self._cut, reason=FailureReason.SHUTDOWN)
+
+
+async def sign_off(claimer: Claimer, heartbeats: Heartbeats, *, may_retry: bool) -> None:
+    """Delete what a leaving worker has in the database (W-53). This is repeated if necessary, because lost connections
+    are noticed only when they are used."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SIGN_OFF_S):
+            while True:
+                try:
+                    await claimer.hand_back_unknown_claims()
+                    await claimer.withdraw_idle()
+                    await heartbeats.unregister()
+                    return
+                except AWAY:
+                    if not may_retry:
+                        return
+                    await asyncio.sleep(AGAIN_S)

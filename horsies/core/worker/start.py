@@ -1,7 +1,8 @@
 """Makes claimed tasks RUNNING, as many as possible in one statement, and only then lets them reach a child (L-09).
 
 Tasks of workflows use a separate transaction: their nodes are locked before them and become RUNNING with them, and the
-state of their workflow is checked (L-25). A batch without such tasks is not affected.
+state of their workflow is checked (L-25). A batch without such tasks is not affected. The dispatcher takes over from
+here; a task that cannot start goes to the finalizer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from horsies.core.store.tasks import NodeCheck
 from horsies.core.tasks.moves import Requeue
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.worker import finalize
+from horsies.core.worker.config import Identity
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.finalize import ConnectionChoice, Finalizer
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
@@ -29,11 +31,8 @@ from horsies.core.workflows import finish
 log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 500
-
 LOOK_PAST = 64  # tasks without a free child that are passed over to find one that has
-
 NODE_PAUSE_S = 0.05  # before the next look at a node that somebody else has locked
-
 NODE_PATIENCE_S = 2.0  # after its claim such a task goes back to the queue
 
 
@@ -42,10 +41,10 @@ class Starter:
 
     def __init__(
         self,
-        lanes: ConnectionChoice,
-        worker_id: str,
-        hostname: str,
-        hand: InHand,
+        me: Identity,
+        *,
+        connections: ConnectionChoice,
+        in_hand: InHand,
         dispatcher: Dispatcher,
         finalizer: Finalizer,
         aborts: Counter[str],
@@ -53,17 +52,17 @@ class Starter:
     ) -> None:
         self._aborts = aborts
         self._on_ended = on_ended  # a task of a workflow was cancelled here: its id, and that of the workflow
-        self._lanes = lanes
-        self._worker_id = worker_id
-        self._hostname = hostname
-        self._hand = hand
+        self._connections = connections
+        self._worker_id = me.worker_id
+        self._hostname = me.hostname
+        self._in_hand = in_hand
         self._dispatcher = dispatcher
         self._finalizer = finalizer
         self._event = asyncio.Event()
         self.is_starting = False
 
     def wake(self) -> None:
-        if self._hand.waiting:
+        if self._in_hand.waiting:
             self._event.set()
 
     async def step(self) -> None:
@@ -80,15 +79,15 @@ class Starter:
 
     def hand_back(self) -> None:
         """Nothing more is started: tasks that are only claimed return to the queue (W-51)."""
-        while self._hand.waiting:
-            held = self._hand.waiting.popleft()
+        while self._in_hand.waiting:
+            held = self._in_hand.waiting.popleft()
             self._finalizer.put(held, Requeue(held.claim))
 
     def _place(self) -> list[HeldTask]:
         """Tasks for which a child has room, in order; a place in the child is reserved for each."""
         batch: list[HeldTask] = []
         passed: list[HeldTask] = []
-        waiting = self._hand.waiting
+        waiting = self._in_hand.waiting
         while waiting and len(batch) < MAX_BATCH and len(passed) < LOOK_PAST and self._dispatcher.may_start:
             held = waiting.popleft()
             if self._dispatcher.place(held) is None:
@@ -110,14 +109,14 @@ class Starter:
             try:
                 if part:
                     await start(part)
-            except AWAY as away:  # it has seen to its own; the others still have to be
+            except AWAY as away:  # this part has handled its own tasks; the other part must still start
                 problem = away
         if problem is not None:
             raise problem
 
     async def _start_tasks(self, batch: list[HeldTask]) -> None:
         try:
-            async with self._lanes.connection() as conn:
+            async with self._connections.connection() as conn:
                 sent = clock()
                 started = await self._move(conn, batch)
         except AWAY:
@@ -130,7 +129,7 @@ class Starter:
         failed, nothing can have been written."""
         checks: dict[str, NodeCheck] | None = None
         try:
-            async with self._lanes.connection() as conn:
+            async with self._connections.connection() as conn:
                 sent = clock()  # before the transaction, whose beginning is the start of the task
                 async with conn.pipeline(), conn.transaction():
                     checks = await tasks.lock(conn, [held.id for held in batch])
@@ -172,7 +171,7 @@ class Starter:
         cancelled: set[str] = set()
         try:
             if over:
-                async with self._lanes.connection() as conn:
+                async with self._connections.connection() as conn:
                     cancelled = await workflows.cancel_tasks(conn, over, finish.CANCELLED.result or "")
         finally:
             for held in batch:
@@ -203,9 +202,9 @@ class Starter:
         for held in reversed(batch):
             if held.stop is not None:  # taken from us meanwhile
                 self._dispatcher.forget(held)
-            elif self._hand.holds(held):
+            elif self._in_hand.holds(held):
                 held.phase = Phase.CLAIMED
-                self._hand.waiting.appendleft(held)
+                self._in_hand.waiting.appendleft(held)
         self.wake()
 
     def _check_failed(self, batch: list[HeldTask]) -> None:

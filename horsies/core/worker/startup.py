@@ -1,9 +1,9 @@
-"""The worker's connections, divided so that nothing can block the claims.
+"""What a worker needs before it serves: its connections, and the tables, however long it must wait for the database
+(W-03, W-61).
 
-Batches use sessions that plan for many rows. Recovery has its own connection; so do workflows, and so does a sweep,
-which keeps its connection while hooks are called. If fewer connections are allowed, they share.
-
-What a worker does once before it serves, however long it must wait for the database (W-03, W-61).
+`ConnectionPools` divides the connections so that nothing can block the claims. Batches use sessions that plan for many
+rows. Recovery has its own connection; so do workflows, and so does a sweep, which keeps its connection while hooks are
+called. If fewer connections are allowed, they share. The order of the start is in `service.py`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from horsies.core.schema.install import install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
 
+log = logging.getLogger("horsies.worker")
+
 BULK_STAGES = 2
-
-LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up its own task only
-
+LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up only its own task
 LINGER_S = 5.0
 
 
@@ -75,9 +75,6 @@ class ConnectionPools:
         return make_pool(
             self._plan.postgres, min_size=keep, max_size=most, linger=LINGER_S, name="horsies worker", options=settings
         )
-
-
-log = logging.getLogger("horsies.worker")
 
 
 async def install_schema(postgres: PostgresConfig) -> str:
