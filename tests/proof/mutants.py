@@ -83,7 +83,7 @@ MUTANTS = (
            "error_code in BUILTIN_CODE_REGISTRY and error_code not in RETRY_ELIGIBLE", "False"),
     Mutant("a retry beyond the deadline is forgotten", "horsies/core/store/tasks.py",
            "if kind is Retry and batch:", "if False:"),
-    Mutant("a claim that is held already is taken twice", "horsies/core/worker/hand.py",
+    Mutant("a claim that is held already is taken twice", "horsies/core/worker/in_hand.py",
            "older is not None and older.claim == claim", "False"),
 )  # fmt: skip
 
