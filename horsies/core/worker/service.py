@@ -372,7 +372,8 @@ class Worker:
 
     def _settled(self, held: HeldTask, move: Move, moved: bool) -> None:
         self._in_hand.drop(held)
-        self._forced.settled(held, move, moved)
+        if self._forced.views:
+            self._forced.settled(held, move, moved)
         if moved:
             self._outcomes.note(held, move)
             if isinstance(move, Retry):

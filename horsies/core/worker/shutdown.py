@@ -112,13 +112,14 @@ class Shutdown:
 
 
 class ForcedShutdown:
-    """`look` before the children are killed, `settled` for each end that is written, `tell` when that is done."""
+    """`look` before the children are killed, `settled` for each end that is written while there are `views` of
+    interrupted tasks, `tell` when that is done."""
 
     def __init__(self, pool: Pool, in_hand: InHand, hooks: HookCaller) -> None:
         self._pool = pool
         self._in_hand = in_hand
         self._hooks = hooks
-        self._views: dict[str, Job] = {}
+        self.views: dict[str, Job] = {}
         self._cut: list[Job] = []
 
     async def look(self) -> None:
@@ -127,13 +128,11 @@ class ForcedShutdown:
         if running and self._hooks.has(JobInterrupted):
             with contextlib.suppress(TimeoutError, *AWAY):
                 async with asyncio.timeout(VIEWS_S), self._pool.connection() as conn:
-                    self._views = {job.id: job for job in await jobs(conn, running)}
+                    self.views = {job.id: job for job in await jobs(conn, running)}
 
     def settled(self, held: HeldTask, move: Move, moved: bool) -> None:
         """This is also called for tasks that ended by themselves at the last moment and were not interrupted."""
-        if not self._views:
-            return
-        view = self._views.pop(held.id, None)
+        view = self.views.pop(held.id, None)
         end = move.otherwise if isinstance(move, Retry) else move
         is_cut = isinstance(end, Fail) and end.outcome is TaskAttemptOutcome.WORKER_FAILURE
         if view is not None and moved and is_cut:
