@@ -19,7 +19,7 @@ from horsies.core.tasks.moves import Claim
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.layout import Layout, Place, lay_out, write_layout
+from horsies.core.workflows.layout import Layout, TreePosition, lay_out, write_layout
 from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind
@@ -98,7 +98,7 @@ def _layout(pick: Choices, start: Start) -> Arguments:
     first = NodePlan("first", "TASK", "plain", queue_name="default", priority=100)
     then = NodePlan("then", "TASK", "plain", queue_name="default", priority=100, dependencies=(0,))
     name = pick.of(("wf-new", "wf-other"))
-    return {"layout": lay_out(WorkflowPlan("w", "k", (first, then)), Place(name, name))}
+    return {"layout": lay_out(WorkflowPlan("w", "k", (first, then)), TreePosition(name, name))}
 
 
 def _claimed_nodes(pick: Choices, start: Start) -> Arguments:

@@ -24,7 +24,7 @@ from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import advance, control, finish
-from horsies.core.workflows.layout import Place, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, lay_out, write_layout
 from tests.proof_workflows.plans import QUEUES, Library
 
 ME = "worker"
@@ -122,7 +122,7 @@ class Engine:
     async def begin(self, plan: WorkflowPlan, *, has_deadline: bool = False) -> str:
         workflow_id = str(uuid4())
         layout = lay_out(
-            plan, Place(workflow_id, workflow_id), good_until=datetime.now(UTC) + FAR if has_deadline else None
+            plan, TreePosition(workflow_id, workflow_id), good_until=datetime.now(UTC) + FAR if has_deadline else None
         )
         async with self.pool.connection() as conn:
             assert await write_layout(conn, layout)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, field_validator
 
 from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError, TaskResult, WorkflowContext
 from horsies.core.checks import live
-from horsies.core.checks.live import Known, whole
+from horsies.core.checks.live import WaitingTasks, grouped_by_name
 from horsies.core.errors import HorsiesError
 from horsies.core.store import tasks
 from horsies.core.store.tasks import WaitingSample
@@ -128,8 +128,11 @@ async def test_m20_each_queue_of_the_app_is_looked_at(db: AsyncConnection, datab
 
 def test_a_queue_that_was_not_looked_at_to_its_end_leaves_every_count_open() -> None:
     found = [WaitingSample("a", "t", 3, ["1"]), WaitingSample("a", "u", 2, ["2"]), WaitingSample("b", "t", 1, ["3"])]
-    assert whole(found, 6) == [Known("t", ("a", "b"), 4, ("1", "3"), True), Known("u", ("a",), 2, ("2",), True)]
-    assert [each.amount for each in whole(found, 5)] == ["at least 4", "at least 2"]
+    assert grouped_by_name(found, 6) == [
+        WaitingTasks("t", ("a", "b"), 4, ("1", "3"), True),
+        WaitingTasks("u", ("a",), 2, ("2",), True),
+    ]
+    assert [each.amount for each in grouped_by_name(found, 5)] == ["at least 4", "at least 2"]
 
 
 async def test_m20_a_task_that_was_taken_meanwhile_is_nobodys_business(

@@ -19,7 +19,7 @@ from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.store import recovery, tasks
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.layout import Place, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, lay_out, write_layout
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.test_plans import undisturbed
@@ -45,7 +45,7 @@ class Lent:
 
 
 async def begin(conn: Db) -> bool:
-    return await write_layout(conn, lay_out(PLAN, Place("new", "new")))
+    return await write_layout(conn, lay_out(PLAN, TreePosition("new", "new")))
 
 
 async def start_nodes(conn: Db) -> None:

@@ -3,7 +3,7 @@
 This module defines columns, constraints, indexes and storage settings; this metadata creates a fresh database. The
 statements that run later are ``.sql`` files; the functions and triggers are in ``core/sql/schema``. Every default is a
 server default, so that a row inserted with plain SQL looks like any other. A change here needs a numbered migration
-(see ``core/schema/migrate.py``); a test compares both ways.
+(see ``core/schema/install.py``); a test compares both ways.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.types.status import TaskStatus
-from horsies.core.workflows.layout import Place, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, lay_out, write_layout
 
 Db = AsyncConnection[Any]
 
@@ -34,7 +34,7 @@ def plan(*nodes: NodePlan, **more: Any) -> WorkflowPlan:
 
 async def started(db: Db, *nodes: NodePlan, good_until: datetime | None = None, **more: Any) -> str:
     """A workflow of these nodes; its id."""
-    place = Place(workflow_id := str(uuid.uuid4()), workflow_id)
+    place = TreePosition(workflow_id := str(uuid.uuid4()), workflow_id)
     assert await write_layout(db, lay_out(plan(*nodes, **more), place, good_until=good_until))
     return workflow_id
 

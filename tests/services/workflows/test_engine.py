@@ -15,7 +15,7 @@ from horsies.core.models.workflow.plan import WorkflowPlan
 from horsies.core.models.workflow.registry import BuildRequest, NotBuiltHere
 from horsies.core.workflows import control, step
 from horsies.core.workflows.advance import Advanced, Worklist, advance
-from horsies.core.workflows.layout import Place, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, lay_out, write_layout
 from tests.services.workflows.flows import child_node, end_task_of, node, plan, started
 from tests.services.workflows.hand import Hand, Tasks
 
@@ -118,7 +118,7 @@ async def test_r35_f64_children_that_cannot_be_built_here_are_looked_for_once(
 
 
 async def test_f82_a_start_that_is_repeated_writes_nothing_of_its_children(clean_db: Db) -> None:
-    place = Place(workflow_id := str(uuid.uuid4()), workflow_id)
+    place = TreePosition(workflow_id := str(uuid.uuid4()), workflow_id)
     whole = plan(child_node("c"), children={0: plan(node("x"))})
     assert await write_layout(clean_db, lay_out(whole, place)) is True
     assert await write_layout(clean_db, lay_out(whole, place)) is False
@@ -171,7 +171,7 @@ async def test_f96_no_child_is_written_after_the_deadline_that_passed_while_it_w
 
 async def test_f94_a_child_is_not_retried_under_a_parent_that_was_cancelled(clean_db: Db, clean_pool: Pool) -> None:
     """The parent has not taken the end of the child yet."""
-    place = Place(parent := str(uuid.uuid4()), parent)
+    place = TreePosition(parent := str(uuid.uuid4()), parent)
     await write_layout(clean_db, lay_out(plan(child_node("c"), children={0: plan(node("x"))}), place))
     row = await (await clean_db.execute("SELECT id FROM horsies_workflows WHERE depth = 1")).fetchone()
     assert row is not None
