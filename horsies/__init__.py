@@ -1,5 +1,6 @@
 """horsies is a task queue and workflow engine on PostgreSQL."""
 
+# fmt: off
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -7,115 +8,42 @@ from horsies.core.app import ChildProcessStartHook, Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.codec.context import WorkflowContext, WorkflowMeta
 from horsies.core.errors import (
-    ErrorCode,
-    HorsiesError,
-    MultipleValidationErrors,
-    ValidationReport,
-    WorkflowContextMissingIdError,
+    ErrorCode, HorsiesError, MultipleValidationErrors, ValidationReport, WorkflowContextMissingIdError,
     WorkflowValidationError,
 )
 from horsies.core.exception_mapper import ExceptionMapper
 from horsies.core.hooks import (
-    FailureReason,
-    HookRegistry,
-    Job,
-    JobInterrupted,
-    JobRecovery,
-    JobRecoveryResult,
-    WorkerRecovered,
+    FailureReason, HookRegistry, Job, JobInterrupted, JobRecovery, JobRecoveryResult, WorkerRecovered,
 )
 from horsies.core.models.app import AppConfig, PayloadPolicy
 from horsies.core.models.broker import (
-    BrokerErrorCode,
-    BrokerOperationError,
-    BrokerResult,
-    DatabasePing,
-    PostgresConfig,
-    WorkerPong,
-    WorkerStateSnapshot,
+    BrokerErrorCode, BrokerOperationError, BrokerResult, DatabasePing, PostgresConfig, WorkerPong, WorkerStateSnapshot,
 )
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import (
-    INFRASTRUCTURE_RESILIENT_FLAG,
-    ActiveWorker,
-    RecoveryConfig,
-    SweepStaleWorkersOptions,
-    SweepStaleWorkersResult,
-    WorkerRecoveryConfig,
-    WorkerResilienceConfig,
+    INFRASTRUCTURE_RESILIENT_FLAG, ActiveWorker, RecoveryConfig, SweepStaleWorkersOptions, SweepStaleWorkersResult,
+    WorkerRecoveryConfig, WorkerResilienceConfig,
 )
 from horsies.core.models.schedule import (
-    BothDays,
-    ByMonthDay,
-    ByWeekday,
-    CronEnumRange,
-    CronEnumStep,
-    CronEnumValues,
-    CronEvery,
-    CronRange,
-    CronSchedule,
-    CronStep,
-    CronValues,
-    DailySchedule,
-    DaySelector,
-    EitherDay,
-    EveryDay,
-    HourlySchedule,
-    IntervalSchedule,
-    Month,
-    MonthlySchedule,
-    ScheduleConfig,
-    SchedulePattern,
-    TaskSchedule,
-    Weekday,
-    WeeklySchedule,
+    BothDays, ByMonthDay, ByWeekday, CronEnumRange, CronEnumStep, CronEnumValues, CronEvery, CronRange, CronSchedule,
+    CronStep, CronValues, DailySchedule, DaySelector, EitherDay, EveryDay, HourlySchedule, IntervalSchedule, Month,
+    MonthlySchedule, ScheduleConfig, SchedulePattern, TaskSchedule, Weekday, WeeklySchedule,
 )
 from horsies.core.models.schedule.config import (
-    ScheduleError,
-    ScheduleErrorCode,
-    ScheduleInfo,
-    ScheduleResult,
-    ScheduleSource,
+    ScheduleError, ScheduleErrorCode, ScheduleInfo, ScheduleResult, ScheduleSource,
 )
 from horsies.core.models.tasks import (
-    BuiltInTaskCode,
-    ContractCode,
-    OperationalErrorCode,
-    OutcomeCode,
-    RetrievalCode,
-    RetryPolicy,
-    SubWorkflowError,
-    SubWorkflowSummary,
-    TaskAttemptInfo,
-    TaskError,
-    TaskInfo,
-    TaskResult,
-    TaskSendError,
-    TaskSendErrorCode,
-    TaskSendPayload,
-    TaskSendResult,
+    BuiltInTaskCode, ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode, RetryPolicy, SubWorkflowError,
+    SubWorkflowSummary, TaskAttemptInfo, TaskError, TaskInfo, TaskResult, TaskSendError, TaskSendErrorCode,
+    TaskSendPayload, TaskSendResult,
 )
 from horsies.core.models.workflow.definition import WorkflowDefinition
 from horsies.core.models.workflow.nodes import (
-    AnyNode,
-    MapNode,
-    NodeKey,
-    SubWorkflowNode,
-    SuccessCase,
-    SuccessPolicy,
-    TaskNode,
-    from_node,
-    slugify,
+    AnyNode, MapNode, NodeKey, SubWorkflowNode, SuccessCase, SuccessPolicy, TaskNode, from_node, slugify,
 )
 from horsies.core.models.workflow.results import (
-    HandleErrorCode,
-    HandleOperationError,
-    HandleResult,
-    OnError,
-    WorkflowStartError,
-    WorkflowStartErrorCode,
-    WorkflowStartResult,
-    WorkflowTaskInfo,
+    HandleErrorCode, HandleOperationError, HandleResult, OnError, WorkflowStartError, WorkflowStartErrorCode,
+    WorkflowStartResult, WorkflowTaskInfo,
 )
 from horsies.core.models.workflow.spec import WorkflowSpec
 from horsies.core.producer.handle import TaskHandle
@@ -125,17 +53,13 @@ from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
 from horsies.core.types.status import (
-    TASK_TERMINAL_STATES,
-    WORKFLOW_TASK_TERMINAL_STATES,
-    WORKFLOW_TERMINAL_STATES,
-    TaskAttemptOutcome,
-    TaskStatus,
-    WorkflowStatus,
-    WorkflowTaskStatus,
+    TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus,
+    WorkflowStatus, WorkflowTaskStatus,
 )
 from horsies.core.workflows.control import pause_workflow, pause_workflow_sync, resume_workflow, resume_workflow_sync
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.start import start_workflow, start_workflow_async
+# fmt: on
 
 if TYPE_CHECKING:
     from horsies.core.worker.config import WorkerConfig

@@ -1,72 +1,27 @@
 """Read the queue and act on it: async functions whose first parameter is the broker."""
 
+# fmt: off
 from horsies.core.brokers.actions import (
-    TaskActionError,
-    TaskActionErrorCode,
-    TaskActionResult,
-    TaskCancelled,
-    TaskRerun,
-    TaskRerunResult,
-    cancel_task,
+    TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled, TaskRerun, TaskRerunResult, cancel_task,
     rerun_task,
 )
 from horsies.core.models.monitoring.cluster import (
-    ActiveWorkerInfo,
-    DatabaseFacts,
-    Explanation,
-    LivenessReport,
-    QueueInfo,
-    ScheduleStateInfo,
-    Snapshot,
-    TaskCount,
-    Why,
-    WorkerHistoryPoint,
-    WorkerPingInfo,
-    WorkerStateInfo,
+    ActiveWorkerInfo, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount,
+    Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
 )
 from horsies.core.models.monitoring.tasks import (
-    Breakdown,
-    ErrorCategory,
-    ErrorFacet,
-    Facets,
-    FacetValue,
-    GroupBy,
-    GroupRow,
-    MonitoringErrorCode,
-    MonitoringQueryError,
-    MonitoringResult,
-    SortBy,
-    SortDir,
-    StatusCount,
-    TaskDetail,
-    TaskListPage,
-    TaskSummary,
-    WorkflowEdge,
-    WorkflowNodeInfo,
-    WorkflowRunDetail,
-    WorkflowRunSummary,
-    WorkflowTaskDetail,
-    to_jsonable,
+    Breakdown, ErrorCategory, ErrorFacet, Facets, FacetValue, GroupBy, GroupRow, MonitoringErrorCode,
+    MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskDetail, TaskListPage, TaskSummary,
+    WorkflowEdge, WorkflowNodeInfo, WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail, to_jsonable,
 )
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring.explain import explain_task
 from horsies.core.monitoring.queries import (
-    get_task_detail,
-    get_worker_history,
-    get_workflow_node,
-    get_workflow_run,
-    list_active_workers,
-    list_schedules,
-    list_tasks,
-    list_workers,
-    list_workflow_names,
-    list_workflow_runs,
-    ping,
-    task_breakdown,
-    task_facets,
-    task_stats,
+    get_task_detail, get_worker_history, get_workflow_node, get_workflow_run, list_active_workers, list_schedules,
+    list_tasks, list_workers, list_workflow_names, list_workflow_runs, ping, task_breakdown, task_facets, task_stats,
 )
 from horsies.core.monitoring.snapshot import take_snapshot
+# fmt: on
 
 __all__ = [
     "ActiveWorkerInfo",

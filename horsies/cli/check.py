@@ -8,17 +8,14 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli import database, output
-from horsies.cli.options import LogLevel, Module
-from horsies.core import logs
+from horsies.cli import database, options, output
+from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
 from horsies.core.checks.code import definitions_of
-from horsies.core.errors import CheckWarning, ErrorCode, HorsiesError
-from horsies.core.locate import load_app
 
 
 def check(
-    module: Module,
+    module: options.Module,
     live: Annotated[
         bool,
         typer.Option("--live", help="Also check the database, and whether this code can run the tasks waiting there."),
@@ -27,14 +24,14 @@ def check(
         list[str] | None, typer.Option(metavar="CODE", help="Leave out warnings with this code, such as HRS-217.")
     ] = None,
     loglevel: Annotated[
-        LogLevel, typer.Option(case_sensitive=False, help="The log level during the check.")
-    ] = LogLevel.WARNING,
+        options.LogLevel, typer.Option(case_sensitive=False, help="The log level during the check.")
+    ] = options.LogLevel.WARNING,
 ) -> int:
     """Check an app: its settings, modules, tasks, workflows and schedules. The exit code is 1 if there is any
     finding."""
     logs.configure(loglevel)
     allowed = [_code(text) for text in allow or ()]
-    app = load_app(module)
+    app = locate.load_app(module)
     if live:
         chosen = database.choose(None, app.config.broker)
         output.say(chosen.sentence())
@@ -58,13 +55,13 @@ def summary(app: Horsies) -> str:
     return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
 
 
-def _code(text: str) -> ErrorCode:
+def _code(text: str) -> errors.ErrorCode:
     try:
-        return ErrorCode(text.upper())
+        return errors.ErrorCode(text.upper())
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a code; codes look like HRS-217", param_hint="'--allow'") from None
 
 
-def _is_allowed(error: HorsiesError, codes: list[ErrorCode]) -> bool:
+def _is_allowed(error: errors.HorsiesError, codes: list[errors.ErrorCode]) -> bool:
     """Only warnings can be allowed: an error would keep workers from starting in any case."""
-    return isinstance(error, CheckWarning) and error.code in codes
+    return isinstance(error, errors.CheckWarning) and error.code in codes

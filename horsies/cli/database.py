@@ -15,13 +15,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from horsies.cli import output
-from horsies.cli.options import DatabaseUrl, OptionalModule
+from horsies.cli import options, output
+from horsies.core import errors, locate
 from horsies.core.app import Horsies
 from horsies.core.db.connect import connect
 from horsies.core.db.failures import AWAY, describe, hint_for
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
-from horsies.core.locate import load_app
 from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.schema.install import InstallReport, install
 
@@ -80,9 +78,9 @@ def refuse_missing(chosen: Database) -> None:
     path = chosen.config.embedded_path
     if path is None or not chosen.is_missing():
         return
-    raise ConfigurationError(
+    raise errors.ConfigurationError(
         f"there is no embedded database in {path.expanduser().resolve()}",
-        code=ErrorCode.BROKER_INIT_FAILED,
+        code=errors.ErrorCode.BROKER_INIT_FAILED,
         notes=[f"chosen by: {chosen.said_by}", "a relative path counts from the current directory"],
         help_text="run this in the worker's directory, name the app or the database (--database-url, DATABASE_URL), "
         "or create one with horsies init-db",
@@ -109,17 +107,17 @@ def replaced(config: PostgresConfig, url: str) -> PostgresConfig:
         return PostgresConfig(**{**fields, "database_url": SecretStr(driver_url(url))})
 
 
-def init_db(module: OptionalModule = None, database_url: DatabaseUrl = None) -> int:
+def init_db(module: options.OptionalModule = None, database_url: options.DatabaseUrl = None) -> int:
     """Create the tables, or upgrade them to this version. It is safe to repeat this, also while workers run."""
-    own = load_app(module).config.broker if module is not None else None
+    own = locate.load_app(module).config.broker if module is not None else None
     chosen = choose(database_url, own)
     output.say(chosen.opening_sentence())
     try:
         report = asyncio.run(_install(chosen.config, is_configured=own is not None))
     except AWAY as problem:
-        raise ConfigurationError(
+        raise errors.ConfigurationError(
             "the schema could not be created",
-            code=ErrorCode.BROKER_INIT_FAILED,
+            code=errors.ErrorCode.BROKER_INIT_FAILED,
             notes=[chosen.config.redact(describe(problem))],
             help_text=hint_for(describe(problem)),
         ) from problem
@@ -132,7 +130,7 @@ def _without_place() -> Iterator[None]:
     """Errors about a URL that was typed have no place in anybody's code."""
     try:
         yield
-    except HorsiesError as problem:
+    except errors.HorsiesError as problem:
         problem.location = None
         raise
 
@@ -140,7 +138,7 @@ def _without_place() -> Iterator[None]:
 def _same(own: PostgresConfig, url: str) -> bool:
     try:
         return at(url).display_url() == at(own.database_url.get_secret_value()).display_url()
-    except HorsiesError:
+    except errors.HorsiesError:
         return False
 
 

@@ -9,8 +9,7 @@ import os
 import signal
 import uuid
 
-from horsies.cli import database, output
-from horsies.cli.options import DatabaseUrl
+from horsies.cli import database, options, output
 from horsies.core.db.connect import connect
 from horsies.core.db.failures import AWAY, describe
 from horsies.core.errors import ConfigurationError, ErrorCode
@@ -18,7 +17,7 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import install
 
 
-def demo(database_url: DatabaseUrl = None) -> int:
+def demo(database_url: options.DatabaseUrl = None) -> int:
     """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the worker is stopped in this case too
     chosen = database.choose(database_url)

@@ -10,11 +10,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from horsies.cli import output
+from horsies.cli import database, options, output
 from horsies.cli.check import check
-from horsies.cli.database import init_db
 from horsies.cli.demo import demo
-from horsies.cli.options import epilog
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
@@ -22,8 +20,7 @@ from horsies.cli.tasks import explain, stale_tasks, task, tasks
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
-from horsies.core import tracing
-from horsies.core.errors import HorsiesError
+from horsies.core import errors, tracing
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
@@ -40,7 +37,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "scheduler": (scheduler, "Run a scheduler."),
     "schedules": (schedules, "List the schedules of an app and their next runs."),
     "check": (check, "Find mistakes in an app before anything runs."),
-    "init-db": (init_db, "Create the tables, or upgrade them to this version."),
+    "init-db": (database.init_db, "Create the tables, or upgrade them to this version."),
     "send": (send, "Send a task, and optionally wait for its result."),
     "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
     "task": (task, "Show one task: arguments, result, attempts."),
@@ -58,7 +55,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "demo": (demo, "Show what horsies does, in less than a minute."),
 }
 for _name, (_command, _short) in COMMANDS.items():
-    app.command(_name, short_help=_short, epilog=epilog(_name))(_command)
+    app.command(_name, short_help=_short, epilog=options.epilog(_name))(_command)
 app.add_typer(workflow, name="workflow", short_help="Show, pause, resume, cancel or retry a workflow.")
 
 
@@ -94,7 +91,7 @@ def run(args: list[str]) -> int:
     """Run one command line and return the exit code."""
     try:
         code = app(args or ["--help"], prog_name="horsies", standalone_mode=False)
-    except HorsiesError as problem:
+    except errors.HorsiesError as problem:
         output.show_error(problem)
         return 1
     except typer.Abort:

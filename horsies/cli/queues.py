@@ -15,11 +15,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from horsies.cli import options, output, session
-from horsies.core import logs
+from horsies.core import errors, logs
 from horsies.core.app import Horsies
-from horsies.core.errors import HorsiesError
-from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
-from horsies.core.models.monitoring.tasks import to_jsonable
+from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring.http import Encode, Endpoints, encoder
 from horsies.core.monitoring.metrics import of_reading
 from horsies.core.monitoring.snapshot import NoReading, Reader, take_snapshot
@@ -41,24 +39,24 @@ def queues(
     output.refuse_watching(watch, as_json)
     with session.open_read_only(module, database_url) as app:
 
-        def snapshot() -> Snapshot:
+        def snapshot() -> cluster.Snapshot:
             return session.answer_of(asyncio.run(take_snapshot(app.get_broker())), app)
 
         if watch:
             return output.watch_until_interrupted(lambda: _shown(snapshot()), every)
         found = snapshot()
     if as_json:
-        output.print_json({"taken_at": to_jsonable(found.taken_at), "queues": to_jsonable(found.queues)})
+        output.print_json({"taken_at": tasks.to_jsonable(found.taken_at), "queues": tasks.to_jsonable(found.queues)})
     else:
         output.print_whole(_shown(found))
     return 0
 
 
-def _shown(found: Snapshot) -> RenderableType:
+def _shown(found: cluster.Snapshot) -> RenderableType:
     return output.table_of(_TITLES, [_row(queue) for queue in found.queues])
 
 
-def _row(queue: QueueInfo) -> list[Any]:
+def _row(queue: cluster.QueueInfo) -> list[Any]:
     is_stranded = queue.waiting > 0 and queue.live_workers == 0
     return [
         queue.name,
@@ -100,7 +98,7 @@ def metrics(
 async def _print(reader: Reader, encode: Encode) -> int:
     reading = await reader.reading()
     if reading.snapshot is None:
-        raise HorsiesError("the database did not answer", notes=[reader.problem or "no answer in time"])
+        raise errors.HorsiesError("the database did not answer", notes=[reader.problem or "no answer in time"])
     text, _ = encode(of_reading(reading), "")
     sys.stdout.write(text.decode())
     return 0
@@ -127,7 +125,7 @@ async def _serve(reader: Reader, host: str, port: int) -> int:
     return 0
 
 
-async def _read(app: Horsies) -> Snapshot:
+async def _read(app: Horsies) -> cluster.Snapshot:
     found = await take_snapshot(app.get_broker())
     if isinstance(found, Err):
         raise NoReading(app.config.broker.redact(found.error.message))

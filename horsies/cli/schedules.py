@@ -15,8 +15,7 @@ from rich.text import Text
 from horsies.cli import options, output, session
 from horsies.core.db.failures import hint_for
 from horsies.core.errors import HorsiesError
-from horsies.core.models.schedule import IntervalSchedule, Month, SchedulePattern, Weekday
-from horsies.core.models.schedule.config import ScheduleInfo
+from horsies.core.models.schedule import IntervalSchedule, Month, SchedulePattern, Weekday, config
 from horsies.core.models.schedule.patterns import HOURS, MONTH_DAYS, MONTHS, WEEKDAYS, WallTimes, numbers_of
 from horsies.core.types.result import Err
 
@@ -54,7 +53,7 @@ def schedules(
     return 0
 
 
-def _row(one: ScheduleInfo) -> list[object]:
+def _row(one: config.ScheduleInfo) -> list[object]:
     lines = "\n".join(_local(one, at) for at in one.upcoming)
     last = None if one.last_run_at is None else _local(one, one.last_run_at)
     return [
@@ -67,7 +66,7 @@ def _row(one: ScheduleInfo) -> list[object]:
     ]
 
 
-def _state(one: ScheduleInfo) -> Text:
+def _state(one: config.ScheduleInfo) -> Text:
     if one.problem is not None:
         return Text("unusable", style="bold red")
     if one.is_paused:
@@ -75,16 +74,16 @@ def _state(one: ScheduleInfo) -> Text:
     return Text("active", style="green") if one.is_active else Text("disabled", style="dim")
 
 
-def _words(one: ScheduleInfo) -> str | None:
+def _words(one: config.ScheduleInfo) -> str | None:
     return None if one.schedule is None else in_words(one.schedule.pattern, one.schedule.timezone)
 
 
-def _local(one: ScheduleInfo, at: datetime) -> str:
+def _local(one: config.ScheduleInfo, at: datetime) -> str:
     zone = ZoneInfo(one.schedule.timezone if one.schedule is not None else "UTC")
     return at.astimezone(zone).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
-def _fields(one: ScheduleInfo) -> dict[str, Any]:
+def _fields(one: config.ScheduleInfo) -> dict[str, Any]:
     schedule = one.schedule
     return {
         "name": one.name,

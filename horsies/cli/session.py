@@ -11,12 +11,10 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
-from horsies.cli import database, output
-from horsies.cli.options import modules
+from horsies.cli import database, options, output
+from horsies.core import errors, locate
 from horsies.core.app import Horsies
 from horsies.core.db.failures import hint_for
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
-from horsies.core.locate import load_app
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
 from horsies.core.models.monitoring.tasks import MonitoringErrorCode, MonitoringResult
@@ -31,7 +29,7 @@ OneId: TypeAlias = Annotated[
     typer.Argument(
         metavar="[MODULE] ID",
         help="The app, unless --database-url or DATABASE_URL is used, and the id.",
-        autocompletion=modules,
+        autocompletion=options.modules,
     ),
 ]
 
@@ -40,7 +38,7 @@ Ids: TypeAlias = Annotated[
     typer.Argument(
         metavar="[MODULE] ID...",
         help="The app, unless --database-url or DATABASE_URL is used, and the ids.",
-        autocompletion=modules,
+        autocompletion=options.modules,
     ),
 ]
 
@@ -49,7 +47,7 @@ Ids: TypeAlias = Annotated[
 def open_app(module: str | None, database_url: str | None, *, with_hooks: bool = False) -> Iterator[Horsies]:
     """The app of the module on the chosen database, which must exist, or an app with default settings; it is closed at
     the end."""
-    app = None if module is None else load_app(module)
+    app = None if module is None else locate.load_app(module)
     chosen = database.choose(database_url, None if app is None else app.config.broker)
     output.say(chosen.sentence())
     database.refuse_missing(chosen)
@@ -85,8 +83,8 @@ def open_for_ids(
     try:
         with (open_app if acts else open_read_only)(module, database_url) as app:
             yield app, ids
-    except ConfigurationError as problem:
-        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+    except errors.ConfigurationError as problem:
+        if problem.code is errors.ErrorCode.WORKER_INVALID_LOCATOR:
             problem.with_note(f"the first word, {module!r}, was read as the app").with_help(usage)
         raise
 
@@ -107,11 +105,11 @@ def only_one(what: list[str], database_url: str | None, usage: str) -> list[str]
     return what
 
 
-def no_such_task(what: list[str], task_id: str, usage: str) -> HorsiesError:
+def no_such_task(what: list[str], task_id: str, usage: str) -> errors.HorsiesError:
     """If only one word was typed, it may be the app."""
     is_ours = len(what) > 1 or _OURS.fullmatch(task_id)
     hint = "if it is a workflow: horsies workflow show" if is_ours else f"a single word is the id: {usage}"
-    return HorsiesError(f"there is no task {task_id}", help_text=hint)
+    return errors.HorsiesError(f"there is no task {task_id}", help_text=hint)
 
 
 def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:
@@ -120,7 +118,9 @@ def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:
         problem = result.err_value
         notes = [app.config.broker.redact(problem.message)]
         hint = hint_for(problem.message)
-        raise HorsiesError("the database refused the operation", notes=notes, help_text=hint) from problem.exception
+        raise errors.HorsiesError(
+            "the database refused the operation", notes=notes, help_text=hint
+        ) from problem.exception
     return result.ok_value
 
 
@@ -138,11 +138,11 @@ def _refuse_without_tables(app: Horsies) -> None:
     found = app.get_broker().ensure_schema_initialized_sync()
     if isinstance(found, Err):
         problem = found.err_value
-        if isinstance(problem.exception, HorsiesError):
+        if isinstance(problem.exception, errors.HorsiesError):
             raise problem.exception
         raise _no_answer(problem.message, app)
 
 
-def _no_answer(message: str, app: Horsies) -> HorsiesError:
+def _no_answer(message: str, app: Horsies) -> errors.HorsiesError:
     notes = [app.config.broker.redact(message)]
-    return HorsiesError("the database did not answer", notes=notes, help_text=hint_for(message))
+    return errors.HorsiesError("the database did not answer", notes=notes, help_text=hint_for(message))

@@ -16,26 +16,16 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.text import Text
 
+from horsies import monitoring
 from horsies.cli import database, options, output, session
+from horsies.core import errors, locate, task_decorator
 from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.codec.shapes import CodecError
-from horsies.core.errors import ErrorCode, HorsiesError, RegistryError
-from horsies.core.locate import load_app
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.recovery import retention
-from horsies.core.recovery.retention import Purge, PurgeCount
-from horsies.core.task_decorator import TaskFunction
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
-from horsies.monitoring import (
-    TaskActionError,
-    TaskActionErrorCode,
-    TaskCancelled,
-    TaskRerun,
-    cancel_task,
-    rerun_task,
-)
 
 T = TypeVar("T")
 _ID = "0198c5de-0001-7000-8000-000000000001"
@@ -61,7 +51,7 @@ def send(
     """Send a task and print its id. With --wait, print its result; the exit code is then 0 only if the task
     succeeded."""
     args_json, kwargs_json = options.parse_json(args, list, "--args"), options.parse_json(kwargs, dict, "--kwargs")
-    app = load_app(module)
+    app = locate.load_app(module)
     app.import_modules()
     found = _find(app, task)
     values, names = _decode(found, args_json, kwargs_json)
@@ -71,7 +61,9 @@ def send(
     try:
         sent = found.send(*values, **names)
         if isinstance(sent, Err):
-            raise HorsiesError(f"the task was not sent: {sent.err_value.message}", notes=[f"{sent.err_value.code}"])
+            raise errors.HorsiesError(
+                f"the task was not sent: {sent.err_value.message}", notes=[f"{sent.err_value.code}"]
+            )
         handle = sent.ok_value
         if not wait:
             output.out().print(handle.task_id, markup=False)
@@ -86,20 +78,20 @@ def send(
         app.get_broker().close()
 
 
-def _find(app: Horsies, name: str) -> TaskFunction[Any, Any]:
+def _find(app: Horsies, name: str) -> task_decorator.TaskFunction[Any, Any]:
     if name in app.tasks:
         return app.tasks[name]
     near = difflib.get_close_matches(name, app.list_tasks(), n=3)
     known = ", ".join(near or sorted(app.list_tasks())[:10])
-    raise RegistryError(
+    raise errors.RegistryError(
         f"the app has no task named {name!r}",
-        code=ErrorCode.TASK_NOT_REGISTERED,
+        code=errors.ErrorCode.TASK_NOT_REGISTERED,
         help_text=f"did you mean {known}?" if near else f"its tasks: {known or 'none'}",
     )
 
 
 def _decode(
-    task: TaskFunction[Any, Any], args_json: str | None, kwargs_json: str | None
+    task: task_decorator.TaskFunction[Any, Any], args_json: str | None, kwargs_json: str | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Decode the arguments by the task's annotations: a JSON object becomes the model that the task expects."""
     try:
@@ -118,10 +110,12 @@ def cancel(
 ) -> int:
     """Cancel tasks that have not ended. The exit code is 1 if one of them was not cancelled."""
 
-    async def act(broker: PostgresBroker, task_id: str) -> Ok[TaskCancelled] | Err[TaskActionError]:
-        return await cancel_task(broker, task_id, include_running=include_running)
+    async def act(
+        broker: PostgresBroker, task_id: str
+    ) -> Ok[monitoring.TaskCancelled] | Err[monitoring.TaskActionError]:
+        return await monitoring.cancel_task(broker, task_id, include_running=include_running)
 
-    def say(done: TaskCancelled) -> str:
+    def say(done: monitoring.TaskCancelled) -> str:
         return f"cancelled {done.task_id}, which was {done.previous_status}"
 
     with session.open_for_ids(what, database_url, f"horsies cancel shop.tasks:app {_ID}", acts=True) as (app, ids):
@@ -132,17 +126,17 @@ def rerun(what: session.Ids, as_json: options.AsJson = False, database_url: opti
     """Send failed, expired or cancelled tasks again as new tasks; the old tasks do not change. The exit code is 1 if
     one of them was not sent."""
 
-    def say(done: TaskRerun) -> str:
+    def say(done: monitoring.TaskRerun) -> str:
         return f"sent {done.rerun_of} again as {done.task_id}"
 
     with session.open_for_ids(what, database_url, f"horsies rerun shop.tasks:app {_ID}", acts=True) as (app, ids):
-        return _each(app, ids, rerun_task, say, as_json=as_json, key="rerun")
+        return _each(app, ids, monitoring.rerun_task, say, as_json=as_json, key="rerun")
 
 
 def _each(
     app: Horsies,
     ids: list[str],
-    act: Callable[[PostgresBroker, str], Awaitable[Ok[T] | Err[TaskActionError]]],
+    act: Callable[[PostgresBroker, str], Awaitable[Ok[T] | Err[monitoring.TaskActionError]]],
     say: Callable[[T], str],
     *,
     as_json: bool,
@@ -150,7 +144,7 @@ def _each(
 ) -> int:
     """Act on one task after the other. If the database is away, the remaining tasks are not tried."""
     done: list[T] = []
-    refused: list[TaskActionError] = []
+    refused: list[monitoring.TaskActionError] = []
 
     async def run() -> None:
         for task_id in ids:
@@ -162,7 +156,7 @@ def _each(
                 continue
             refused.append(result.err_value)
             output.say(_why(app, result.err_value))
-            if result.err_value.code is TaskActionErrorCode.DB_OPERATION_FAILED:
+            if result.err_value.code is monitoring.TaskActionErrorCode.DB_OPERATION_FAILED:
                 return
 
     asyncio.run(run())
@@ -171,11 +165,11 @@ def _each(
     return 1 if refused else 0
 
 
-def _why(app: Horsies, problem: TaskActionError) -> str:
+def _why(app: Horsies, problem: monitoring.TaskActionError) -> str:
     return app.config.broker.redact(problem.message)
 
 
-def _refusal(app: Horsies, problem: TaskActionError) -> dict[str, Any]:
+def _refusal(app: Horsies, problem: monitoring.TaskActionError) -> dict[str, Any]:
     return {
         "task_id": problem.task_id,
         "code": problem.code.value,
@@ -222,7 +216,7 @@ def purge(
     batches while workers run, and you can interrupt it at any time. Retention (RecoveryConfig) deletes old records
     automatically; use this command for everything else.
     """
-    chosen = Purge(
+    chosen = retention.Purge(
         age=older_than if older_than is not None else _NOW,
         statuses=options.parse_members(TaskStatus, status, "--status", _ENDED),
         queues=options.parse_names(queue, "--queue") or (),
@@ -253,7 +247,7 @@ def purge(
     return 0 if is_complete else 1
 
 
-def _refuse_what_is_unclear(chosen: Purge, *, waiting: bool, has_age: bool) -> None:
+def _refuse_what_is_unclear(chosen: retention.Purge, *, waiting: bool, has_age: bool) -> None:
     if waiting and chosen.statuses:
         raise output.usage_error("--waiting and --status cannot be combined", "waiting tasks are always PENDING")
     if waiting and not chosen.queues:
@@ -264,7 +258,7 @@ def _refuse_what_is_unclear(chosen: Purge, *, waiting: bool, has_age: bool) -> N
         )
 
 
-def _act(app: Horsies, chosen: Purge, *, waiting: bool) -> tuple[int, bool]:
+def _act(app: Horsies, chosen: retention.Purge, *, waiting: bool) -> tuple[int, bool]:
     """How many tasks were changed, and whether those were all. Finished batches are kept, also after Ctrl-C."""
     batches: list[int] = []
     broker, is_complete = app.get_broker(), True
@@ -275,12 +269,12 @@ def _act(app: Horsies, chosen: Purge, *, waiting: bool) -> tuple[int, bool]:
             is_complete = session.value_of(retention.delete_ended_sync(broker, chosen, batches.append), app)
     except KeyboardInterrupt:
         is_complete = False
-    except HorsiesError as problem:
+    except errors.HorsiesError as problem:
         raise problem.with_note(f"{output.count(sum(batches), 'task')} {_verb(waiting)} before that") from None
     return sum(batches), is_complete
 
 
-def _show_purged(groups: list[PurgeCount], total: int, *, waiting: bool, is_dry: bool) -> None:
+def _show_purged(groups: list[retention.PurgeCount], total: int, *, waiting: bool, is_dry: bool) -> None:
     if not groups:
         output.out().print("no task matches", markup=False)
         return
@@ -295,5 +289,5 @@ def _verb(waiting: bool) -> str:
     return "cancelled" if waiting else "deleted"
 
 
-def _row(group: PurgeCount) -> list[Any]:
+def _row(group: retention.PurgeCount) -> list[Any]:
     return [Text(group.status.value, style=output.STYLES[group.status]), group.queue, group.task_name, group.count]

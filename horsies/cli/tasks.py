@@ -16,15 +16,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from horsies.cli import options, output, session
-from horsies.core.models.monitoring.cluster import Explanation
-from horsies.core.models.monitoring.tasks import (
-    ErrorCategory,
-    SortDir,
-    TaskDetail,
-    TaskListPage,
-    TaskSummary,
-    to_jsonable,
-)
+from horsies.core.models.monitoring import cluster
+from horsies.core.models.monitoring import tasks as models
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
 from horsies.monitoring import explain_task, get_task_detail, list_tasks
@@ -101,7 +94,7 @@ def tasks(
         typer.Option(
             metavar="CATEGORIES",
             help="Only tasks with error codes of these families: operational, contract, retrieval, outcome, domain.",
-            autocompletion=options.members(ErrorCategory),
+            autocompletion=options.members(models.ErrorCategory),
         ),
     ] = None,
     retried: Annotated[bool, typer.Option("--retried", help="Only tasks that have been retried.")] = False,
@@ -140,7 +133,7 @@ def tasks(
         "task_names": options.parse_names(task, "--task") or (),
         "workers": options.parse_names(worker, "--worker") or (),
         "error_codes": options.parse_names(error_code, "--error-code") or (),
-        "error_categories": options.parse_members(ErrorCategory, error_category, "--error-category"),
+        "error_categories": options.parse_members(models.ErrorCategory, error_category, "--error-category"),
         "retried_only": retried,
         "sort_by": sort.value,
         "sort_dir": _direction(sort, order),
@@ -149,7 +142,7 @@ def tasks(
     }
     with session.open_read_only(module, database_url) as app:
 
-        def page() -> TaskListPage:
+        def page() -> models.TaskListPage:
             return session.answer_of(asyncio.run(list_tasks(app.get_broker(), **asked)), app)
 
         if watch:
@@ -166,15 +159,15 @@ def _statuses(given: tuple[TaskStatus, ...], sort: Sort) -> tuple[TaskStatus, ..
     return given or sortable
 
 
-def _direction(sort: Sort, order: Order | None) -> SortDir:
+def _direction(sort: Sort, order: Order | None) -> models.SortDir:
     if order is None:
         return "asc" if sort is Sort.CLAIM_ORDER else "desc"
     return "asc" if order is Order.ASC else "desc"
 
 
-def _print(page: TaskListPage, *, as_json: bool, only_ids: bool) -> int:
+def _print(page: models.TaskListPage, *, as_json: bool, only_ids: bool) -> int:
     if as_json:
-        output.print_json(to_jsonable(page))
+        output.print_json(models.to_jsonable(page))
     elif only_ids:
         for one in page.items:
             output.write(one.task_id)
@@ -183,7 +176,7 @@ def _print(page: TaskListPage, *, as_json: bool, only_ids: bool) -> int:
     return 0
 
 
-def _shown(page: TaskListPage, *, is_watched: bool = False) -> RenderableType:
+def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> RenderableType:
     if not page.items:
         return Text("no task matches" if page.total == 0 else f"there are only {page.total}")
     last = page.offset + len(page.items)
@@ -193,7 +186,7 @@ def _shown(page: TaskListPage, *, is_watched: bool = False) -> RenderableType:
     return Group(summary, table) if is_watched else Group(table, summary)  # a long table hides what is below it
 
 
-def _row(one: TaskSummary) -> list[Any]:
+def _row(one: models.TaskSummary) -> list[Any]:
     took = None if one.started_at is None or one.ended_at is None else (one.ended_at - one.started_at).total_seconds()
     retries = f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
     return [
@@ -223,9 +216,9 @@ def task(what: session.OneId, as_json: options.AsJson = False, database_url: opt
     return 0
 
 
-def as_values(found: TaskDetail) -> dict[str, Any]:
+def as_values(found: models.TaskDetail) -> dict[str, Any]:
     """Values that are stored as JSON become JSON, not text inside JSON."""
-    values: dict[str, Any] = to_jsonable(found)
+    values: dict[str, Any] = models.to_jsonable(found)
     return values | {name: _value(values[name]) for name in _PAYLOADS}
 
 
@@ -236,7 +229,7 @@ def _value(text: str | None) -> Any:
         return text
 
 
-def _show(found: TaskDetail) -> None:
+def _show(found: models.TaskDetail) -> None:
     console = output.out()
     title = Text(f"{output.printable(found.task_name)}  ", style="bold")
     title.append(found.status.value, style=output.STYLES[found.status])
@@ -263,12 +256,12 @@ def _indented(text: str) -> str:
     return "\n".join([*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown)
 
 
-def _lines(found: TaskDetail) -> Iterator[tuple[str, Any]]:
+def _lines(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
     yield "task", found.task_id
     yield "queue", f"{found.queue_name} (priority {found.priority})"
     yield "workflow", found.workflow_id
     yield "idempotency key", found.idempotency_key
-    yield "flags", json.dumps(to_jsonable(found.flags)) if found.flags else None
+    yield "flags", json.dumps(models.to_jsonable(found.flags)) if found.flags else None
     yield "sent", found.sent_at
     yield "due", found.enqueued_at if found.status is TaskStatus.PENDING else None
     yield "next retry", found.next_retry_at if found.status is TaskStatus.PENDING else None
@@ -282,7 +275,7 @@ def _lines(found: TaskDetail) -> Iterator[tuple[str, Any]]:
     yield "child", found.worker_process_name and f"{found.worker_process_name} (pid {found.worker_pid})"
 
 
-def _blocks(found: TaskDetail) -> Iterator[tuple[str, str]]:
+def _blocks(found: models.TaskDetail) -> Iterator[tuple[str, str]]:
     """The parts that may be long."""
     for name in ("args", "kwargs", "task_options"):
         if (value := _value(getattr(found, name))) not in (None, [], {}):
@@ -336,13 +329,13 @@ def explain(what: session.OneId, as_json: options.AsJson = False, database_url: 
     if found is None:
         raise session.no_such_task(what, subject, EXPLAIN_USAGE)
     if as_json:
-        output.print_json(to_jsonable(found))
+        output.print_json(models.to_jsonable(found))
     else:
         _show_explanation(found)
     return 0
 
 
-def _show_explanation(found: Explanation) -> None:
+def _show_explanation(found: cluster.Explanation) -> None:
     console = output.out()
     console.print(Text(found.why.value, style="bold").append(f"  {output.printable(found.message)}", style="default"))
     known: dict[str, Any] = {
@@ -364,7 +357,7 @@ def _show_explanation(found: Explanation) -> None:
 def _plain(value: Any) -> Any:
     """Texts, numbers and times unchanged, everything else as JSON."""
     if isinstance(value, list | tuple | dict):
-        return json.dumps(to_jsonable(value), ensure_ascii=False) if value else None
+        return json.dumps(models.to_jsonable(value), ensure_ascii=False) if value else None
     return value
 
 

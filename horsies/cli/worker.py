@@ -15,17 +15,14 @@ import typer
 
 from horsies.cli import database, output
 from horsies.cli.options import DatabaseUrl, LogFormat, LogLevel, Module, parse_duration, parse_names
-from horsies.core import logs
+from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
 from horsies.core.checks import require_sound
-from horsies.core.errors import HorsiesError
-from horsies.core.locate import load_app
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.monitoring import http
 from horsies.core.scheduler.payloads import require_schedule
+from horsies.core.worker import scheduler_process, service
 from horsies.core.worker.config import WorkerConfig
-from horsies.core.worker.scheduler_process import SchedulerProcess, exposed
-from horsies.core.worker.service import Worker
 
 log = logging.getLogger("horsies.cli")
 
@@ -105,7 +102,7 @@ def worker(
     try:
         if metrics_port is not None:
             http.encoder()  # fails early if the metrics extra is missing
-        app = load_app(module)
+        app = locate.load_app(module)
         chosen = database.choose(database_url, app.config.broker)
         config = WorkerConfig(
             app_locator=module,
@@ -134,7 +131,7 @@ def worker(
             ),
         )
         return serve(app, config, chosen)
-    except HorsiesError as problem:
+    except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
     except KeyboardInterrupt:
@@ -167,15 +164,15 @@ def scheduler(
     try:
         if metrics_port is not None:
             http.encoder()  # fails early if the metrics extra is missing
-        app = load_app(module)
+        app = locate.load_app(module)
         chosen = database.choose(database_url, app.config.broker)
         database.use(app, chosen)
         require_schedule(app.config)
         require_sound(app)
         log.info(chosen.opening_sentence())
         with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-            return runner.run(_run(SchedulerProcess(app), app, metrics_host, metrics_port))
-    except HorsiesError as problem:
+            return runner.run(_run(scheduler_process.SchedulerProcess(app), app, metrics_host, metrics_port))
+    except errors.HorsiesError as problem:
         complain(problem, log_format)
         return 1
     except KeyboardInterrupt:
@@ -189,7 +186,7 @@ def serve(app: Horsies, config: WorkerConfig, chosen: database.Database) -> int:
     if log.isEnabledFor(logging.DEBUG):
         app.config.log_config(log)
     with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        return runner.run(Worker(app, config).run(install_signals=True))
+        return runner.run(service.Worker(app, config).run(install_signals=True))
 
 
 def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -214,7 +211,7 @@ def recovery_settings(
     return {"worker_recovery": WorkerRecoveryConfig(**{**dict(of_app), **durations, "enabled": is_wanted})}
 
 
-def complain(problem: HorsiesError, log_format: LogFormat) -> None:
+def complain(problem: errors.HorsiesError, log_format: LogFormat) -> None:
     """Report an error as a JSON line for programs, or rendered for people."""
     if log_format is LogFormat.JSON:
         code = None if problem.code is None else str(problem.code)
@@ -223,6 +220,6 @@ def complain(problem: HorsiesError, log_format: LogFormat) -> None:
         output.show_error(problem)
 
 
-async def _run(process: SchedulerProcess, app: Horsies, host: str, port: int | None) -> int:
-    async with exposed(process, app.config, host, port):
+async def _run(process: scheduler_process.SchedulerProcess, app: Horsies, host: str, port: int | None) -> int:
+    async with scheduler_process.exposed(process, app.config, host, port):
         return await process.run(install_signals=True)

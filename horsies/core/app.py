@@ -11,18 +11,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, ClassVar, Never, TypeAlias, TypedDict, TypeVar, Unpack
 
-from horsies.core import checks, discovery
-from horsies.core.app_workflows import MakesWorkflows
+from horsies.core import app_workflows, checks, discovery, errors, task_decorator
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.errors import (
-    ConfigurationError,
-    ErrorCode,
-    HorsiesError,
-    RegistryError,
-    SourceLocation,
-    TaskDefinitionError,
-    ValidationReport,
-)
 from horsies.core.hooks import HookRegistry
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
@@ -31,7 +21,6 @@ from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResu
 from horsies.core.producer.send import Sender
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
-from horsies.core.task_decorator import TaskDecorator, TaskFunction
 from horsies.core.tasks.definition import Flags, SizeGuard
 from horsies.core.types.twins import run_sync
 
@@ -47,7 +36,7 @@ class Include(TypedDict, total=False):
     include_attempts: bool
 
 
-class Horsies(MakesWorkflows):
+class Horsies(app_workflows.MakesWorkflows):
     """An application: define tasks on it, send them, and let workers load it."""
 
     _current: ClassVar[Horsies | None] = None
@@ -55,24 +44,24 @@ class Horsies(MakesWorkflows):
 
     def __init__(self, config: AppConfig, hooks: HookRegistry | None = None) -> None:
         if not isinstance(config, AppConfig):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"Horsies takes an AppConfig, not {type(config).__name__}",
-                code=ErrorCode.CONFIG_INVALID,
-                location=SourceLocation.of_caller(),
+                code=errors.ErrorCode.CONFIG_INVALID,
+                location=errors.SourceLocation.of_caller(),
                 help_text="Horsies(AppConfig(broker=PostgresConfig(database_url=...)))",
             )
         if hooks is not None and not isinstance(hooks, HookRegistry):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"hooks takes a HookRegistry, not {type(hooks).__name__}",
-                code=ErrorCode.CONFIG_INVALID,
-                location=SourceLocation.of_caller(),
+                code=errors.ErrorCode.CONFIG_INVALID,
+                location=errors.SourceLocation.of_caller(),
             )
         super().__init__()
-        self.location = SourceLocation.of_caller()
+        self.location = errors.SourceLocation.of_caller()
         self.config = config
         self.hooks = HookRegistry() if hooks is None else hooks
         self.sizes = SizeGuard(config.payload)
-        self._tasks: dict[str, TaskFunction[Any, Any]] = {}
+        self._tasks: dict[str, task_decorator.TaskFunction[Any, Any]] = {}
         self._modules: list[str] = []
         self._hooks: list[ChildProcessStartHook] = []
         self.queue_names = frozenset(queue.name for queue in config.queues())
@@ -92,16 +81,16 @@ class Horsies(MakesWorkflows):
         timeout_ms: int | None = None,
         flags: Flags | None = None,
         **unknown: Never,
-    ) -> TaskDecorator:
+    ) -> task_decorator.TaskDecorator:
         """Turn the function below into a task."""
         if callable(task_name):
-            raise TaskDefinitionError(
+            raise errors.TaskDefinitionError(
                 f"@app.task on {getattr(task_name, '__qualname__', task_name)} needs the name of the task",
-                code=ErrorCode.TASK_INVALID_OPTIONS,
-                location=SourceLocation.from_function(task_name),
+                code=errors.ErrorCode.TASK_INVALID_OPTIONS,
+                location=errors.SourceLocation.from_function(task_name),
                 help_text='write @app.task("a.name")',
             )
-        return TaskDecorator(
+        return task_decorator.TaskDecorator(
             app=self,
             task_name=task_name,
             queue_name=queue_name,
@@ -114,20 +103,20 @@ class Horsies(MakesWorkflows):
         )
 
     @property
-    def tasks(self) -> Mapping[str, TaskFunction[Any, Any]]:
+    def tasks(self) -> Mapping[str, task_decorator.TaskFunction[Any, Any]]:
         """The registered tasks by name; read-only."""
         return MappingProxyType(self._tasks)
 
     def list_tasks(self) -> list[str]:
         return sorted(self._tasks)
 
-    def register(self, task: TaskFunction[Any, Any]) -> None:
+    def register(self, task: task_decorator.TaskFunction[Any, Any]) -> None:
         """Add a task to the registry. A name belongs to one function."""
         known = self._tasks.get(task.task_name)
         if known is not None and not _is_same_source(known.fn, task.fn):
-            error = RegistryError(
+            error = errors.RegistryError(
                 f"a task named {task.task_name!r} exists already",
-                code=ErrorCode.TASK_DUPLICATE_NAME,
+                code=errors.ErrorCode.TASK_DUPLICATE_NAME,
                 location=task.location,
                 help_text="give one of them another name",
             )
@@ -137,7 +126,9 @@ class Horsies(MakesWorkflows):
     def validate_queue_name(self, name: str) -> None:
         """Raise a `ConfigurationError` if tasks cannot be in this queue."""
         if problem := self.queue_problem(name):
-            raise ConfigurationError(problem, code=ErrorCode.TASK_INVALID_QUEUE, location=SourceLocation.of_caller())
+            raise errors.ConfigurationError(
+                problem, code=errors.ErrorCode.TASK_INVALID_QUEUE, location=errors.SourceLocation.of_caller()
+            )
 
     def queue_problem(self, name: str) -> str | None:
         """Why this queue does not exist; None if it exists."""
@@ -158,10 +149,10 @@ class Horsies(MakesWorkflows):
     def discover_tasks(self, modules: list[str]) -> None:
         """Name modules that define tasks. Nothing is imported yet."""
         if isinstance(modules, str) or not all(isinstance(module, str) and module for module in modules):
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 "discover_tasks takes a list of module names or paths of .py files",
-                code=ErrorCode.CONFIG_INVALID,
-                location=SourceLocation.of_caller(),
+                code=errors.ErrorCode.CONFIG_INVALID,
+                location=errors.SourceLocation.of_caller(),
             )
         self._modules.extend(module for module in modules if module not in self._modules)
 
@@ -174,17 +165,17 @@ class Horsies(MakesWorkflows):
 
     def import_modules(self) -> None:
         """Import every discovered module, with sends suppressed; raise all errors of these modules together."""
-        report = ValidationReport(phase="imports")
+        report = errors.ValidationReport(phase="imports")
         self.collect_imports(report)
         report.raise_if_any()
 
-    def collect_imports(self, report: ValidationReport) -> None:
+    def collect_imports(self, report: errors.ValidationReport) -> None:
         """The same as `import_modules`, but return the errors in a report."""
         with self._suppressing():
             for module in self._modules:
                 try:
                     discovery.import_entry(module)
-                except HorsiesError as error:
+                except errors.HorsiesError as error:
                     report.add(error)
 
     def suppress_sends(self, suppress: bool = True) -> None:
@@ -214,7 +205,7 @@ class Horsies(MakesWorkflows):
         finally:
             Horsies._loading -= 1
 
-    def check(self, *, live: bool = False) -> list[HorsiesError]:
+    def check(self, *, live: bool = False) -> list[errors.HorsiesError]:
         """The mistakes in this app, as errors and warnings (`CheckWarning`); an empty list if there are none. With
         `live`, also check the database, and whether this code can run the tasks waiting there."""
         return checks.check(self, live=live)
@@ -222,8 +213,8 @@ class Horsies(MakesWorkflows):
     def on_child_process_start(self, fn: H) -> H:
         """Run this function once in every child process, after its imports. Usable as a decorator."""
         if problem := _hook_problem(fn):
-            raise ConfigurationError(
-                problem, code=ErrorCode.CHILD_HOOK_INVALID, location=SourceLocation.from_function(fn)
+            raise errors.ConfigurationError(
+                problem, code=errors.ErrorCode.CHILD_HOOK_INVALID, location=errors.SourceLocation.from_function(fn)
             )
         if fn not in self._hooks:
             self._hooks.append(fn)

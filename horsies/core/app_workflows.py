@@ -12,13 +12,11 @@ from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
 from horsies.core.models.app import AppConfig
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow.nodes import Node, NodeKey, SuccessPolicy
-from horsies.core.models.workflow.results import OnError
-from horsies.core.models.workflow.spec import SpecStarter, WorkflowSpec
+from horsies.core.models.workflow import nodes, results, spec
 from horsies.core.workflows.start import WorkflowStarter
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., WorkflowSpec[Any]])
+F = TypeVar("F", bound=Callable[..., spec.WorkflowSpec[Any]])
 
 # A workflow without an output returns the results of all its nodes by their ids.
 NodeResults: TypeAlias = dict[str, TaskResult[Any, TaskError] | None]
@@ -53,7 +51,7 @@ class MakesWorkflows:
         raise NotImplementedError
 
     @cached_property
-    def workflow_starter(self) -> SpecStarter:
+    def workflow_starter(self) -> spec.SpecStarter:
         """The object that starts the workflows of this app."""
         return WorkflowStarter(self.get_broker, resend=self.config.resend_on_transient_err)
 
@@ -61,37 +59,37 @@ class MakesWorkflows:
     def workflow(
         self,
         name: str,
-        tasks: Iterable[Node[Any]],
-        on_error: OnError | str = OnError.FAIL,
+        tasks: Iterable[nodes.Node[Any]],
+        on_error: results.OnError | str = results.OnError.FAIL,
         output: None = None,
-        success_policy: SuccessPolicy | None = None,
+        success_policy: nodes.SuccessPolicy | None = None,
         *,
         definition_key: str | None = None,
-    ) -> WorkflowSpec[NodeResults]: ...
+    ) -> spec.WorkflowSpec[NodeResults]: ...
     @overload
     def workflow(
         self,
         name: str,
-        tasks: Iterable[Node[Any]],
-        on_error: OnError | str = OnError.FAIL,
-        output: Node[T] | NodeKey[T] | None = None,
-        success_policy: SuccessPolicy | None = None,
+        tasks: Iterable[nodes.Node[Any]],
+        on_error: results.OnError | str = results.OnError.FAIL,
+        output: nodes.Node[T] | nodes.NodeKey[T] | None = None,
+        success_policy: nodes.SuccessPolicy | None = None,
         *,
         definition_key: str | None = None,
-    ) -> WorkflowSpec[T]: ...
+    ) -> spec.WorkflowSpec[T]: ...
     def workflow(
         self,
         name: str,
-        tasks: Iterable[Node[Any]],
-        on_error: OnError | str = OnError.FAIL,
-        output: Node[Any] | NodeKey[Any] | None = None,
-        success_policy: SuccessPolicy | None = None,
+        tasks: Iterable[nodes.Node[Any]],
+        on_error: results.OnError | str = results.OnError.FAIL,
+        output: nodes.Node[Any] | nodes.NodeKey[Any] | None = None,
+        success_policy: nodes.SuccessPolicy | None = None,
         *,
         definition_key: str | None = None,
-    ) -> WorkflowSpec[Any]:
+    ) -> spec.WorkflowSpec[Any]:
         """Make a workflow of these nodes, and check it. Workers find it by its `definition_key`; inside a `build_with`,
         the key is that of the class."""
-        return WorkflowSpec(name, tasks, on_error, output, success_policy, definition_key=definition_key, app=self)
+        return spec.WorkflowSpec(name, tasks, on_error, output, success_policy, definition_key=definition_key, app=self)
 
     @overload
     def workflow_builder(self, fn: F, /) -> F: ...

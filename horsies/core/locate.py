@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from horsies.core import discovery, errors
 from horsies.core.app import Horsies
-from horsies.core.discovery import import_entry
-from horsies.core.errors import ConfigurationError, ErrorCode
 
 
 def load_app(locator: str) -> Horsies:
@@ -33,8 +32,8 @@ def _import(where: str) -> ModuleType:
         raise _bad_locator(f"{where!r} is not the name of a module")
     try:
         with Horsies.loading():
-            return import_entry(where)
-    except ConfigurationError as error:
+            return discovery.import_entry(where)
+    except errors.ConfigurationError as error:
         missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
         if missing is None or not f"{where}.".startswith(f"{missing}."):
             raise  # the module exists, but something that it imports does not
@@ -73,11 +72,12 @@ def _only_app(module: ModuleType) -> Horsies:
     if len({id(app) for app in apps.values()}) == 1:
         return next(iter(apps.values()))
     if not apps:
-        raise ConfigurationError(
-            f"{module.__name__} contains no Horsies app", code=ErrorCode.CLI_INVALID_ARGS
+        raise errors.ConfigurationError(
+            f"{module.__name__} contains no Horsies app", code=errors.ErrorCode.CLI_INVALID_ARGS
         ).with_help("name the module that contains `app = Horsies(...)`")
-    raise ConfigurationError(
-        f"{module.__name__} contains several Horsies apps: {', '.join(sorted(apps))}", code=ErrorCode.CLI_INVALID_ARGS
+    raise errors.ConfigurationError(
+        f"{module.__name__} contains several Horsies apps: {', '.join(sorted(apps))}",
+        code=errors.ErrorCode.CLI_INVALID_ARGS,
     ).with_help(f"say which one, for example {module.__name__}:{min(apps)}")
 
 
@@ -85,5 +85,5 @@ def _apps_in(module: ModuleType) -> dict[str, Horsies]:
     return {name: value for name, value in vars(module).items() if isinstance(value, Horsies)}
 
 
-def _bad_locator(message: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.WORKER_INVALID_LOCATOR)
+def _bad_locator(message: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(message, code=errors.ErrorCode.WORKER_INVALID_LOCATOR)

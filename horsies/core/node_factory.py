@@ -22,8 +22,7 @@ from typing import (
 
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, TaskNode
-from horsies.core.models.workflow.results import Join
+from horsies.core.models.workflow import nodes, results
 
 if TYPE_CHECKING:
     from horsies.core.task_decorator import TaskFunction
@@ -38,14 +37,14 @@ E = TypeVar("E")
 class NodeOptions(TypedDict, total=False):
     """The options of a node, without its arguments."""
 
-    waits_for: Iterable[Node[Any]]
-    args_from: Mapping[str, Node[Any]] | None
-    workflow_ctx_from: Iterable[Node[Any]] | None
+    waits_for: Iterable[nodes.Node[Any]]
+    args_from: Mapping[str, nodes.Node[Any]] | None
+    workflow_ctx_from: Iterable[nodes.Node[Any]] | None
     node_id: str | None
     queue: str | None
     priority: int | None
     allow_failed_deps: bool
-    join: Join
+    join: results.Join
     min_success: int | None
     good_until: datetime | None
     flags: Flags | None
@@ -64,11 +63,11 @@ class NodeFactory(Generic[P, T]):
     task: TaskFunction[P, T]
     options: NodeOptions = field(default_factory=lambda: NodeOptions())
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskNode[T]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> nodes.TaskNode[T]:
         """A node of the task. `from_node(n)` as an argument is the result of another node."""
         if args:
             raise _by_position(self.task.task_name)
-        return TaskNode(self.task, kwargs, **self.options)
+        return nodes.TaskNode(self.task, kwargs, **self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,15 @@ class MapNodeFactory(Generic[P, T]):
     """A task with the options of a map; call it with the arguments that all elements have in common, by name."""
 
     task: TaskFunction[..., T]
-    over: Node[Any]
+    over: nodes.Node[Any]
     param: str | None = None
     options: MapNodeOptions = field(default_factory=lambda: MapNodeOptions())
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> MapNode[T]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> nodes.MapNode[T]:
         """A node that runs the task for each element."""
         if args:
             raise _by_position(self.task.task_name)
-        return MapNode(self.task, self.over, self.param, kwargs, **self.options)
+        return nodes.MapNode(self.task, self.over, self.param, kwargs, **self.options)
 
 
 class MakesNodes(Generic[P, T]):
@@ -112,8 +111,8 @@ class MakesNodes(Generic[P, T]):
         `task.map_node(over=from_node(numbers), max_parallel=10)(y=1)`. The elements go to `param`, or to the first
         parameter without an argument."""
         _refuse_unknown(options, MapNodeOptions, "map_node")
-        source = over.node if isinstance(over, FromNode) else over
-        if not isinstance(source, Node):
+        source = over.node if isinstance(over, nodes.FromNode) else over
+        if not isinstance(source, nodes.Node):
             raise WorkflowValidationError(
                 f"map_node must go over from_node(...), not {type(over).__name__}",
                 code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,

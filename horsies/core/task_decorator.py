@@ -18,32 +18,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
 from horsies.core.exception_mapper import default_code_problems, mapper_problems
-from horsies.core.models.queues import DEFAULT_QUEUE
-from horsies.core.models.tasks import (
-    MIN_TIMEOUT_MS,
-    RetryPolicy,
-    TaskError,
-    TaskOptions,
-    TaskResult,
-    TaskSendError,
-    TaskSendPayload,
-    TaskSendResult,
-)
+from horsies.core.models import queues, tasks
 from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope, many
 from horsies.core.producer.handle import TaskHandle
-from horsies.core.producer.many import Call, PreparedTask, TaskSendOptions
 from horsies.core.store.sends import Send
-from horsies.core.tasks import execute
-from horsies.core.tasks.definition import (
-    NO_OPTIONS,
-    Flags,
-    SendOptions,
-    TaskDefinition,
-    codec_if_ready,
-    flags_of,
-    given,
-)
+from horsies.core.tasks import definition, execute
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.twins import run_sync
 
@@ -57,7 +37,7 @@ __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
 MAX_NAME_LENGTH = 255
 
 
-class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
+class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
     """A task: call it to run it in this process, send it to run it in a worker."""
 
     def __init__(self, app: Horsies, fn: Callable[..., Any], **facts: Any) -> None:
@@ -65,59 +45,61 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         self.app = app
         functools.update_wrapper(self, fn)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T, TaskError]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> tasks.TaskResult[T, tasks.TaskError]:
         """Run the function in this process, as a worker would, without a row, a retry or a queue."""
         return execute.call(self, args, kwargs)
 
-    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Enqueue the task. A `good_until=` among the arguments is its deadline, if the function has no such
         parameter."""
-        return await self.dispatch(NO_OPTIONS, None, args, kwargs)
+        return await self.dispatch(definition.NO_OPTIONS, None, args, kwargs)
 
     send = run_sync(send_async)
 
-    async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+    async def schedule_async(
+        self, delay: int, *args: P.args, **kwargs: P.kwargs
+    ) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Enqueue the task to run after `delay` seconds."""
-        return await self.dispatch(NO_OPTIONS, given(delay), args, kwargs)
+        return await self.dispatch(definition.NO_OPTIONS, definition.given(delay), args, kwargs)
 
     schedule = run_sync(schedule_async)
 
-    async def send_many_async(self, calls: Iterable[Call[P, T]]) -> TaskSendResult[list[TaskHandle[T]]]:
+    async def send_many_async(self, calls: Iterable[many.Call[P, T]]) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
         """Enqueue a task for each call, all or none; the handles are in the same order. A call is a tuple of positional
         arguments, a dict of keyword arguments, or a `prepare(...)`, which a type checker can check."""
-        return await self.dispatch_many(NO_OPTIONS, calls)
+        return await self.dispatch_many(definition.NO_OPTIONS, calls)
 
     send_many = run_sync(send_many_async)
 
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask[P, T]:
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> many.PreparedTask[P, T]:
         """A call for `send_many`."""
-        return many.prepared(self, args, kwargs, NO_OPTIONS)
+        return many.prepared(self, args, kwargs, definition.NO_OPTIONS)
 
     def with_options(
         self,
         *,
         good_until: datetime | None = None,
         idempotency_key: str | None = None,
-        flags: Flags | None = None,
+        flags: definition.Flags | None = None,
         connection: CallerConnection | None = None,
-    ) -> TaskSendOptions[P, T]:
+    ) -> many.TaskSendOptions[P, T]:
         """The task with a deadline, an idempotency key, flags or your connection for its sends. With a connection of
         psycopg or SQLAlchemy, sync or async, the task becomes part of your transaction."""
-        return TaskSendOptions(self, SendOptions(good_until, idempotency_key, flags, connection))
+        return many.TaskSendOptions(self, definition.SendOptions(good_until, idempotency_key, flags, connection))
 
-    async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+    async def retry_send_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Repeat a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
         return await self._replay(error, scheduled=False)
 
     retry_send = run_sync(retry_send_async)
 
-    async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+    async def retry_schedule_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Repeat a `schedule` that failed with ENQUEUE_FAILED: same id, same payload, same due time."""
         return await self._replay(error, scheduled=True)
 
     retry_schedule = run_sync(retry_schedule_async)
 
-    async def retry_send_many_async(self, error: TaskSendError) -> TaskSendResult[list[TaskHandle[T]]]:
+    async def retry_send_many_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
         """Repeat a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
         again = self._again_many(error)
         return await self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
@@ -125,8 +107,8 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
     retry_send_many = run_sync(retry_send_many_async)
 
     async def dispatch(
-        self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> TaskSendResult[TaskHandle[T]]:
+        self, options: definition.SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Build the payload and write it; all ways of sending use this."""
         payload = self._payload(options, delay, args, kwargs)
         if isinstance(payload, Err):
@@ -134,8 +116,8 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         return await self.app.sender.send(payload.value, self, connection=options.connection)
 
     async def dispatch_many(
-        self, options: SendOptions, calls: Iterable[Call[P, T]]
-    ) -> TaskSendResult[list[TaskHandle[T]]]:
+        self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]
+    ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
         """Build all payloads, then write them together."""
         sent_at = datetime.now(UTC)
         if self.app.sends_suppressed:
@@ -146,25 +128,27 @@ class TaskFunction(TaskDefinition[P, T], MakesNodes[P, T]):
         return await self.app.sender.send_many(sends.value, self, connection=options.connection)
 
     def _payload(
-        self, options: SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Result[TaskSendPayload, TaskSendError]:
+        self, options: definition.SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Result[tasks.TaskSendPayload, tasks.TaskSendError]:
         sent_at = datetime.now(UTC)
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
         return envelope.build(self, args, kwargs, options, sent_at, delay)
 
-    async def _replay(self, error: TaskSendError, *, scheduled: bool) -> TaskSendResult[TaskHandle[T]]:
+    async def _replay(self, error: tasks.TaskSendError, *, scheduled: bool) -> tasks.TaskSendResult[TaskHandle[T]]:
         again = self._again(error, scheduled)
         if isinstance(again, Err):
             return again
         return await self.app.sender.send(again.value[1], self, task_id=again.value[0])
 
-    def _again(self, error: TaskSendError, scheduled: bool) -> Result[tuple[str, TaskSendPayload], TaskSendError]:
+    def _again(
+        self, error: tasks.TaskSendError, scheduled: bool
+    ) -> Result[tuple[str, tasks.TaskSendPayload], tasks.TaskSendError]:
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
         return envelope.replay(self, error, scheduled=scheduled)
 
-    def _again_many(self, error: TaskSendError) -> Result[list[Send], TaskSendError]:
+    def _again_many(self, error: tasks.TaskSendError) -> Result[list[Send], tasks.TaskSendError]:
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
         return envelope.replay_many(self, error).map(lambda batch: [Send(*one) for one in batch])
@@ -178,7 +162,7 @@ class AsyncTaskFunction(TaskFunction[P, T]):
 
     def __call__(  # type: ignore[override]
         self, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, TaskResult[T, TaskError]]:
+    ) -> Coroutine[Any, Any, tasks.TaskResult[T, tasks.TaskError]]:
         return execute.call_async(self, args, kwargs)
 
 
@@ -198,10 +182,10 @@ class TaskDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[P, Coroutine[Any, Any, TaskResult[T, TaskError]]], /
+        self, fn: Callable[P, Coroutine[Any, Any, tasks.TaskResult[T, tasks.TaskError]]], /
     ) -> AsyncTaskFunction[P, T]: ...
     @overload
-    def __call__(self, fn: Callable[P, TaskResult[T, TaskError]], /) -> TaskFunction[P, T]: ...
+    def __call__(self, fn: Callable[P, tasks.TaskResult[T, tasks.TaskError]], /) -> TaskFunction[P, T]: ...
     def __call__(self, fn: Callable[..., Any], /) -> TaskFunction[Any, Any]:
         report = ValidationReport(phase="the definition of a task")
         for message, code in self._problems(fn):
@@ -212,7 +196,7 @@ class TaskDecorator:
         codec = None
         if inspect.isfunction(fn):
             try:
-                codec = codec_if_ready(fn, names)
+                codec = definition.codec_if_ready(fn, names)
             except TaskDefinitionError as error:
                 report.add(error)
         report.raise_if_any()
@@ -225,15 +209,15 @@ class TaskDecorator:
     ) -> TaskFunction[Any, Any]:
         kind = AsyncTaskFunction if inspect.iscoroutinefunction(fn) else TaskFunction
         config = self.app.config
-        queue = self.queue_name if self.queue_name is not None else DEFAULT_QUEUE
+        queue = self.queue_name if self.queue_name is not None else queues.DEFAULT_QUEUE
         return kind(
             self.app,
             fn,
             task_name=self.task_name,
             queue_name=queue,
             priority=config.priority_of(queue),
-            options=TaskOptions(self.retry_policy, self.timeout_ms),
-            flags=flags_of(self.flags),
+            options=tasks.TaskOptions(self.retry_policy, self.timeout_ms),
+            flags=definition.flags_of(self.flags),
             exception_mapper=self.exception_mapper or {},
             app_exception_mapper=config.exception_mapper,
             default_unhandled_error_code=self.default_unhandled_error_code,
@@ -252,12 +236,12 @@ class TaskDecorator:
             yield f"@app.task({option}=...): {hint}", ErrorCode.TASK_INVALID_OPTIONS
         if problem := self.app.task_queue_problem(self.queue_name):
             yield problem, ErrorCode.TASK_INVALID_QUEUE
-        if self.retry_policy is not None and not isinstance(self.retry_policy, RetryPolicy):
+        if self.retry_policy is not None and not isinstance(self.retry_policy, tasks.RetryPolicy):
             yield "retry_policy must be a RetryPolicy", ErrorCode.TASK_INVALID_OPTIONS
         if self.timeout_ms is not None and not _is_timeout(self.timeout_ms):
-            yield f"timeout_ms must be an integer of at least {MIN_TIMEOUT_MS}", ErrorCode.TASK_INVALID_OPTIONS
+            yield f"timeout_ms must be an integer of at least {tasks.MIN_TIMEOUT_MS}", ErrorCode.TASK_INVALID_OPTIONS
         try:
-            flags_of(self.flags)
+            definition.flags_of(self.flags)
         except (ValueError, TypeError) as problem:
             yield str(problem), ErrorCode.TASK_INVALID_OPTIONS
         for text in mapper_problems(self.exception_mapper or {}):
@@ -292,7 +276,7 @@ def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
 
 
 def _is_timeout(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= MIN_TIMEOUT_MS
+    return isinstance(value, int) and not isinstance(value, bool) and value >= tasks.MIN_TIMEOUT_MS
 
 
 def _names_around() -> dict[str, Any]:

@@ -27,8 +27,7 @@ from horsies.core.db.connect import connect
 from horsies.core.errors import HorsiesError
 from horsies.core.sql import load
 from horsies.demo import app as tasks
-from horsies.demo.report import Figures, NotAsExpected, Row, SceneResult, print_report, problems
-from horsies.demo.scenes import SCENES, DemoStage, Scene
+from horsies.demo import report, scenes
 
 PROCESSES = 2
 CONCURRENCY = 50
@@ -45,7 +44,7 @@ async def play(console: Console) -> bool:
         tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
         WorkerProcess(Path(directory, "worker.log")) as worker,
     ):
-        stage = DemoStage(Path(directory), worker.start)
+        stage = scenes.DemoStage(Path(directory), worker.start)
         try:
             failures = await _all_scenes(console, stage, worker)
         finally:
@@ -53,11 +52,13 @@ async def play(console: Console) -> bool:
         end = await asyncio.to_thread(worker.stop)
     rows, tasks_per_second = await _look()
     verdicts = [
-        SceneResult(scene.sentence, failure + problems(scene.expected, rows))
-        for scene, failure in zip(SCENES, failures, strict=True)
+        report.SceneResult(scene.sentence, failure + report.problems(scene.expected, rows))
+        for scene, failure in zip(scenes.SCENES, failures, strict=True)
     ]
-    verdicts.append(SceneResult(WORKER_SENTENCE, [] if end == 0 else [f"its exit code was {end}"]))
-    print_report(console, rows, Figures(stage.sends_per_second, tasks_per_second, stage.round_trips_ms), verdicts)
+    verdicts.append(report.SceneResult(WORKER_SENTENCE, [] if end == 0 else [f"its exit code was {end}"]))
+    report.print_report(
+        console, rows, report.Figures(stage.sends_per_second, tasks_per_second, stage.round_trips_ms), verdicts
+    )
     return not any(verdict.problems for verdict in verdicts)
 
 
@@ -109,22 +110,22 @@ class WorkerProcess:
         return "\n".join(lines[-TAIL_LINES:]) or "(it printed nothing)"
 
 
-async def _all_scenes(console: Console, stage: DemoStage, worker: WorkerProcess) -> list[list[str]]:
+async def _all_scenes(console: Console, stage: scenes.DemoStage, worker: WorkerProcess) -> list[list[str]]:
     """What went wrong in each scene."""
     with _progress(console) as begin:
         failures = []
-        for scene in SCENES:
+        for scene in scenes.SCENES:
             stage.advance = begin(scene)
             failures.append(await _unless_worker_ends(_play_one(scene, stage), worker))
         begin(None)
         return failures
 
 
-async def _play_one(scene: Scene, stage: DemoStage) -> list[str]:
+async def _play_one(scene: scenes.Scene, stage: scenes.DemoStage) -> list[str]:
     try:
         async with asyncio.timeout(SCENE_SECONDS):
             await scene.play(stage)
-    except NotAsExpected as problem:
+    except report.NotAsExpected as problem:
         return [str(problem)]
     except ValueError as problem:  # a scene unwrapped a result of the wrong kind
         return [str(problem)]
@@ -145,11 +146,11 @@ async def _unless_worker_ends(scene: Awaitable[list[str]], worker: WorkerProcess
     return await playing
 
 
-async def _look() -> tuple[list[Row], float]:
+async def _look() -> tuple[list[report.Row], float]:
     """The rows of this run, and how many of the small tasks ran per second."""
     conn = await connect(tasks.app.config.broker, name="horsies demo")
     try:
-        cursor = conn.cursor(row_factory=class_row(Row))
+        cursor = conn.cursor(row_factory=class_row(report.Row))
         rows = await (await cursor.execute(load("demo/outcomes"), {"queue": tasks.QUEUE})).fetchall()
         pace = await conn.execute(load("demo/pace"), {"queue": tasks.QUEUE, "task": tasks.add.task_name})
         count, seconds = await pace.fetchone() or (0, None)
@@ -159,7 +160,7 @@ async def _look() -> tuple[list[Row], float]:
 
 
 @contextlib.contextmanager
-def _progress(console: Console) -> Iterator[Callable[[Scene | None], Callable[[], None]]]:
+def _progress(console: Console) -> Iterator[Callable[[scenes.Scene | None], Callable[[], None]]]:
     """A progress bar for each scene on a terminal; otherwise a line at its end."""
     bars = Progress(
         TextColumn("{task.description:<38}"),
@@ -171,7 +172,7 @@ def _progress(console: Console) -> Iterator[Callable[[Scene | None], Callable[[]
     )
     began, before = time.monotonic(), None
 
-    def begin(scene: Scene | None) -> Callable[[], None]:
+    def begin(scene: scenes.Scene | None) -> Callable[[], None]:
         nonlocal began, before
         if before is not None and not console.is_terminal:
             console.print(f"{before.title}: {time.monotonic() - began:.1f} s")

@@ -15,8 +15,7 @@ from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.db.failures import facts_of
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.producer.enqueue import new_task_id
-from horsies.core.producer.hub import can_exist
+from horsies.core.producer import enqueue, hub
 from horsies.core.sql import load
 from horsies.core.store import sends
 from horsies.core.types.result import Err, Ok
@@ -129,10 +128,10 @@ def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
 
 
 async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
-    if not can_exist(task_id):
+    if not hub.can_exist(task_id):
         return Err(why_not(task_id, None))
     async with broker.hub.connection() as conn:
-        while not await sends.rerun(conn, task_id, new_id := new_task_id()):
+        while not await sends.rerun(conn, task_id, new_id := enqueue.new_task_id()):
             found = await sends.why_not_rerun(conn, task_id)
             if not _can_be_rerun(found):
                 return Err(why_not(task_id, found))

@@ -17,27 +17,15 @@ from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db.bridge import Bridge, BridgeError, on_bridge
 from horsies.core.db.failures import OperationRefused, as_broker_result
 from horsies.core.hooks import HookRegistry
+from horsies.core.models import broker
 from horsies.core.models.app import AppConfig
-from horsies.core.models.broker import (
-    BrokerErrorCode,
-    BrokerOperationError,
-    BrokerResult,
-    DatabasePing,
-    PostgresConfig,
-    WorkerPong,
-    WorkerStateSnapshot,
-)
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
-from horsies.core.producer import hub, waiter
+from horsies.core.producer import envelope, hub, waiter
 from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
-from horsies.core.producer.envelope import is_intact, payload_for
 from horsies.core.producer.hub import Hub, can_exist
-from horsies.core.producer.waiter import AnyResult, Ending, Unreachable
-from horsies.core.recovery import apply
-from horsies.core.recovery.apply import of_workflows
+from horsies.core.recovery import apply, reconcile
 from horsies.core.recovery.hooks import NoHooks
-from horsies.core.recovery.reconcile import advance_ended
 from horsies.core.store import tasks, workers
 from horsies.core.store.sends import Send
 from horsies.core.tasks.moves import InFlight
@@ -45,7 +33,7 @@ from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
 from horsies.core.types.twins import run_sync
 
-_DB = BrokerErrorCode.DB_OPERATION_FAILED
+_DB = broker.BrokerErrorCode.DB_OPERATION_FAILED
 
 
 class KnowsTasks(Protocol):
@@ -64,7 +52,7 @@ class KnowsTasks(Protocol):
 class PostgresBroker:
     """The queue in a PostgreSQL database. It works without an app; values are then plain JSON."""
 
-    def __init__(self, config: PostgresConfig, *, app: KnowsTasks | None = None) -> None:
+    def __init__(self, config: broker.PostgresConfig, *, app: KnowsTasks | None = None) -> None:
         self.config = config
         self.app = app
         self._installs = True
@@ -90,7 +78,7 @@ class PostgresBroker:
         """Close every connection of this process. The next call opens them again."""
         await self.bridge.close_async()
 
-    @as_broker_result(BrokerErrorCode.SCHEMA_INIT_FAILED)
+    @as_broker_result(broker.BrokerErrorCode.SCHEMA_INIT_FAILED)
     @on_bridge
     async def ensure_schema_initialized(self) -> None:
         """Create the tables, or bring them up to this version, unless that has been done."""
@@ -121,11 +109,11 @@ class PostgresBroker:
         flags: Mapping[str, bool] | None = None,
         idempotency_key: str | None = None,
         task_id: str | None = None,
-    ) -> BrokerResult[str]:
+    ) -> broker.BrokerResult[str]:
         """Send a task by name, or an existing payload; `Ok` contains the id of its row."""
         if isinstance(task, TaskSendPayload):
             return await self._enqueue_payload(task, task_id)
-        made = payload_for(
+        made = envelope.payload_for(
             task,
             args,
             kwargs,
@@ -138,52 +126,56 @@ class PostgresBroker:
             idempotency_key=idempotency_key,
         )
         if not isinstance(made, Ok):
-            return Err(BrokerOperationError(BrokerErrorCode.INVALID_JSON_PAYLOAD, made.error.message))
+            return Err(broker.BrokerOperationError(broker.BrokerErrorCode.INVALID_JSON_PAYLOAD, made.error.message))
         return await self._enqueue_payload(made.value, task_id)
 
     enqueue = run_sync(enqueue_async)
 
-    @as_broker_result(BrokerErrorCode.ENQUEUE_FAILED)
+    @as_broker_result(broker.BrokerErrorCode.ENQUEUE_FAILED)
     @on_bridge
     async def _enqueue_payload(self, payload: TaskSendPayload, task_id: str | None) -> str:
-        if not is_intact(payload):
-            raise OperationRefused(BrokerErrorCode.PAYLOAD_MISMATCH, "the payload does not fit its fingerprint")
+        if not envelope.is_intact(payload):
+            raise OperationRefused(broker.BrokerErrorCode.PAYLOAD_MISMATCH, "the payload does not fit its fingerprint")
         verdict = await self.write(Send(task_id or new_task_id(), payload))
         if isinstance(verdict, Mismatch):
-            raise OperationRefused(BrokerErrorCode.PAYLOAD_MISMATCH, verdict.reason)
+            raise OperationRefused(broker.BrokerErrorCode.PAYLOAD_MISMATCH, verdict.reason)
         return verdict.task_id
 
-    async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> Ending:
+    async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> waiter.Ending:
         """How a task ends, according to the database; `read_ending` turns this into a result."""
         try:
             return await self._wait(task_id, None if timeout_ms is None else max(0.0, timeout_ms / 1000))
         except BridgeError as problem:
-            return Unreachable(problem)
+            return waiter.Unreachable(problem)
 
     wait = run_sync(wait_async)
 
     @on_bridge
-    async def _wait(self, task_id: str, timeout: float | None) -> Ending:
+    async def _wait(self, task_id: str, timeout: float | None) -> waiter.Ending:
         return await self.hub.wait_for(task_id, timeout)
 
-    def read_ending(self, task_id: str, ending: Ending, codec: ResultCodec | None) -> tuple[AnyResult, bool]:
+    def read_ending(
+        self, task_id: str, ending: waiter.Ending, codec: ResultCodec | None
+    ) -> tuple[waiter.AnyResult, bool]:
         """The result of an ending, and whether it is final."""
         return waiter.result_of(task_id, ending, codec), waiter.is_final(ending)
 
-    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> AnyResult:
+    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> waiter.AnyResult:
         """Wait for a task by its id (T-61). The value has its type if the task is registered here; otherwise it is
         JSON."""
         return self._read_any(task_id, await self.wait_async(task_id, timeout_ms))
 
     get_result = run_sync(get_result_async)
 
-    async def get_typed_result_async(self, task_id: str, timeout_ms: int | None = None) -> BrokerResult[AnyResult]:
+    async def get_typed_result_async(
+        self, task_id: str, timeout_ms: int | None = None
+    ) -> broker.BrokerResult[waiter.AnyResult]:
         """The same for callers that need the type: failures of the database and unknown types are `Err` (T-64)."""
         return waiter.typed_result_of(task_id, await self.wait_async(task_id, timeout_ms), self._codec_of)
 
     get_typed_result = run_sync(get_typed_result_async)
 
-    def _read_any(self, task_id: str, ending: Ending) -> AnyResult:
+    def _read_any(self, task_id: str, ending: waiter.Ending) -> waiter.AnyResult:
         name = ending.task_name if isinstance(ending, tasks.EndedTask) else None
         return waiter.result_of(task_id, ending, self._codec_of(name))
 
@@ -213,7 +205,7 @@ class PostgresBroker:
         include_result: bool = False,
         include_failed_reason: bool = False,
         include_attempts: bool = False,
-    ) -> BrokerResult[TaskInfo | None]:
+    ) -> broker.BrokerResult[TaskInfo | None]:
         """The state of a task (T-63); `Ok(None)` if there is no such row."""
         row = await self._info(task_id, include_result, include_failed_reason, include_attempts)
         return row.map(self._read_info)
@@ -246,7 +238,7 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def ping_database_async(self) -> DatabasePing:
+    async def ping_database_async(self) -> broker.DatabasePing:
         """Ask the database for a sign of life."""
         return await hub.ping_database(self.hub)
 
@@ -256,7 +248,7 @@ class PostgresBroker:
     @on_bridge
     async def ping_workers_async(
         self, target_worker_id: str | None = None, timeout_seconds: float = 2.0, min_responses: int | None = None
-    ) -> list[WorkerPong]:
+    ) -> list[broker.WorkerPong]:
         """Ask the workers for a sign of life; ends early when enough have answered."""
         return await hub.ping_workers(self.hub, target_worker_id, timeout_seconds, min_responses)
 
@@ -264,7 +256,7 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def list_worker_states_async(self) -> list[WorkerStateSnapshot]:
+    async def list_worker_states_async(self) -> list[broker.WorkerStateSnapshot]:
         """The newest snapshot of each worker."""
         async with self.hub.connection() as conn:
             return await workers.newest(conn)
@@ -273,7 +265,7 @@ class PostgresBroker:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def get_worker_state_async(self, worker_id: str) -> WorkerStateSnapshot | None:
+    async def get_worker_state_async(self, worker_id: str) -> broker.WorkerStateSnapshot | None:
         """The newest snapshot of one worker."""
         if not can_be_stored(worker_id):
             return None
@@ -286,7 +278,7 @@ class PostgresBroker:
     @on_bridge
     async def get_worker_state_history_async(
         self, worker_id: str, limit: int | None = None
-    ) -> list[WorkerStateSnapshot]:
+    ) -> list[broker.WorkerStateSnapshot]:
         """The snapshots of one worker, newest first."""
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return []
@@ -343,7 +335,7 @@ class PostgresBroker:
         me, threshold = f"broker:{socket.gethostname()}:{os.getpid()}", _patience(milliseconds=threshold_ms)
         steps = apply.recover_stale(self.hub, status, recovery, sweeping, NoHooks(), me=me, threshold=threshold)
         async for step in steps:
-            await advance_ended(self.hub, of_workflows(step))
+            await reconcile.advance_ended(self.hub, apply.of_workflows(step))
             yield step
 
     @property

@@ -18,8 +18,7 @@ from itertools import accumulate
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horsies.core import discovery
-from horsies.core.app_workflows import BUILDER_MARK, WorkflowBuilder
+from horsies.core import app_workflows, discovery, exception_mapper
 from horsies.core.errors import (
     CheckWarning,
     ConfigurationError,
@@ -30,13 +29,9 @@ from horsies.core.errors import (
     ValidationReport,
     WorkflowValidationError,
 )
-from horsies.core.exception_mapper import default_code_problems, is_reserved, mapper_problems
-from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE
-from horsies.core.models.retry import RetryPolicy
+from horsies.core.models import codes, retry
 from horsies.core.models.tasks import OutcomeCode, TaskOptions
-from horsies.core.models.workflow.definition import WorkflowDefinition
-from horsies.core.models.workflow.nodes import SubWorkflowNode, TaskNode
-from horsies.core.models.workflow.spec import WorkflowSpec
+from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.tasks.moves import delay_s
@@ -45,7 +40,7 @@ if TYPE_CHECKING:
     from horsies.core.app import Horsies
 
 Definition = type[WorkflowDefinition[Any]]
-_RETRIED = ", ".join(sorted(RETRY_ELIGIBLE))
+_RETRIED = ", ".join(sorted(codes.RETRY_ELIGIBLE))
 
 
 @dataclass
@@ -182,8 +177,8 @@ def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator
     what only one of them can end with. Which codes of their own the functions return is not known here."""
     for task in tasks:
         policy = task.options.retry_policy
-        for code in sorted(policy.codes & BUILTIN_CODE_REGISTRY.keys() if policy else ()):
-            if code not in RETRY_ELIGIBLE:
+        for code in sorted(policy.codes & codes.BUILTIN_CODE_REGISTRY.keys() if policy else ()):
+            if code not in codes.RETRY_ELIGIBLE:
                 why, hint = "a task that ends with this code is never retried", f"of the built-in codes: {_RETRIED}"
             elif code == OutcomeCode.TASK_TIMEOUT and not _is_limited(policy, tasks):
                 why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
@@ -198,7 +193,11 @@ def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator
 
 
 def _forgotten(module: ModuleType) -> list[FunctionType]:
-    return [fn for fn in vars(module).values() if _looks_like_a_builder(module, fn) and not hasattr(fn, BUILDER_MARK)]
+    return [
+        fn
+        for fn in vars(module).values()
+        if _looks_like_a_builder(module, fn) and not hasattr(fn, app_workflows.BUILDER_MARK)
+    ]
 
 
 def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
@@ -241,7 +240,7 @@ def _errors_of(definition: Definition, subject: CheckedApp) -> Iterator[HorsiesE
         yield error
 
 
-def _check_builder(builder: WorkflowBuilder, subject: CheckedApp) -> Iterator[HorsiesError]:
+def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) -> Iterator[HorsiesError]:
     signature = inspect.signature(builder.fn)
     if builder.cases is None:
         if problem := _binding_problem(signature, {}):
@@ -277,7 +276,9 @@ def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str 
     return None
 
 
-def _build(builder: WorkflowBuilder, subject: CheckedApp, case: dict[str, Any], which: str) -> Iterator[HorsiesError]:
+def _build(
+    builder: app_workflows.WorkflowBuilder, subject: CheckedApp, case: dict[str, Any], which: str
+) -> Iterator[HorsiesError]:
     code = ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
     try:
         spec = builder.fn(**case)
@@ -296,7 +297,7 @@ def _build(builder: WorkflowBuilder, subject: CheckedApp, case: dict[str, Any], 
 
 
 def _finding(
-    builder: WorkflowBuilder,
+    builder: app_workflows.WorkflowBuilder,
     code: ErrorCode,
     text: str,
     help_text: str | None = None,
@@ -322,15 +323,15 @@ def _mapper_errors(
     mapper: Mapping[type[BaseException], str], default: Any, owner: str, location: SourceLocation | None
 ) -> Iterator[HorsiesError]:
     for kind, code in mapper.items():
-        for text in mapper_problems({kind: code}):
+        for text in exception_mapper.mapper_problems({kind: code}):
             yield _mapper_error(f"{owner}: {text}", code, location)
     if default is not None:
-        for text in default_code_problems(default):
+        for text in exception_mapper.default_code_problems(default):
             yield _mapper_error(f"{owner}: {text}", default, location)
 
 
 def _mapper_error(message: str, code: Any, location: SourceLocation | None) -> ConfigurationError:
-    collides = isinstance(code, str) and is_reserved(code)
+    collides = isinstance(code, str) and exception_mapper.is_reserved(code)
     kind = ErrorCode.CHECK_RESERVED_CODE_COLLISION if collides else ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
     return ConfigurationError(message, code=kind, location=location)
 
@@ -360,5 +361,5 @@ def _late(
     )
 
 
-def _is_limited(policy: RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
+def _is_limited(policy: retry.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
     return any(task.options.timeout_ms is not None for task in tasks if task.options.retry_policy == policy)

@@ -37,8 +37,6 @@ from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.scheduler.sync import read, unusable
 from horsies.core.store import schedules, tasks
-from horsies.core.store.schedules import StoredSchedule
-from horsies.core.store.tasks import WaitingSample
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus
 
@@ -130,10 +128,10 @@ class ArgumentsRead:
     why: str = ""
 
 
-def grouped_by_name(found: Sequence[WaitingSample], most: int) -> list[WaitingTasks]:
+def grouped_by_name(found: Sequence[tasks.WaitingSample], most: int) -> list[WaitingTasks]:
     """By name alone. If a queue was not read to its end, the total is unknown."""
     looked_at: dict[str, int] = {}
-    by_name: dict[str, list[WaitingSample]] = {}
+    by_name: dict[str, list[tasks.WaitingSample]] = {}
     for each in found:
         looked_at[each.queue_name] = looked_at.get(each.queue_name, 0) + each.tasks
         by_name.setdefault(each.task_name, []).append(each)
@@ -212,7 +210,7 @@ def _queues(each: WaitingTasks) -> str:
     return f"queue {named}" if len(each.queues) == 1 else f"queues {named}"
 
 
-def _stored_problems(subject: CheckedApp, stored: StoredSchedule) -> Iterator[HorsiesError]:
+def _stored_problems(subject: CheckedApp, stored: schedules.StoredSchedule) -> Iterator[HorsiesError]:
     report = ValidationReport(phase="a schedule")
     try:
         for error in schedule_problems(subject.app, read(stored), is_stored=True):
@@ -226,7 +224,7 @@ def _stored_problems(subject: CheckedApp, stored: StoredSchedule) -> Iterator[Ho
         yield finding.with_note(_WHERE)
 
 
-async def _page(conn: AsyncConnection[Any], after: str) -> list[StoredSchedule]:
+async def _page(conn: AsyncConnection[Any], after: str) -> list[schedules.StoredSchedule]:
     return await schedules.definitions(conn, list(await schedules.marks(conn, after, PAGE)))
 
 

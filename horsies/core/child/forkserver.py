@@ -33,7 +33,6 @@ if __name__ == "__main__":  # started by file name: make sure that `horsies` is 
 import psutil
 
 from horsies.core.child import wire
-from horsies.core.child.wire import Decoder, Frame, Kind, WireError
 
 PARENT_CHECK_MS = 500  # how often to look for the supervisor where there are no pidfds
 
@@ -54,7 +53,7 @@ class ForkServer:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._decoder = Decoder()
+        self._decoder = wire.Decoder()
         self._received: list[int] = []  # descriptors that came with SPAWN frames, in their order
         self._pids: dict[int, int] = {}  # number → pid, of children not yet reaped
         self._supervisor = os.getppid()
@@ -72,14 +71,14 @@ class ForkServer:
         self._poll.register(self._bell, select.POLLIN)
         timeout = None if self._watch_supervisor() else PARENT_CHECK_MS
         try:
-            self._say(wire.pack(Kind.HELLO, 0))
+            self._say(wire.pack(wire.Kind.HELLO, 0))
             while os.getppid() == self._supervisor:
                 for fd, _ in self._poll.poll(timeout):
                     if fd == self._bell:
                         self._reap_ended()
                     elif fd == self._control.fileno():
                         self._listen()
-        except (EOFError, WireError, OSError):
+        except (EOFError, wire.WireError, OSError):
             pass
         finally:
             self._end_children()
@@ -104,11 +103,11 @@ class ForkServer:
         for frame in self._decoder.feed(data):
             self._obey(frame)
 
-    def _obey(self, frame: Frame) -> None:
+    def _obey(self, frame: wire.Frame) -> None:
         kind, number, parts = frame
-        if kind is Kind.SPAWN:
+        if kind is wire.Kind.SPAWN:
             self._spawn(number, parts[0].decode(), parts[1])
-        elif kind is Kind.SIGNAL and (pid := self._pids.get(number)) is not None:
+        elif kind is wire.Kind.SIGNAL and (pid := self._pids.get(number)) is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send = os.killpg if parts[1] == b"1" else os.kill
                 send(pid, wire.unsigned(parts[0]))
@@ -121,7 +120,7 @@ class ForkServer:
             pid = os.fork()
         except OSError as error:
             os.close(fd)
-            self._say(wire.pack(Kind.REFUSED, number, f"cannot fork: {error}".encode()))
+            self._say(wire.pack(wire.Kind.REFUSED, number, f"cannot fork: {error}".encode()))
             return
         if pid == 0:
             self._become_child(server, fd, name, spec)
@@ -129,7 +128,7 @@ class ForkServer:
             os.setpgid(pid, pid)
         os.close(fd)
         self._pids[number] = pid
-        self._say(wire.pack(Kind.SPAWNED, number, wire.pack_unsigned(pid)))
+        self._say(wire.pack(wire.Kind.SPAWNED, number, wire.pack_unsigned(pid)))
 
     def _become_child(self, server: int, fd: int, name: str, spec: bytes) -> NoReturn:
         try:
@@ -167,7 +166,7 @@ class ForkServer:
         del self._pids[number]
         code = os.waitstatus_to_exitcode(status)
         peak_kb = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
-        self._say(wire.pack(Kind.EXITED, number, wire.pack_signed(code), wire.pack_unsigned(peak_kb)))
+        self._say(wire.pack(wire.Kind.EXITED, number, wire.pack_signed(code), wire.pack_unsigned(peak_kb)))
 
     def _end_children(self) -> None:
         for pid in self._pids.values():

@@ -20,23 +20,10 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from horsies.core import hooks
 from horsies.core.child import wire
 from horsies.core.child.io import Inbox, Item, Uplink
-from horsies.core.child.wire import Kind
-from horsies.core.hooks import (
-    EVENTS,
-    Decision,
-    Event,
-    FailureReason,
-    HookRegistry,
-    Job,
-    JobInterrupted,
-    JobRecovery,
-    JobRecoveryResult,
-    WorkerRecovered,
-)
-from horsies.core.models.codes import OperationalErrorCode
-from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.models import codes, tasks
 from horsies.core.models.workflow.plan import WorkflowPlan, plan_from_json, plan_to_json
 from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.recovery.hooks import Handlers
@@ -56,9 +43,9 @@ class HookServer:
 
     def __init__(
         self,
-        registry: HookRegistry,
+        registry: hooks.HookRegistry,
         build: Callable[[BuildRequest], WorkflowPlan],
-        prepare: Callable[[Sequence[Wanted]], Iterator[Result[TaskSendPayload, str]]],
+        prepare: Callable[[Sequence[Wanted]], Iterator[Result[tasks.TaskSendPayload, str]]],
         inbox: Inbox,
         uplink: Uplink,
         limit_s: float,
@@ -123,11 +110,11 @@ class HookServer:
         else:
             answer = await self._said(name, content)
         self._inbox.held.discard(item.token)
-        self._uplink.send(wire.pack(Kind.ANSWER, item.token, answer))
+        self._uplink.send(wire.pack(wire.Kind.ANSWER, item.token, answer))
 
     async def _said(self, name: bytes, content: bytes) -> bytes:
         event = event_of(name, content)
-        if isinstance(event, JobRecovery):
+        if isinstance(event, hooks.JobRecovery):
             return pack_decision(await self._handlers.decide(event))
         await self._handlers.tell(event)
         return b""
@@ -146,7 +133,7 @@ class HookServer:
     def _prepared(self, content: bytes) -> bytes:
         wanted = preparation_of(content).wanted
         answers = self._prepare(wanted)
-        made: list[Result[TaskSendPayload, str]] = []
+        made: list[Result[tasks.TaskSendPayload, str]] = []
         try:
             for one in wanted:
                 self._say_before(handler_of(one))
@@ -157,50 +144,54 @@ class HookServer:
             return pack_payloads([Err(f"{type(problem).__name__}: {problem}") for _ in wanted])
 
     def _say_before(self, handler: str) -> None:
-        self._uplink.send(wire.pack(Kind.STARTED, self._token, handler.encode("utf-8", "replace")))
+        self._uplink.send(wire.pack(wire.Kind.STARTED, self._token, handler.encode("utf-8", "replace")))
 
 
-_NAMES = {event: event.__name__ for event in EVENTS}
+_NAMES = {event: event.__name__ for event in hooks.EVENTS}
 _INSTANTS = ("enqueued_at", "claimed_at", "started_at", "good_until")
 _PLAIN = {
     answer.name: answer
-    for answer in (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
+    for answer in (
+        hooks.JobRecoveryResult.Default,
+        hooks.JobRecoveryResult.FailWithBackoff,
+        hooks.JobRecoveryResult.Skip,
+    )
 }
 
 
-def pack_event(event: Event) -> tuple[bytes, bytes]:
+def pack_event(event: hooks.Event) -> tuple[bytes, bytes]:
     """The name of the event and its content."""
     return _NAMES[type(event)].encode(), json.dumps(_flat(event), default=_plain).encode()
 
 
-def event_of(name: bytes, content: bytes) -> Event:
+def event_of(name: bytes, content: bytes) -> hooks.Event:
     """The inverse of `pack_event`."""
     given = json.loads(content)
     if "job" in given:
         given["job"] = _job(given["job"])
-        given["reason"] = FailureReason(given["reason"])
+        given["reason"] = hooks.FailureReason(given["reason"])
     match name:
         case b"JobRecovery":
-            return JobRecovery(**given)
+            return hooks.JobRecovery(**given)
         case b"JobInterrupted":
-            return JobInterrupted(**given)
+            return hooks.JobInterrupted(**given)
         case b"WorkerRecovered":
-            return WorkerRecovered(**given)
+            return hooks.WorkerRecovered(**given)
     raise ValueError(f"there is no event {name!r}")
 
 
-def pack_decision(decision: Decision) -> bytes:
+def pack_decision(decision: hooks.Decision) -> bytes:
     content: dict[str, Any] = {"name": decision.name}
-    if isinstance(decision, JobRecoveryResult.Reschedule):
+    if isinstance(decision, hooks.JobRecoveryResult.Reschedule):
         content |= {"run_at": decision.run_at.isoformat(), "attempts": decision.attempts}
     return json.dumps(content).encode()
 
 
-def decision_of(content: bytes) -> Decision:
+def decision_of(content: bytes) -> hooks.Decision:
     """The inverse of `pack_decision`. ValueError, KeyError or TypeError if the message is invalid."""
     given = json.loads(content)
     if given["name"] == "Reschedule":
-        return JobRecoveryResult.Reschedule(datetime.fromisoformat(given["run_at"]), given["attempts"])
+        return hooks.JobRecoveryResult.Reschedule(datetime.fromisoformat(given["run_at"]), given["attempts"])
     return _PLAIN[given["name"]]
 
 
@@ -212,11 +203,11 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else _flat(value)
 
 
-def _job(given: dict[str, Any]) -> Job:
+def _job(given: dict[str, Any]) -> hooks.Job:
     for name in _INSTANTS:
         if given[name] is not None:
             given[name] = datetime.fromisoformat(given[name])
-    return Job(**{**given, "status": TaskStatus(given["status"])})
+    return hooks.Job(**{**given, "status": TaskStatus(given["status"])})
 
 
 _PLAN, _FAILED = b"+", b"-"  # the first byte of an answer to a build request
@@ -255,7 +246,7 @@ def plan_of(answer: bytes) -> WorkflowPlan:
     if kind != _FAILED:
         raise ValueError(f"neither a plan nor a failure: {kind!r}")
     given = json.loads(content)
-    raise BuildFailed(given["message"], OperationalErrorCode(given["code"]))
+    raise BuildFailed(given["message"], codes.OperationalErrorCode(given["code"]))
 
 
 _TIMES = ("sent_at", "good_until")  # a payload of a schedule has neither
@@ -283,11 +274,11 @@ def handler_of(wanted: Wanted) -> str:
     return f"the arguments of {wanted.name}"
 
 
-def pack_payloads(answers: Sequence[Result[TaskSendPayload, str]]) -> bytes:
+def pack_payloads(answers: Sequence[Result[tasks.TaskSendPayload, str]]) -> bytes:
     return json.dumps([_packed(answer) for answer in answers]).encode()
 
 
-def payloads_of(answer: bytes, count: int) -> list[Result[TaskSendPayload, str]]:
+def payloads_of(answer: bytes, count: int) -> list[Result[tasks.TaskSendPayload, str]]:
     """This many payloads. ValueError, KeyError or TypeError if the answer is invalid."""
     found = [_unpacked(one) for one in json.loads(answer)]
     if len(found) != count:
@@ -295,13 +286,13 @@ def payloads_of(answer: bytes, count: int) -> list[Result[TaskSendPayload, str]]
     return found
 
 
-def _packed(answer: Result[TaskSendPayload, str]) -> dict[str, Any]:
+def _packed(answer: Result[tasks.TaskSendPayload, str]) -> dict[str, Any]:
     if isinstance(answer, Err):
         return {"problem": answer.error}
     return {name: value for name, value in asdict(answer.value).items() if name not in _TIMES}
 
 
-def _unpacked(fields: dict[str, Any]) -> Result[TaskSendPayload, str]:
+def _unpacked(fields: dict[str, Any]) -> Result[tasks.TaskSendPayload, str]:
     if "problem" in fields:
         return Err(str(fields["problem"]))
-    return Ok(TaskSendPayload(sent_at=UNDATED, good_until=None, **fields))
+    return Ok(tasks.TaskSendPayload(sent_at=UNDATED, good_until=None, **fields))

@@ -24,19 +24,11 @@ import types
 from functools import partial
 from typing import NoReturn
 
-from horsies.core import logs, tracing
+from horsies.core import discovery, errors, hooks, locate, logs, tracing
 from horsies.core.app import Horsies
 from horsies.core.checks import require_sound
-from horsies.core.child import wire
-from horsies.core.child.forkserver import name_process
-from horsies.core.child.helper import HookServer
+from horsies.core.child import forkserver, helper, run, wire
 from horsies.core.child.io import EXIT_BROKEN, ChildIO, Inbox, Uplink, leave
-from horsies.core.child.run import Memory, Runner
-from horsies.core.child.wire import ChildSpec, Kind
-from horsies.core.discovery import import_entry
-from horsies.core.errors import HorsiesError, SourceLocation
-from horsies.core.hooks import EVENTS
-from horsies.core.locate import load_app
 from horsies.core.models.workflow.registry import build_plan
 from horsies.core.recovery.start_journal import Notebook
 from horsies.core.scheduler.payloads import each_prepared
@@ -46,7 +38,7 @@ TRACEBACK_LINES = 40
 
 def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
     """The whole life of a child. The fork server calls this in the forked process."""
-    spec = ChildSpec.from_json(spec_json)
+    spec = wire.ChildSpec.from_json(spec_json)
     uplink, inbox = Uplink(sock), Inbox()
     io = ChildIO(uplink, inbox, spec.beat_interval_ms)
     io.start()
@@ -55,23 +47,23 @@ def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
         app = _load(spec)
         _run_hooks(app, io, spec.hook_timeout_ms / 1000)
     except BaseException as error:
-        uplink.send(wire.pack(Kind.BROKEN, 0, _describe(error).encode("utf-8", "replace")))
+        uplink.send(wire.pack(wire.Kind.BROKEN, 0, _describe(error).encode("utf-8", "replace")))
         leave(EXIT_BROKEN)
     notebook = Notebook(spec.journal)
     runner = _runner(app, spec, inbox, uplink, io, notebook)
     io.serve(runner)
-    uplink.send(wire.pack(Kind.READY, 0, _introduction(app, name, notebook)))
+    uplink.send(wire.pack(wire.Kind.READY, 0, _introduction(app, name, notebook)))
     runner.serve()
     _say_goodbye(runner, spec.goodbye_timeout_ms / 1000)
 
 
-def _settle_in(spec: ChildSpec, name: str) -> None:
+def _settle_in(spec: wire.ChildSpec, name: str) -> None:
     """Turn the copy of the fork server into an independent process: names, paths, signals, streams."""
     with contextlib.suppress(Exception):  # there may be no standard error
         faulthandler.enable()
     signal.signal(signal.SIGINT, _ignored)  # SIG_IGN would be inherited by programs that tasks start
     multiprocessing.current_process().name = name
-    name_process(name)
+    forkserver.name_process(name)
     sys.modules["__main__"] = types.ModuleType("__main__")  # otherwise multiprocessing would run the fork server's
     os.chdir(spec.cwd)
     sys.path[:] = spec.sys_path
@@ -81,8 +73,8 @@ def _settle_in(spec: ChildSpec, name: str) -> None:
     logs.configure(spec.loglevel, spec.log_format)
 
 
-def _load(spec: ChildSpec) -> Horsies:
-    app = load_app(spec.app_locator)
+def _load(spec: wire.ChildSpec) -> Horsies:
+    app = locate.load_app(spec.app_locator)
     if spec.database_url is not None:
         # Tasks that send must use the database that the worker was given.
         app.config = app.config.model_copy(update={"broker": app.config.broker.elsewhere(spec.database_url)})
@@ -90,7 +82,7 @@ def _load(spec: ChildSpec) -> Horsies:
     app.suppress_sends(True)
     try:
         for entry in spec.imports:
-            import_entry(entry)
+            discovery.import_entry(entry)
         # The check imports every discovered module. It is the worker's own (W-03): the supervisor imports no tasks.
         require_sound(app)
     finally:
@@ -101,26 +93,28 @@ def _load(spec: ChildSpec) -> Horsies:
 def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:
     for hook in app.get_child_process_start_hooks():
         name = f"{hook.__module__}.{getattr(hook, '__qualname__', hook)}"
-        place = SourceLocation.from_function(hook)
-        late = HorsiesError(f"the child start hook {name} took longer than {limit_s:g} s", location=place)
+        place = errors.SourceLocation.from_function(hook)
+        late = errors.HorsiesError(f"the child start hook {name} took longer than {limit_s:g} s", location=place)
         io.limit(limit_s, late.format_rust_style())
         try:
             hook()
         except BaseException as error:
-            problem = HorsiesError(f"the child start hook {name} raised {type(error).__name__}: {error}")
-            problem.location = SourceLocation.of_exception(error) or place
+            problem = errors.HorsiesError(f"the child start hook {name} raised {type(error).__name__}: {error}")
+            problem.location = errors.SourceLocation.of_exception(error) or place
             raise problem from error
         finally:
             io.unlimit()
 
 
 def _runner(
-    app: Horsies, spec: ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook
-) -> Runner | HookServer:
+    app: Horsies, spec: wire.ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook
+) -> run.Runner | helper.HookServer:
     if spec.is_helper:
         limit_s = spec.recovery_hook_timeout_ms / 1000
-        return HookServer(app.hooks, partial(build_plan, app), partial(each_prepared, app), inbox, uplink, limit_s)
-    return Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late)
+        return helper.HookServer(
+            app.hooks, partial(build_plan, app), partial(each_prepared, app), inbox, uplink, limit_s
+        )
+    return run.Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late)
 
 
 def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:
@@ -128,17 +122,17 @@ def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:
     info = {
         "pid": os.getpid(),
         "name": name,
-        "rss_mb": round(Memory().rss_kb(0) / 1024, 1),
+        "rss_mb": round(run.Memory().rss_kb(0) / 1024, 1),
         "tasks": tasks,
         "async": [task for task in tasks if app.tasks[task].is_async],
         "journal": notebook.is_open,
         "traced": tracing.is_on(),
-        "hooks": [event.__name__ for event in EVENTS if app.hooks.has(event)],
+        "hooks": [event.__name__ for event in hooks.EVENTS if app.hooks.has(event)],
     }
     return json.dumps(info).encode()
 
 
-def _say_goodbye(runner: Runner | HookServer, limit_s: float) -> NoReturn:
+def _say_goodbye(runner: run.Runner | helper.HookServer, limit_s: float) -> NoReturn:
     """Let user code clean up, for a limited time. Threads that never end are not waited for."""
     with contextlib.suppress(RuntimeError):
         limit = threading.Timer(limit_s, leave, (0,))
@@ -151,7 +145,7 @@ def _say_goodbye(runner: Runner | HookServer, limit_s: float) -> NoReturn:
 
 
 def _describe(error: BaseException) -> str:
-    if isinstance(error, HorsiesError):
+    if isinstance(error, errors.HorsiesError):
         return error.format_rust_style()
     lines = "".join(traceback.format_exception(error)).splitlines()
     return "\n".join(lines[-TRACEBACK_LINES:])

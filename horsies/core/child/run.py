@@ -25,7 +25,6 @@ from time import perf_counter_ns, sleep
 
 from horsies.core.child import wire
 from horsies.core.child.io import PLAIN_PARTS, Inbox, Item, Uplink, leave
-from horsies.core.child.wire import Done, Kind, WireError
 from horsies.core.models.tasks import OperationalErrorCode, TaskError
 from horsies.core.tasks import execute
 from horsies.core.tasks.execute import AnyTask, Report, StopTask
@@ -81,7 +80,7 @@ class Runner:
                 self._async.serve(item, unsent)
                 unsent = b""
             else:
-                self._uplink.send(self._hold(unsent) + wire.pack(Kind.STARTED, item.token))
+                self._uplink.send(self._hold(unsent) + wire.pack(wire.Kind.STARTED, item.token))
                 unsent = b""  # free it now: it may be large, and the next task may be long
                 unsent = self._run(item, task)
 
@@ -261,7 +260,7 @@ class AsyncRunner:
         if items:
             self._unsent = [self._hold(b"".join(self._unsent))]
         for item in items:
-            self._unsent.append(wire.pack(Kind.STARTED, item.token))
+            self._unsent.append(wire.pack(wire.Kind.STARTED, item.token))
             if item.task_name not in self._tasks:
                 began = perf_counter_ns()
                 self._unsent.append(self._reporter.done(item.token, unknown(item), stopped=False, began=began))
@@ -333,7 +332,7 @@ class Reporter:
         rss_kb = self._memory.rss_kb(now)
         try:
             frame = _pack(token, report, stopped, now - began, rss_kb)
-        except (WireError, MemoryError) as error:
+        except (wire.WireError, MemoryError) as error:
             frame = _pack(token, too_large(error), stopped, now - began, rss_kb)
         self._inbox.held.discard(token)
         self.wanted_stopped.discard(token)
@@ -383,4 +382,4 @@ def too_large(error: BaseException) -> Report:
 
 def _pack(token: int, report: Report, stopped: bool, run_ns: int, rss_kb: int) -> bytes:
     code, message = report.error_code, report.error_message
-    return wire.pack_done(token, Done(report.ok, report.result, code, message, stopped, run_ns, rss_kb))
+    return wire.pack_done(token, wire.Done(report.ok, report.result, code, message, stopped, run_ns, rss_kb))

@@ -20,14 +20,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from horsies.core.codec.context import WorkflowContext, WorkflowMeta
-from horsies.core.codec.shapes import CodecError, Shape, TypeMismatchError, list_shape, object_shape
+from horsies.core.codec import context, shapes
 
 # Only the workflow engine fills in these parameters.
 INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-_FILLED = {"workflow_ctx": WorkflowContext | None, "workflow_meta": WorkflowMeta | None}
+_FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
 _MAX_REMEMBERED = 256
 
 
@@ -129,10 +128,10 @@ class ArgumentsCodec:
         self.signature = signature
         named = {name: kind for name, kind in signature.kinds.items() if name in signature.keyword}
         others = signature.kinds[signature.var_keyword] if signature.var_keyword else None
-        self._by_name = object_shape(named, others=others)
+        self._by_name = shapes.object_shape(named, others=others)
         # A stored call may hold both parameters, because the task may have declared both when its workflow was started.
-        self._stored = object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
-        self._by_count: dict[int, Shape] = {}
+        self._stored = shapes.object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
+        self._by_count: dict[int, shapes.Shape] = {}
         # Types that occur only by position are checked now too, and not at the first send.
         self._usual_count = len(signature.positional)
         self._positional(self._usual_count)
@@ -140,7 +139,7 @@ class ArgumentsCodec:
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str | None, str | None]:
         """The two texts of a call. A `CodecError` says which argument is wrong, where and why."""
         if problem := self.signature.problem(len(args), kwargs):
-            raise CodecError(problem)
+            raise shapes.CodecError(problem)
         return (
             self._positional(len(args)).encode(args) if args else None,
             self._by_name.encode(kwargs) if kwargs else None,
@@ -156,7 +155,7 @@ class ArgumentsCodec:
         kwargs = self._stored.decode(kwargs_json) if kwargs_json is not None else {}
         filled = self._take_filled(kwargs) if self.signature.injected else {}
         if problem := self.signature.problem(len(args), kwargs):
-            raise CodecError(problem)
+            raise shapes.CodecError(problem)
         if self.signature.injected:
             return self._beside_injected(args, {**kwargs, **filled})
         return args, kwargs
@@ -165,12 +164,12 @@ class ArgumentsCodec:
         # The number of arguments decides which types to read, and calls of one task mostly have the same number.
         try:
             args: tuple[Any, ...] = self._positional(self._usual_count).decode(text)
-        except TypeMismatchError:
+        except shapes.TypeMismatchError:
             count = _length(text)
             if count == self._usual_count:
                 raise
             if problem := self._too_many(count):
-                raise CodecError(problem) from None
+                raise shapes.CodecError(problem) from None
             args = self._positional(count).decode(text)
             self._usual_count = count
         return args
@@ -179,7 +178,7 @@ class ArgumentsCodec:
         fits = count <= len(self.signature.positional) or self.signature.var_positional is not None
         return None if fits else self.signature.problem(count, ())
 
-    def _positional(self, count: int) -> Shape:
+    def _positional(self, count: int) -> shapes.Shape:
         known, repeats = self.signature.positional, self.signature.var_positional
         variadic = repeats is not None and count >= len(known)
         key = -1 if variadic else count
@@ -188,7 +187,7 @@ class ArgumentsCodec:
             kinds = [self.signature.kinds[name] for name in known[:count]]
             if variadic:
                 kinds.append(self.signature.kinds[repeats or ""])
-            shape = self._by_count[key] = list_shape(kinds, self._name_of, last_repeats=variadic)
+            shape = self._by_count[key] = shapes.list_shape(kinds, self._name_of, last_repeats=variadic)
         return shape
 
     def _name_of(self, index: Any) -> str:
@@ -213,5 +212,5 @@ class ArgumentsCodec:
 def _length(text: str) -> int:
     values = from_json(text)  # a shape has already read this as JSON, and refused only its members
     if not isinstance(values, list):
-        raise CodecError("the arguments are not a JSON list")
+        raise shapes.CodecError("the arguments are not a JSON list")
     return len(values)

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from horsies.core.codec.arguments import ArgumentsCodec, Signature
-from horsies.core.codec.shapes import CodecError, ResultCodec, TypeMismatchError, list_shape
+from horsies.core.codec import arguments, shapes
 from horsies.core.models.codes import BUILTIN_CODE_FAMILIES, BuiltInTaskCode, ContractCode, OperationalErrorCode
 from horsies.core.models.tasks import BUILTIN_KEY, TaskError, TaskResult
 from horsies.core.types.result import Err, Ok, Result
@@ -24,8 +23,8 @@ T = TypeVar("T")
 _UNREADABLE = OperationalErrorCode.RESULT_DESERIALIZATION_ERROR
 _UNWRITABLE = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
 _CONSTANT = json.dumps({"err": {"error_code": {BUILTIN_KEY: _UNWRITABLE.value}, "message": "unwritable result"}})
-_PLAIN_RESULT = ResultCodec(JsonValue)
-_PLAIN_VALUE = list_shape([JsonValue], lambda index: "value")
+_PLAIN_RESULT = shapes.ResultCodec(JsonValue)
+_PLAIN_VALUE = shapes.list_shape([JsonValue], lambda index: "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,10 @@ class TaskCodec:
 
     __slots__ = ("arguments", "result", "signature")
 
-    def __init__(self, signature: Signature, ok_type: Any) -> None:
+    def __init__(self, signature: arguments.Signature, ok_type: Any) -> None:
         self.signature = signature
-        self.arguments = ArgumentsCodec(signature)
-        self.result = ResultCodec(ok_type)
+        self.arguments = arguments.ArgumentsCodec(signature)
+        self.result = shapes.ResultCodec(ok_type)
 
 
 def args_to_json(args: tuple[Any, ...] | list[Any]) -> Result[str, SerializationError]:
@@ -69,15 +68,15 @@ def loads_json(text: str | None) -> Result[Any, SerializationError]:
 
 
 def task_result_from_json(
-    text: str, codec: ResultCodec | None = None
+    text: str, codec: shapes.ResultCodec | None = None
 ) -> Result[TaskResult[Any, TaskError], SerializationError]:
     """A stored result, with its ok value decoded by the task's codec; without a codec it is plain JSON."""
     try:
         return Ok((codec or _PLAIN_RESULT).decode(text))
-    except TypeMismatchError as problem:
+    except shapes.TypeMismatchError as problem:
         code = ContractCode.PYDANTIC_HYDRATION_ERROR if problem.first == "ok" else _UNREADABLE
         return Err(SerializationError(str(problem), code))
-    except CodecError as problem:
+    except shapes.CodecError as problem:
         return Err(SerializationError(str(problem), _UNREADABLE))
 
 
@@ -117,7 +116,7 @@ def can_be_stored(text: object) -> bool:
 def _attempt(produce: Callable[[], T]) -> Result[T, SerializationError]:
     try:
         return Ok(produce())
-    except (CodecError, ValueError, TypeError, RecursionError) as problem:
+    except (shapes.CodecError, ValueError, TypeError, RecursionError) as problem:
         return Err(SerializationError(str(problem)))
 
 

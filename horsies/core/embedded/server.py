@@ -18,8 +18,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from horsies.core.embedded.keeper.cluster import environment
-from horsies.core.embedded.keeper.place import Place, open_lock
+from horsies.core.embedded.keeper import cluster, place
 from horsies.core.errors import ConfigurationError, ErrorCode
 
 DATABASE = "horsies"
@@ -43,7 +42,9 @@ def ensure_running(path: str | os.PathLike[str], *, settings: Mapping[str, str] 
         _hold(directory)
         with _only_one(directory):
             if settings is not None:
-                Place(directory).write_json("settings.json", {name: str(value) for name, value in settings.items()})
+                place.Place(directory).write_json(
+                    "settings.json", {name: str(value) for name, value in settings.items()}
+                )
             return _wait_until_ready(directory, install)
 
 
@@ -128,7 +129,7 @@ def _only_one(directory: Path) -> Iterator[None]:
 
 def _open(directory: Path, name: str) -> int:
     try:
-        return open_lock(directory / name)
+        return place.open_lock(directory / name)
     except OSError as error:
         raise _error(f"the embedded server cannot use {directory}", str(error)) from error
 
@@ -162,7 +163,7 @@ def _start_keeper(directory: Path, install: Path) -> None:
     order = json.dumps({"path": str(directory), "install": str(install)})
     command = [sys.executable, "-I", "-c", BOOTSTRAP, str(Path(__file__).parent), order]
     started = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment(), cwd="/", check=False
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=cluster.environment(), cwd="/", check=False
     )
     if not started.stdout:
         raise _error("the keeper process of the embedded server ended too early", f"see {directory / 'server.log'}")

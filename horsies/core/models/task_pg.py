@@ -12,37 +12,18 @@ from datetime import datetime
 from enum import Enum as PyEnum
 from typing import Any
 
-from sqlalchemy import (
-    DDL,
-    BigInteger,
-    Boolean,
-    CheckConstraint,
-    Computed,
-    DateTime,
-    Double,
-    Enum,
-    ForeignKey,
-    Identity,
-    Index,
-    Integer,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    event,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 
-TIMESTAMP = DateTime(timezone=True)
-NOW = text("now()")
-FALSE = text("false")
-ZERO = text("0")
-EMPTY_OBJECT = text("'{}'::jsonb")
-EMPTY_ARRAY = text("'{}'")
+TIMESTAMP = sa.DateTime(timezone=True)
+NOW = sa.text("now()")
+FALSE = sa.text("false")
+ZERO = sa.text("0")
+EMPTY_OBJECT = sa.text("'{}'::jsonb")
+EMPTY_ARRAY = sa.text("'{}'")
 IS_WAITING = "status = 'PENDING'"
 ENDED_AT = (
     "CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')"
@@ -54,9 +35,9 @@ class Base(DeclarativeBase):
     """Holds the metadata of every horsies table; none names a schema, so the search path decides."""
 
 
-def names_of(members: type[PyEnum], length: int) -> Enum:
+def names_of(members: type[PyEnum], length: int) -> sa.Enum:
     """A plain VARCHAR that loads as the member; a CHECK constraint of the table guards the names, not a native enum."""
-    return Enum(members, native_enum=False, create_constraint=False, length=length)
+    return sa.Enum(members, native_enum=False, create_constraint=False, length=length)
 
 
 def one_of(column: str, names: tuple[str, ...]) -> str:
@@ -66,10 +47,10 @@ def one_of(column: str, names: tuple[str, ...]) -> str:
 
 def stored_with(table: Any, **settings: float) -> None:
     """Give a table storage parameters when it is created (SQLAlchemy has no table option for them)."""
-    assert isinstance(table, Table)
+    assert isinstance(table, sa.Table)
     listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
-    command = DDL(f"ALTER TABLE {table.name} SET ({listed})")  # type: ignore[no-untyped-call]
-    event.listen(table, "after_create", command)
+    command = sa.DDL(f"ALTER TABLE {table.name} SET ({listed})")  # type: ignore[no-untyped-call]
+    sa.event.listen(table, "after_create", command)
 
 
 class TaskModel(Base):
@@ -77,12 +58,12 @@ class TaskModel(Base):
 
     __tablename__ = "horsies_tasks"
 
-    id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    task_name: Mapped[str] = mapped_column(String(255))
-    queue_name: Mapped[str] = mapped_column(String(100), server_default="default")
-    priority: Mapped[int] = mapped_column(Integer, server_default=text("100"))
-    args: Mapped[str | None] = mapped_column(Text)
-    kwargs: Mapped[str | None] = mapped_column(Text)
+    id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    task_name: Mapped[str] = mapped_column(sa.String(255))
+    queue_name: Mapped[str] = mapped_column(sa.String(100), server_default="default")
+    priority: Mapped[int] = mapped_column(sa.Integer, server_default=sa.text("100"))
+    args: Mapped[str | None] = mapped_column(sa.Text)
+    kwargs: Mapped[str | None] = mapped_column(sa.Text)
     status: Mapped[TaskStatus] = mapped_column(names_of(TaskStatus, 20), server_default="PENDING")
     sent_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
     enqueued_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
@@ -90,68 +71,68 @@ class TaskModel(Base):
     started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     completed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     failed_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    result: Mapped[str | None] = mapped_column(Text)
-    failed_reason: Mapped[str | None] = mapped_column(Text)
-    error_code: Mapped[str | None] = mapped_column(Text)
-    claimed: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
-    claimed_by_worker_id: Mapped[str | None] = mapped_column(String(255))
+    result: Mapped[str | None] = mapped_column(sa.Text)
+    failed_reason: Mapped[str | None] = mapped_column(sa.Text)
+    error_code: Mapped[str | None] = mapped_column(sa.Text)
+    claimed: Mapped[bool] = mapped_column(sa.Boolean, server_default=FALSE)
+    claimed_by_worker_id: Mapped[str | None] = mapped_column(sa.String(255))
     good_until: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    retry_count: Mapped[int] = mapped_column(Integer, server_default=ZERO)
-    max_retries: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    retry_count: Mapped[int] = mapped_column(sa.Integer, server_default=ZERO)
+    max_retries: Mapped[int] = mapped_column(sa.Integer, server_default=ZERO)
     next_retry_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    task_options: Mapped[str | None] = mapped_column(Text)
-    worker_pid: Mapped[int | None] = mapped_column(Integer)
-    worker_hostname: Mapped[str | None] = mapped_column(String(255))
-    worker_process_name: Mapped[str | None] = mapped_column(String(255))
+    task_options: Mapped[str | None] = mapped_column(sa.Text)
+    worker_pid: Mapped[int | None] = mapped_column(sa.Integer)
+    worker_hostname: Mapped[str | None] = mapped_column(sa.String(255))
+    worker_process_name: Mapped[str | None] = mapped_column(sa.String(255))
     claim_expires_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    enqueue_sha: Mapped[str | None] = mapped_column(String(64))
+    enqueue_sha: Mapped[str | None] = mapped_column(sa.String(64))
     created_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
     updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
     finalizing_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    claim_seq: Mapped[int] = mapped_column(Integer, server_default=ZERO)
+    claim_seq: Mapped[int] = mapped_column(sa.Integer, server_default=ZERO)
     flags: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=EMPTY_OBJECT)
-    recovery_enrolled: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
-    start_failures: Mapped[int] = mapped_column(Integer, server_default=ZERO)
-    workflow_id: Mapped[str | None] = mapped_column(String(36))
-    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    recovery_enrolled: Mapped[bool] = mapped_column(sa.Boolean, server_default=FALSE)
+    start_failures: Mapped[int] = mapped_column(sa.Integer, server_default=ZERO)
+    workflow_id: Mapped[str | None] = mapped_column(sa.String(36))
+    idempotency_key: Mapped[str | None] = mapped_column(sa.String(255))
     # Indexes use these columns instead of `status` and `updated_at`, because they rarely change. An update that changes
     # no indexed column is heap-only; CLAIMED → RUNNING and lease renewals are such updates.
-    is_waiting: Mapped[bool] = mapped_column(Boolean, Computed(IS_WAITING, persisted=True))
-    ended_at: Mapped[datetime | None] = mapped_column(TIMESTAMP, Computed(ENDED_AT, persisted=True))
+    is_waiting: Mapped[bool] = mapped_column(sa.Boolean, sa.Computed(IS_WAITING, persisted=True))
+    ended_at: Mapped[datetime | None] = mapped_column(TIMESTAMP, sa.Computed(ENDED_AT, persisted=True))
 
     # There are few indexes, and they are partial: a transition rewrites every index that holds the row.
     __table_args__ = (
-        CheckConstraint("priority BETWEEN 1 AND 100", name="horsies_tasks_priority_check"),
-        CheckConstraint("retry_count >= 0", name="horsies_tasks_retry_count_check"),
-        CheckConstraint("max_retries >= 0", name="horsies_tasks_max_retries_check"),
-        CheckConstraint(one_of("status", tuple(TaskStatus.__members__)), name="horsies_tasks_status_check"),
-        Index(
+        sa.CheckConstraint("priority BETWEEN 1 AND 100", name="horsies_tasks_priority_check"),
+        sa.CheckConstraint("retry_count >= 0", name="horsies_tasks_retry_count_check"),
+        sa.CheckConstraint("max_retries >= 0", name="horsies_tasks_max_retries_check"),
+        sa.CheckConstraint(one_of("status", tuple(TaskStatus.__members__)), name="horsies_tasks_status_check"),
+        sa.Index(
             "horsies_tasks_pending_idx",
             "queue_name",
             "priority",
             "enqueued_at",
             "id",
-            postgresql_where=text("is_waiting"),
+            postgresql_where=sa.text("is_waiting"),
         ),
-        Index("horsies_tasks_owner_idx", "claimed_by_worker_id", postgresql_where=text("claimed")),
-        Index(
+        sa.Index("horsies_tasks_owner_idx", "claimed_by_worker_id", postgresql_where=sa.text("claimed")),
+        sa.Index(
             "horsies_tasks_deadline_idx",
             "good_until",
-            postgresql_where=text("is_waiting AND good_until IS NOT NULL"),
+            postgresql_where=sa.text("is_waiting AND good_until IS NOT NULL"),
         ),
-        Index(
+        sa.Index(
             "horsies_tasks_retry_idx",
             "next_retry_at",
-            postgresql_where=text("is_waiting AND next_retry_at IS NOT NULL"),
+            postgresql_where=sa.text("is_waiting AND next_retry_at IS NOT NULL"),
         ),
-        Index("horsies_tasks_error_code_idx", "error_code", postgresql_where=text("error_code IS NOT NULL")),
-        Index("horsies_tasks_terminal_age_idx", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
-        Index(
+        sa.Index("horsies_tasks_error_code_idx", "error_code", postgresql_where=sa.text("error_code IS NOT NULL")),
+        sa.Index("horsies_tasks_terminal_age_idx", "ended_at", postgresql_where=sa.text("ended_at IS NOT NULL")),
+        sa.Index(
             "horsies_tasks_idempotency_idx",
             "task_name",
             "idempotency_key",
             unique=True,
-            postgresql_where=text("idempotency_key IS NOT NULL"),
+            postgresql_where=sa.text("idempotency_key IS NOT NULL"),
         ),
     )
 
@@ -161,29 +142,31 @@ class TaskAttemptModel(Base):
 
     __tablename__ = "horsies_task_attempts"
 
-    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    task_id: Mapped[str] = mapped_column(String(36), ForeignKey("horsies_tasks.id", ondelete="CASCADE"))
-    attempt: Mapped[int] = mapped_column(Integer)
+    id: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True)
+    task_id: Mapped[str] = mapped_column(sa.String(36), sa.ForeignKey("horsies_tasks.id", ondelete="CASCADE"))
+    attempt: Mapped[int] = mapped_column(sa.Integer)
     outcome: Mapped[TaskAttemptOutcome] = mapped_column(names_of(TaskAttemptOutcome, 32))
-    will_retry: Mapped[bool] = mapped_column(Boolean)
+    will_retry: Mapped[bool] = mapped_column(sa.Boolean)
     started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     finished_at: Mapped[datetime] = mapped_column(TIMESTAMP)
-    error_code: Mapped[str | None] = mapped_column(Text)
-    error_message: Mapped[str | None] = mapped_column(Text)
-    failed_reason: Mapped[str | None] = mapped_column(Text)
-    worker_id: Mapped[str | None] = mapped_column(String(255))
-    worker_hostname: Mapped[str | None] = mapped_column(String(255))
-    worker_process_name: Mapped[str | None] = mapped_column(String(255))
-    worker_pid: Mapped[int | None] = mapped_column(Integer)
+    error_code: Mapped[str | None] = mapped_column(sa.Text)
+    error_message: Mapped[str | None] = mapped_column(sa.Text)
+    failed_reason: Mapped[str | None] = mapped_column(sa.Text)
+    worker_id: Mapped[str | None] = mapped_column(sa.String(255))
+    worker_hostname: Mapped[str | None] = mapped_column(sa.String(255))
+    worker_process_name: Mapped[str | None] = mapped_column(sa.String(255))
+    worker_pid: Mapped[int | None] = mapped_column(sa.Integer)
     created_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
 
     __table_args__ = (
-        UniqueConstraint("task_id", "attempt", name="horsies_task_attempts_task_id_attempt_key"),
-        CheckConstraint(
+        sa.UniqueConstraint("task_id", "attempt", name="horsies_task_attempts_task_id_attempt_key"),
+        sa.CheckConstraint(
             one_of("outcome", tuple(TaskAttemptOutcome.__members__)), name="horsies_task_attempts_outcome_check"
         ),
-        Index("horsies_task_attempts_error_code_idx", "error_code", postgresql_where=text("error_code IS NOT NULL")),
-        Index("horsies_task_attempts_finished_at_idx", text("finished_at DESC")),
+        sa.Index(
+            "horsies_task_attempts_error_code_idx", "error_code", postgresql_where=sa.text("error_code IS NOT NULL")
+        ),
+        sa.Index("horsies_task_attempts_finished_at_idx", sa.text("finished_at DESC")),
     )
 
 
@@ -192,18 +175,18 @@ class TaskHeartbeatModel(Base):
 
     __tablename__ = "horsies_heartbeats"
 
-    id: Mapped[int] = mapped_column(Integer, Identity(cycle=True), primary_key=True)
-    task_id: Mapped[str] = mapped_column(String(36))
-    sender_id: Mapped[str] = mapped_column(String(255))
-    role: Mapped[str] = mapped_column(String(20))
+    id: Mapped[int] = mapped_column(sa.Integer, sa.Identity(cycle=True), primary_key=True)
+    task_id: Mapped[str] = mapped_column(sa.String(36))
+    sender_id: Mapped[str] = mapped_column(sa.String(255))
+    role: Mapped[str] = mapped_column(sa.String(20))
     sent_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
-    hostname: Mapped[str | None] = mapped_column(String(255))
-    pid: Mapped[int | None] = mapped_column(Integer)
+    hostname: Mapped[str | None] = mapped_column(sa.String(255))
+    pid: Mapped[int | None] = mapped_column(sa.Integer)
 
     __table_args__ = (
-        CheckConstraint(one_of("role", ("claimer", "runner")), name="horsies_heartbeats_role_check"),
-        Index("horsies_heartbeats_task_idx", "task_id", "role", text("sent_at DESC")),
-        Index("horsies_heartbeats_sent_at_idx", "sent_at"),
+        sa.CheckConstraint(one_of("role", ("claimer", "runner")), name="horsies_heartbeats_role_check"),
+        sa.Index("horsies_heartbeats_task_idx", "task_id", "role", sa.text("sent_at DESC")),
+        sa.Index("horsies_heartbeats_sent_at_idx", "sent_at"),
     )
 
 
@@ -212,30 +195,30 @@ class WorkerStateModel(Base):
 
     __tablename__ = "horsies_worker_states"
 
-    id: Mapped[int] = mapped_column(Integer, Identity(cycle=True), primary_key=True)
-    worker_id: Mapped[str] = mapped_column(String(255))
+    id: Mapped[int] = mapped_column(sa.Integer, sa.Identity(cycle=True), primary_key=True)
+    worker_id: Mapped[str] = mapped_column(sa.String(255))
     snapshot_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
-    hostname: Mapped[str | None] = mapped_column(String(255))
-    pid: Mapped[int | None] = mapped_column(Integer)
-    processes: Mapped[int | None] = mapped_column(Integer)
-    queues: Mapped[list[str] | None] = mapped_column(ARRAY(String))
-    tasks_running: Mapped[int | None] = mapped_column(Integer)
-    tasks_claimed: Mapped[int | None] = mapped_column(Integer)
-    memory_usage_mb: Mapped[float | None] = mapped_column(Double)
-    cpu_percent: Mapped[float | None] = mapped_column(Double)
-    memory_percent: Mapped[float | None] = mapped_column(Double)
-    max_claim_batch: Mapped[int | None] = mapped_column(Integer)
-    max_claim_per_worker: Mapped[int | None] = mapped_column(Integer)
-    cluster_wide_cap: Mapped[int | None] = mapped_column(Integer)
+    hostname: Mapped[str | None] = mapped_column(sa.String(255))
+    pid: Mapped[int | None] = mapped_column(sa.Integer)
+    processes: Mapped[int | None] = mapped_column(sa.Integer)
+    queues: Mapped[list[str] | None] = mapped_column(ARRAY(sa.String))
+    tasks_running: Mapped[int | None] = mapped_column(sa.Integer)
+    tasks_claimed: Mapped[int | None] = mapped_column(sa.Integer)
+    memory_usage_mb: Mapped[float | None] = mapped_column(sa.Double)
+    cpu_percent: Mapped[float | None] = mapped_column(sa.Double)
+    memory_percent: Mapped[float | None] = mapped_column(sa.Double)
+    max_claim_batch: Mapped[int | None] = mapped_column(sa.Integer)
+    max_claim_per_worker: Mapped[int | None] = mapped_column(sa.Integer)
+    cluster_wide_cap: Mapped[int | None] = mapped_column(sa.Integer)
     queue_priorities: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     queue_max_concurrency: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     recovery_config: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     worker_started_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    children_memory_mb: Mapped[float | None] = mapped_column(Double)
+    children_memory_mb: Mapped[float | None] = mapped_column(sa.Double)
 
     __table_args__ = (
-        Index("horsies_worker_states_worker_idx", "worker_id", text("snapshot_at DESC")),
-        Index("horsies_worker_states_snapshot_at_idx", "snapshot_at"),
+        sa.Index("horsies_worker_states_worker_idx", "worker_id", sa.text("snapshot_at DESC")),
+        sa.Index("horsies_worker_states_snapshot_at_idx", "snapshot_at"),
     )
 
 
@@ -245,22 +228,22 @@ class WorkerModel(Base):
 
     __tablename__ = "horsies_workers"
 
-    worker_id: Mapped[str] = mapped_column(String(255), primary_key=True)
+    worker_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     started_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
     last_heartbeat_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
-    hostname: Mapped[str | None] = mapped_column(String(255))
-    pid: Mapped[int | None] = mapped_column(Integer)
-    boot_id: Mapped[str | None] = mapped_column(String(64))
-    pid_namespace: Mapped[str | None] = mapped_column(String(64))
-    process_start: Mapped[int | None] = mapped_column(BigInteger)
-    liveness_key: Mapped[int | None] = mapped_column(BigInteger)
-    sweeping: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
-    queues: Mapped[list[str] | None] = mapped_column(ARRAY(String))
+    hostname: Mapped[str | None] = mapped_column(sa.String(255))
+    pid: Mapped[int | None] = mapped_column(sa.Integer)
+    boot_id: Mapped[str | None] = mapped_column(sa.String(64))
+    pid_namespace: Mapped[str | None] = mapped_column(sa.String(64))
+    process_start: Mapped[int | None] = mapped_column(sa.BigInteger)
+    liveness_key: Mapped[int | None] = mapped_column(sa.BigInteger)
+    sweeping: Mapped[bool] = mapped_column(sa.Boolean, server_default=FALSE)
+    queues: Mapped[list[str] | None] = mapped_column(ARRAY(sa.String))
     recovery: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     # ``metadata`` is taken by the declarative base.
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=EMPTY_OBJECT)
 
-    __table_args__ = (Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),)
+    __table_args__ = (sa.Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),)
 
 
 class ScheduleStateModel(Base):
@@ -268,12 +251,12 @@ class ScheduleStateModel(Base):
 
     __tablename__ = "horsies_schedule_state"
 
-    schedule_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    schedule_name: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     last_run_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
     next_run_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)
-    last_task_id: Mapped[str | None] = mapped_column(String(36))
-    run_count: Mapped[int] = mapped_column(Integer, server_default=ZERO)
-    config_hash: Mapped[str | None] = mapped_column(String(64))
+    last_task_id: Mapped[str | None] = mapped_column(sa.String(36))
+    run_count: Mapped[int] = mapped_column(sa.Integer, server_default=ZERO)
+    config_hash: Mapped[str | None] = mapped_column(sa.String(64))
     updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
 
 
@@ -282,9 +265,9 @@ class ScheduleModel(Base):
 
     __tablename__ = "horsies_schedules"
 
-    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     definition: Mapped[dict[str, Any]] = mapped_column(JSONB)
-    paused: Mapped[bool] = mapped_column(Boolean, server_default=FALSE)
+    paused: Mapped[bool] = mapped_column(sa.Boolean, server_default=FALSE)
     created_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
     updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
 
@@ -294,8 +277,8 @@ class WaitingModel(Base):
 
     __tablename__ = "horsies_waiting"
 
-    topic: Mapped[str] = mapped_column(String(120), primary_key=True)
-    holder: Mapped[str] = mapped_column(String(255), primary_key=True)
+    topic: Mapped[str] = mapped_column(sa.String(120), primary_key=True)
+    holder: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     until: Mapped[datetime] = mapped_column(TIMESTAMP)
 
     # The rows may be lost in a server crash, because the sessions that waited are lost too.
@@ -307,8 +290,8 @@ class MetaModel(Base):
 
     __tablename__ = "horsies_meta"
 
-    key: Mapped[str] = mapped_column(String(64), primary_key=True)
-    value: Mapped[str] = mapped_column(Text)
+    key: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(sa.Text)
 
 
 # A queue table is rewritten again and again. So each page has room left, and vacuum starts long before a fifth of the

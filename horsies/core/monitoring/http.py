@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from horsies.core.db.listener import cancel_all
 from horsies.core.errors import ConfigurationError, ErrorCode
-from horsies.core.monitoring.metrics import Family, of_reading
-from horsies.core.monitoring.snapshot import Reader
+from horsies.core.monitoring import metrics, snapshot
 
 log = logging.getLogger("horsies.http")
 MOST_CONNECTIONS = 32
@@ -32,8 +31,8 @@ LOOK_AGAIN_S = 1.0  # the same text is served for this time
 METHODS = ("GET", "HEAD")
 TEXT = "text/plain; charset=utf-8"
 Problems: TypeAlias = Callable[[], Awaitable[dict[str, str]]]
-Own: TypeAlias = Callable[[], Awaitable[Iterable[Family]]]
-Encode: TypeAlias = Callable[[Iterable[Family], str], tuple[bytes, str]]
+Own: TypeAlias = Callable[[], Awaitable[Iterable[metrics.Family]]]
+Encode: TypeAlias = Callable[[Iterable[metrics.Family], str], tuple[bytes, str]]
 
 
 class Response(NamedTuple):
@@ -64,7 +63,9 @@ def encoder() -> Encode:
 class Endpoints:
     """`problems` says why the process is not ready, `own` what the process counts itself."""
 
-    def __init__(self, host: str, port: int, reader: Reader, problems: Problems, own: Own | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, reader: snapshot.Reader, problems: Problems, own: Own | None = None
+    ) -> None:
         self._reader = reader
         self._problems = problems
         self._own = own
@@ -102,7 +103,7 @@ class Endpoints:
             return answer
 
     async def _encoded(self, accept: str) -> Response:
-        families = list(of_reading(await self._reader.reading()))
+        families = list(metrics.of_reading(await self._reader.reading()))
         if self._own is not None:
             families += await self._own()
         # The text is made in a thread, so that the loop is free for other work.

@@ -18,8 +18,8 @@ from math import inf
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
+from horsies.core.monitoring import catalogue
 from horsies.core.monitoring import catalogue as m
-from horsies.core.monitoring.catalogue import Metric
 
 MOST_TASKS = 100
 MOST_QUEUES = 50
@@ -141,7 +141,7 @@ K = TypeVar("K")
 class Family(NamedTuple):
     """A metric and its values by their labels, which are in the order of `metric.labels`. Immutable."""
 
-    metric: Metric
+    metric: catalogue.Metric
     samples: list[tuple[Labels, Value]]
 
 
@@ -289,11 +289,11 @@ def _heaviest(weights: Mapping[K, int], most: int) -> frozenset[K]:
     return frozenset(list(ranked)[:most])
 
 
-def _one(metric: Metric, value: float | Histogram) -> Family:
+def _one(metric: catalogue.Metric, value: float | Histogram) -> Family:
     return Family(metric, [((), _now(value))])
 
 
-def _by(metric: Metric, values: Mapping[str, float | Histogram]) -> Family:
+def _by(metric: catalogue.Metric, values: Mapping[str, float | Histogram]) -> Family:
     return Family(metric, [((name,), _now(value)) for name, value in sorted(values.items())])
 
 

@@ -18,42 +18,8 @@ from horsies.core.db.failures import describe, is_transient
 from horsies.core.db.pool import Connection
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerOperationError
-from horsies.core.models.monitoring.cluster import (
-    ActiveWorkerInfo,
-    LivenessReport,
-    ScheduleStateInfo,
-    WorkerHistoryPoint,
-    WorkerPingInfo,
-    WorkerStateInfo,
-)
-from horsies.core.models.monitoring.tasks import (
-    Breakdown,
-    ErrorCategory,
-    Facets,
-    GroupBy,
-    MonitoringErrorCode,
-    MonitoringQueryError,
-    MonitoringResult,
-    SortBy,
-    SortDir,
-    StatusCount,
-    TaskDetail,
-    TaskListPage,
-    WorkflowRunDetail,
-    WorkflowRunSummary,
-    WorkflowTaskDetail,
-)
-from horsies.core.monitoring.filters import (
-    DEFAULT_LIMIT,
-    BadQuestion,
-    TaskFilter,
-    checked_limit,
-    checked_seconds,
-    checked_text,
-    members,
-    order,
-    page,
-)
+from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.monitoring import filters
 from horsies.core.producer.hub import can_exist
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.store import monitoring
@@ -83,13 +49,13 @@ async def task_stats(
     queues: Sequence[str] = (),
     workers: Sequence[str] = (),
     error_codes: Sequence[str] = (),
-    error_categories: Sequence[ErrorCategory | str] = (),
+    error_categories: Sequence[tasks.ErrorCategory | str] = (),
     retried_only: bool = False,
-) -> MonitoringResult[tuple[StatusCount, ...]]:
+) -> tasks.MonitoringResult[tuple[tasks.StatusCount, ...]]:
     """How many tasks are in each state; all seven, in the order of a task's life. Reads every row."""
-    wanted = TaskFilter(task_names, queues, workers, (), error_codes, error_categories, retried_only)
+    wanted = filters.TaskFilter(task_names, queues, workers, (), error_codes, error_categories, retried_only)
 
-    async def count(conn: Connection) -> tuple[StatusCount, ...]:
+    async def count(conn: Connection) -> tuple[tasks.StatusCount, ...]:
         return await monitoring.task_stats(conn, wanted.params())
 
     return await ask(broker, count)
@@ -100,12 +66,12 @@ async def task_facets(
     *,
     statuses: Sequence[TaskStatus | str] = (),
     retried_only: bool = False,
-    error_categories: Sequence[ErrorCategory | str] = (),
-) -> MonitoringResult[Facets]:
+    error_categories: Sequence[tasks.ErrorCategory | str] = (),
+) -> tasks.MonitoringResult[tasks.Facets]:
     """The values that occur, the most frequent first, with their counts. Reads every row of these states."""
-    wanted = TaskFilter(statuses=statuses, error_categories=error_categories, retried_only=retried_only)
+    wanted = filters.TaskFilter(statuses=statuses, error_categories=error_categories, retried_only=retried_only)
 
-    async def find(conn: Connection) -> Facets:
+    async def find(conn: Connection) -> tasks.Facets:
         return await monitoring.task_facets(conn, wanted.params(), most=MOST_FACETS)
 
     return await ask(broker, find)
@@ -114,25 +80,25 @@ async def task_facets(
 async def task_breakdown(
     broker: PostgresBroker,
     *,
-    group_by: GroupBy,
+    group_by: tasks.GroupBy,
     task_names: Sequence[str] = (),
     queues: Sequence[str] = (),
     workers: Sequence[str] = (),
     statuses: Sequence[TaskStatus | str] = (),
     error_codes: Sequence[str] = (),
-    error_categories: Sequence[ErrorCategory | str] = (),
+    error_categories: Sequence[tasks.ErrorCategory | str] = (),
     retried_only: bool = False,
-    limit: int = DEFAULT_LIMIT,
-) -> MonitoringResult[Breakdown]:
+    limit: int = filters.DEFAULT_LIMIT,
+) -> tasks.MonitoringResult[tasks.Breakdown]:
     """Tasks by worker, name or queue and their states, the largest groups first. Reads every row of these states."""
-    wanted = TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
+    wanted = filters.TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
 
-    async def count(conn: Connection) -> Breakdown:
+    async def count(conn: Connection) -> tasks.Breakdown:
         if group_by not in _GROUPS:
-            raise BadQuestion(f"group_by must be one of {', '.join(_GROUPS)}, not {group_by!r}")
-        most = checked_limit(limit)
+            raise filters.BadQuestion(f"group_by must be one of {', '.join(_GROUPS)}, not {group_by!r}")
+        most = filters.checked_limit(limit)
         rows, groups, total = await monitoring.task_breakdown(conn, wanted.params(), group_by=group_by, limit=most)
-        return Breakdown(group_by, rows, groups, total)
+        return tasks.Breakdown(group_by, rows, groups, total)
 
     return await ask(broker, count)
 
@@ -145,37 +111,37 @@ async def list_tasks(
     workers: Sequence[str] = (),
     statuses: Sequence[TaskStatus | str] = (),
     error_codes: Sequence[str] = (),
-    error_categories: Sequence[ErrorCategory | str] = (),
+    error_categories: Sequence[tasks.ErrorCategory | str] = (),
     retried_only: bool = False,
-    sort_by: SortBy = "id",
-    sort_dir: SortDir = "desc",
+    sort_by: tasks.SortBy = "id",
+    sort_dir: tasks.SortDir = "desc",
     offset: int = 0,
-    limit: int = DEFAULT_LIMIT,
-) -> MonitoringResult[TaskListPage]:
+    limit: int = filters.DEFAULT_LIMIT,
+) -> tasks.MonitoringResult[tasks.TaskListPage]:
     """A page of tasks and the total number, both of the same moment.
 
     Ids grow with time, so by default the last sent tasks come first. A large offset reads the rows that it skips.
     """
-    wanted = TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
+    wanted = filters.TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
 
-    async def find(conn: Connection) -> TaskListPage:
-        params = {**wanted.params(), **order(sort_by, sort_dir, statuses), **page(offset, limit)}
+    async def find(conn: Connection) -> tasks.TaskListPage:
+        params = {**wanted.params(), **filters.order(sort_by, sort_dir, statuses), **filters.page(offset, limit)}
         items = await monitoring.list_tasks(conn, params)
-        return TaskListPage(items, await monitoring.count_tasks(conn, params), offset, limit)
+        return tasks.TaskListPage(items, await monitoring.count_tasks(conn, params), offset, limit)
 
     return await ask(broker, find)
 
 
-async def get_task_detail(broker: PostgresBroker, task_id: str) -> MonitoringResult[TaskDetail | None]:
+async def get_task_detail(broker: PostgresBroker, task_id: str) -> tasks.MonitoringResult[tasks.TaskDetail | None]:
     """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
 
-    async def look(conn: Connection) -> TaskDetail | None:
+    async def look(conn: Connection) -> tasks.TaskDetail | None:
         return await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
 
     return await ask(broker, look)
 
 
-async def list_workflow_names(broker: PostgresBroker) -> MonitoringResult[tuple[str, ...]]:
+async def list_workflow_names(broker: PostgresBroker) -> tasks.MonitoringResult[tuple[str, ...]]:
     """The names of all workflows, sorted."""
 
     async def look(conn: Connection) -> tuple[str, ...]:
@@ -189,27 +155,29 @@ async def list_workflow_runs(
     *,
     name: str | None = None,
     status: WorkflowStatus | str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> MonitoringResult[tuple[WorkflowRunSummary, ...]]:
+    limit: int = filters.DEFAULT_LIMIT,
+) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
     """Workflows: active ones first, newest first; then ended ones, last ended first."""
 
-    async def look(conn: Connection) -> tuple[WorkflowRunSummary, ...]:
-        [wanted] = members(WorkflowStatus, "status", [status]) or [None] if status is not None else [None]
-        named = None if name is None else checked_text("name", name)
-        return await monitoring.list_workflows(conn, name=named, status=wanted, limit=checked_limit(limit))
+    async def look(conn: Connection) -> tuple[tasks.WorkflowRunSummary, ...]:
+        [wanted] = filters.members(WorkflowStatus, "status", [status]) or [None] if status is not None else [None]
+        named = None if name is None else filters.checked_text("name", name)
+        return await monitoring.list_workflows(conn, name=named, status=wanted, limit=filters.checked_limit(limit))
 
     return await ask(broker, look)
 
 
-async def get_workflow_run(broker: PostgresBroker, workflow_id: str) -> MonitoringResult[WorkflowRunDetail | None]:
+async def get_workflow_run(
+    broker: PostgresBroker, workflow_id: str
+) -> tasks.MonitoringResult[tasks.WorkflowRunDetail | None]:
     """A workflow with its nodes, edges and failed indexes; `Ok(None)` if there is no such row."""
 
-    async def look(conn: Connection) -> WorkflowRunDetail | None:
+    async def look(conn: Connection) -> tasks.WorkflowRunDetail | None:
         found = await monitoring.workflow(conn, workflow_id) if can_exist(workflow_id) else None
         if found is None:
             return None
         run, rest = found
-        return WorkflowRunDetail(
+        return tasks.WorkflowRunDetail(
             run,
             **rest,
             nodes=await monitoring.nodes(conn, workflow_id, most=MOST_NODES),
@@ -222,12 +190,12 @@ async def get_workflow_run(broker: PostgresBroker, workflow_id: str) -> Monitori
 
 async def get_workflow_node(
     broker: PostgresBroker, workflow_id: str, task_index: int
-) -> MonitoringResult[WorkflowTaskDetail | None]:
+) -> tasks.MonitoringResult[tasks.WorkflowTaskDetail | None]:
     """A node in full and its current task; `Ok(None)` if there is no such node."""
 
-    async def look(conn: Connection) -> WorkflowTaskDetail | None:
+    async def look(conn: Connection) -> tasks.WorkflowTaskDetail | None:
         if isinstance(task_index, bool) or not isinstance(task_index, int):
-            raise BadQuestion(f"the index of a node must be a whole number, not {task_index!r}")
+            raise filters.BadQuestion(f"the index of a node must be a whole number, not {task_index!r}")
         if not can_exist(workflow_id) or not 0 <= task_index <= LARGEST_INDEX:
             return None
         found = await monitoring.node(conn, workflow_id, task_index)
@@ -237,17 +205,17 @@ async def get_workflow_node(
         for name in ("dependencies", "dependents", "workflow_ctx_from", "previous_task_ids"):
             rest[name] = None if rest[name] is None else tuple(rest[name])
         task = None if node.task_id is None else await monitoring.task_detail(conn, node.task_id)
-        return WorkflowTaskDetail(workflow_id, node, **rest, task=task)
+        return tasks.WorkflowTaskDetail(workflow_id, node, **rest, task=task)
 
     return await ask(broker, look)
 
 
-async def list_schedules(broker: PostgresBroker) -> MonitoringResult[tuple[ScheduleStateInfo, ...]]:
+async def list_schedules(broker: PostgresBroker) -> tasks.MonitoringResult[tuple[cluster.ScheduleStateInfo, ...]]:
     """Every schedule that a scheduler has seen or that was added at run time, by name."""
 
     firing = None if broker.app is None else firing_schedules(broker.app.config)
 
-    async def look(conn: Connection) -> tuple[ScheduleStateInfo, ...]:
+    async def look(conn: Connection) -> tuple[cluster.ScheduleStateInfo, ...]:
         return judged(await monitoring.schedules(conn, most=MOST_SCHEDULES), firing)
 
     return await ask(broker, look)
@@ -260,7 +228,9 @@ def firing_schedules(config: AppConfig) -> frozenset[str]:
     return frozenset(one.name for one in config.schedule.schedules if one.enabled and config.schedule.enabled)
 
 
-def judged(schedules: Sequence[ScheduleStateInfo], firing: frozenset[str] | None) -> tuple[ScheduleStateInfo, ...]:
+def judged(
+    schedules: Sequence[cluster.ScheduleStateInfo], firing: frozenset[str] | None
+) -> tuple[cluster.ScheduleStateInfo, ...]:
     """A schedule that is no longer in the code, or is disabled there, keeps its state (S-38), but is not late."""
     return tuple(
         replace(one, is_active=False, lag_seconds=0.0)
@@ -270,10 +240,10 @@ def judged(schedules: Sequence[ScheduleStateInfo], firing: frozenset[str] | None
     )
 
 
-async def list_workers(broker: PostgresBroker) -> MonitoringResult[tuple[WorkerStateInfo, ...]]:
+async def list_workers(broker: PostgresBroker) -> tasks.MonitoringResult[tuple[cluster.WorkerStateInfo, ...]]:
     """Every registered worker with its newest snapshot, the oldest worker first."""
 
-    async def look(conn: Connection) -> tuple[WorkerStateInfo, ...]:
+    async def look(conn: Connection) -> tuple[cluster.WorkerStateInfo, ...]:
         return await monitoring.workers(conn, most=MOST_WORKERS)
 
     return await ask(broker, look)
@@ -281,32 +251,36 @@ async def list_workers(broker: PostgresBroker) -> MonitoringResult[tuple[WorkerS
 
 async def get_worker_history(
     broker: PostgresBroker, worker_id: str, *, limit: int = 500
-) -> MonitoringResult[tuple[WorkerHistoryPoint, ...]]:
+) -> tasks.MonitoringResult[tuple[cluster.WorkerHistoryPoint, ...]]:
     """The newest snapshots of a worker, oldest first."""
 
-    async def look(conn: Connection) -> tuple[WorkerHistoryPoint, ...]:
-        return await monitoring.worker_history(conn, checked_text("worker_id", worker_id), limit=checked_limit(limit))
+    async def look(conn: Connection) -> tuple[cluster.WorkerHistoryPoint, ...]:
+        return await monitoring.worker_history(
+            conn, filters.checked_text("worker_id", worker_id), limit=filters.checked_limit(limit)
+        )
 
     return await ask(broker, look)
 
 
 async def list_active_workers(
     broker: PostgresBroker, *, threshold_seconds: float = 300
-) -> MonitoringResult[tuple[ActiveWorkerInfo, ...]]:
+) -> tasks.MonitoringResult[tuple[cluster.ActiveWorkerInfo, ...]]:
     """Every registered worker; a worker is stale if its last heartbeat is older than the threshold (R-43)."""
     try:
-        checked_seconds("threshold_seconds", threshold_seconds)
-    except BadQuestion as problem:
+        filters.checked_seconds("threshold_seconds", threshold_seconds)
+    except filters.BadQuestion as problem:
         return _wrong(problem)
     listed = await WorkerUtils(broker).list_active_workers(threshold_seconds)
     return Ok(tuple(listed.value)) if isinstance(listed, Ok) else _failed(listed.error)
 
 
-async def ping(broker: PostgresBroker, *, timeout_seconds: float = 2.0) -> MonitoringResult[LivenessReport]:
+async def ping(
+    broker: PostgresBroker, *, timeout_seconds: float = 2.0
+) -> tasks.MonitoringResult[cluster.LivenessReport]:
     """Which workers answer in time, and which registered workers do not; it ends early if all have answered."""
     try:
-        checked_seconds("timeout_seconds", timeout_seconds)
-    except BadQuestion as problem:
+        filters.checked_seconds("timeout_seconds", timeout_seconds)
+    except filters.BadQuestion as problem:
         return _wrong(problem)
     workers = await list_workers(broker)
     if not isinstance(workers, Ok):
@@ -318,23 +292,27 @@ async def ping(broker: PostgresBroker, *, timeout_seconds: float = 2.0) -> Monit
     pongs = await broker.ping_workers_async(None, timeout_seconds, max(1, len(known)))
     if not isinstance(pongs, Ok):
         return _failed(pongs.error)
-    answers = tuple(WorkerPingInfo(pong.worker_id, pong.hostname, pong.pid, pong.latency_ms) for pong in pongs.value)
+    answers = tuple(
+        cluster.WorkerPingInfo(pong.worker_id, pong.hostname, pong.pid, pong.latency_ms) for pong in pongs.value
+    )
     silent = sorted(known - {pong.worker_id for pong in answers})
-    return Ok(LivenessReport(database.value.latency_ms, answers, tuple(silent)))
+    return Ok(cluster.LivenessReport(database.value.latency_ms, answers, tuple(silent)))
 
 
-async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> MonitoringResult[T]:
+async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> tasks.MonitoringResult[T]:
     """The answer. All statements of a query see the same moment."""
     try:
         return Ok(await broker.bridge.call(partial(_in_transaction, broker, question)))
-    except BadQuestion as problem:
-        return Err(MonitoringQueryError(MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+    except filters.BadQuestion as problem:
+        return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
     except errors.QueryCanceled as problem:
         message = broker.config.redact(describe(problem))
-        return Err(MonitoringQueryError(MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
+        return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
     except Exception as problem:
         message = broker.config.redact(describe(problem))
-        return Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, message, is_transient(problem)))
+        return Err(
+            tasks.MonitoringQueryError(tasks.MonitoringErrorCode.DB_OPERATION_FAILED, message, is_transient(problem))
+        )
 
 
 async def _in_transaction(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> T:
@@ -344,9 +322,11 @@ async def _in_transaction(broker: PostgresBroker, question: Callable[[Connection
         return await question(conn)
 
 
-def _wrong(problem: BadQuestion) -> Err[MonitoringQueryError]:
-    return Err(MonitoringQueryError(MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
+def _wrong(problem: filters.BadQuestion) -> Err[tasks.MonitoringQueryError]:
+    return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
 
 
-def _failed(error: BrokerOperationError) -> Err[MonitoringQueryError]:
-    return Err(MonitoringQueryError(MonitoringErrorCode.DB_OPERATION_FAILED, error.message, error.retryable))
+def _failed(error: BrokerOperationError) -> Err[tasks.MonitoringQueryError]:
+    return Err(
+        tasks.MonitoringQueryError(tasks.MonitoringErrorCode.DB_OPERATION_FAILED, error.message, error.retryable)
+    )

@@ -21,17 +21,8 @@ from horsies.core.db.failures import AWAY, describe
 from horsies.core.db.listener import answered_within
 from horsies.core.db.pool import Connection, Pool
 from horsies.core.models.app import AppConfig
-from horsies.core.models.monitoring.cluster import (
-    DatabaseFacts,
-    QueueInfo,
-    ScheduleStateInfo,
-    Snapshot,
-    TaskCount,
-    WorkerStateInfo,
-)
-from horsies.core.models.monitoring.tasks import MonitoringResult
-from horsies.core.monitoring.metrics import DatabaseReading
-from horsies.core.monitoring.queries import MOST_SCHEDULES, MOST_WORKERS, ask, firing_schedules, judged
+from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.monitoring import metrics, queries
 from horsies.core.store import monitoring
 from horsies.core.store.monitoring import EndedOfLate, InFlightCount, WaitingCount
 from horsies.core.types.status import TaskStatus
@@ -70,23 +61,23 @@ def configured_by(config: AppConfig | None) -> Configured:
     if config is None:
         return Configured()
     queues = {queue.name: QueueSettings(queue.priority, queue.max_concurrency) for queue in config.queues()}
-    return Configured(queues, firing_schedules(config))
+    return Configured(queues, queries.firing_schedules(config))
 
 
-async def take_snapshot(broker: PostgresBroker) -> MonitoringResult[Snapshot]:
+async def take_snapshot(broker: PostgresBroker) -> tasks.MonitoringResult[cluster.Snapshot]:
     """Everything at one moment, by the clock of the database."""
     known = configured_by(None if broker.app is None else broker.app.config)
-    return await ask(broker, partial(read_snapshot, configured=known))
+    return await queries.ask(broker, partial(read_snapshot, configured=known))
 
 
-async def read_snapshot(conn: Connection, *, configured: Configured) -> Snapshot:
+async def read_snapshot(conn: Connection, *, configured: Configured) -> cluster.Snapshot:
     """The same over a connection, in the caller's transaction."""
     return assemble(
         waiting=await monitoring.waiting(conn),
         in_flight=await monitoring.in_flight(conn),
         ended=await monitoring.ended(conn, WINDOW, most=MOST_ENDED),
-        workers=await monitoring.workers(conn, most=MOST_WORKERS),
-        schedules=await monitoring.schedules(conn, most=MOST_SCHEDULES),
+        workers=await monitoring.workers(conn, most=queries.MOST_WORKERS),
+        schedules=await monitoring.schedules(conn, most=queries.MOST_SCHEDULES),
         workflow_counts=await monitoring.open_workflows(conn),
         database=await monitoring.database(conn),
         configured=configured,
@@ -98,26 +89,26 @@ def assemble(
     waiting: Sequence[WaitingCount],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
-    workers: Sequence[WorkerStateInfo],
-    schedules: Sequence[ScheduleStateInfo],
+    workers: Sequence[cluster.WorkerStateInfo],
+    schedules: Sequence[cluster.ScheduleStateInfo],
     workflow_counts: Mapping[str, int],
     database: Mapping[str, Any],
     configured: Configured,
-) -> Snapshot:
+) -> cluster.Snapshot:
     facts = dict(database)
-    return Snapshot(
+    return cluster.Snapshot(
         taken_at=facts.pop("taken_at"),
         queues=tuple(_queues(waiting, in_flight, ended, workers, configured.queues)),
         task_counts=tuple(_task_counts(waiting, in_flight, ended)),
         ended_window_seconds=_reach(ended),
         workers=tuple(workers),
-        schedules=judged(schedules, configured.schedules),
+        schedules=queries.judged(schedules, configured.schedules),
         workflow_counts=dict(workflow_counts),
-        database=DatabaseFacts(**facts),
+        database=cluster.DatabaseFacts(**facts),
     )
 
 
-def settings_of_workers(workers: Iterable[WorkerStateInfo]) -> dict[str, QueueSettings]:
+def settings_of_workers(workers: Iterable[cluster.WorkerStateInfo]) -> dict[str, QueueSettings]:
     """The queues according to live workers; if two differ, the worker that started last is believed."""
     return {
         name: QueueSettings(worker.queue_priorities.get(name), worker.queue_max_concurrency.get(name))
@@ -131,13 +122,13 @@ def _queues(
     waiting: Sequence[WaitingCount],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
-    workers: Sequence[WorkerStateInfo],
+    workers: Sequence[cluster.WorkerStateInfo],
     configured: Mapping[str, QueueSettings],
-) -> list[QueueInfo]:
+) -> list[cluster.QueueInfo]:
     known = {**configured, **settings_of_workers(workers)}
     served = [name for worker in workers if worker.is_live for name in worker.queues]
     seen = {part.queue for parts in (waiting, in_flight, ended) for part in parts}
-    queues = {name: QueueInfo(name, 0, 0, 0, 0, 0, None, 0) for name in sorted({*known, *served, *seen})}
+    queues = {name: cluster.QueueInfo(name, 0, 0, 0, 0, 0, None, 0) for name in sorted({*known, *served, *seen})}
     for part in waiting:
         queues[part.queue] = _with_waiting(queues[part.queue], part)
     for held in in_flight:
@@ -160,7 +151,7 @@ def _queues(
     ]
 
 
-def _with_waiting(queue: QueueInfo, part: WaitingCount) -> QueueInfo:
+def _with_waiting(queue: cluster.QueueInfo, part: WaitingCount) -> cluster.QueueInfo:
     ages = [age for age in (queue.oldest_due_seconds, part.oldest_due_seconds) if age is not None]
     return replace(
         queue,
@@ -183,10 +174,10 @@ def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
 
 def _task_counts(
     waiting: Iterable[WaitingCount], in_flight: Iterable[InFlightCount], ended: Iterable[EndedOfLate]
-) -> Iterable[TaskCount]:
-    yield from (TaskCount(TaskStatus.PENDING, part.queue, part.task_name, part.number) for part in waiting)
-    yield from (TaskCount(part.status, part.queue, part.task_name, part.number) for part in in_flight)
-    yield from (TaskCount(part.status, part.queue, part.task_name, part.number) for part in ended)
+) -> Iterable[cluster.TaskCount]:
+    yield from (cluster.TaskCount(TaskStatus.PENDING, part.queue, part.task_name, part.number) for part in waiting)
+    yield from (cluster.TaskCount(part.status, part.queue, part.task_name, part.number) for part in in_flight)
+    yield from (cluster.TaskCount(part.status, part.queue, part.task_name, part.number) for part in ended)
 
 
 def _reach(ended: Sequence[EndedOfLate]) -> float:
@@ -201,12 +192,16 @@ class Reader:
     """`reading()` is the newest reading; `read` queries the database and raises what goes wrong."""
 
     def __init__(
-        self, read: Callable[[], Awaitable[Snapshot]], *, max_age_s: float = MAX_AGE_S, patience_s: float = PATIENCE_S
+        self,
+        read: Callable[[], Awaitable[cluster.Snapshot]],
+        *,
+        max_age_s: float = MAX_AGE_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self._read = read
         self._max_age_s = max_age_s
         self._patience_s = patience_s
-        self._snapshot: Snapshot | None = None
+        self._snapshot: cluster.Snapshot | None = None
         self._problem: str | None = None
         self._read_at = 0.0  # when the last reading ended
         self._took_s = 0.0
@@ -218,15 +213,15 @@ class Reader:
         """Why the last reading failed; None if it did not."""
         return self._problem
 
-    async def reading(self) -> DatabaseReading:
+    async def reading(self) -> metrics.DatabaseReading:
         """A reading of limited age; while the database does not answer, one without numbers."""
         if self._asking is None and self._is_old():
             self._asking = asyncio.create_task(self._ask(), name="horsies reading")
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=self._patience_s)
             if self._asking is not None:  # a reading is still under way, and the last one is too old
-                return DatabaseReading(None, errors=self._errors, took_s=self._patience_s)
-        return DatabaseReading(self._snapshot, monotonic() - self._read_at, self._took_s, self._errors)
+                return metrics.DatabaseReading(None, errors=self._errors, took_s=self._patience_s)
+        return metrics.DatabaseReading(self._snapshot, monotonic() - self._read_at, self._took_s, self._errors)
 
     async def close(self) -> None:
         if self._asking is not None:
@@ -257,15 +252,15 @@ class Reader:
         self._took_s = self._read_at - began
 
 
-def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[Snapshot]]:
+def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[cluster.Snapshot]]:
     """Read over a separate pool."""
 
-    async def look(conn: Connection) -> Snapshot:
+    async def look(conn: Connection) -> cluster.Snapshot:
         async with conn.transaction():
             await monitoring.settle(conn, timedelta(seconds=PATIENCE_S))
             return await read_snapshot(conn, configured=configured)
 
-    async def read() -> Snapshot:
+    async def read() -> cluster.Snapshot:
         async with pool.connection() as conn:
             return await answered_within(PATIENCE_S, conn, look(conn))
 

@@ -27,8 +27,7 @@ from psycopg.errors import SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from horsies.core.models.sending import without_trace
-from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.models import sending, tasks
 from horsies.core.store import sends as send_rows
 from horsies.core.store.sends import ConflictingRow, Rows, Send, Statement
 from horsies.core.types.twins import is_blocking
@@ -123,7 +122,7 @@ def length(send: Send) -> int:
     return len(send.payload.args_json or "") + len(send.payload.kwargs_json or "")
 
 
-def _key(payload: TaskSendPayload) -> tuple[bool, str]:
+def _key(payload: tasks.TaskSendPayload) -> tuple[bool, str]:
     return payload.idempotency_key is None, payload.idempotency_key or ""
 
 
@@ -150,7 +149,7 @@ def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[SendOutcome]]:
     return [verdicts[send.task_id] for send in sends]
 
 
-def judge(payload: TaskSendPayload, stored: ConflictingRow) -> SendOutcome:
+def judge(payload: tasks.TaskSendPayload, stored: ConflictingRow) -> SendOutcome:
     """Whether the stored row is this send."""
     if stored.same_id:
         if stored.enqueue_sha == payload.enqueue_sha:
@@ -164,7 +163,7 @@ def judge(payload: TaskSendPayload, stored: ConflictingRow) -> SendOutcome:
     return Sent(stored.task_id)
 
 
-def differences(payload: TaskSendPayload, stored: ConflictingRow) -> list[str]:
+def differences(payload: tasks.TaskSendPayload, stored: ConflictingRow) -> list[str]:
     """The parts of the request that differ; deadline, delay and time of the call do not count."""
     pairs = {
         "queue": (payload.queue_name, stored.queue_name),
@@ -173,7 +172,10 @@ def differences(payload: TaskSendPayload, stored: ConflictingRow) -> list[str]:
             (_canonical(payload.args_json, "[]"), _canonical(payload.kwargs_json, "{}")),
             (_canonical(stored.args, "[]"), _canonical(stored.kwargs, "{}")),
         ),
-        "options": (_canonical(payload.task_options, "{}"), _canonical(without_trace(stored.task_options), "{}")),
+        "options": (
+            _canonical(payload.task_options, "{}"),
+            _canonical(sending.without_trace(stored.task_options), "{}"),
+        ),
         "flags": (_canonical(payload.flags_json, "{}"), _canonical(stored.flags, "{}")),
     }
     return [name for name, (ours, theirs) in pairs.items() if ours != theirs]

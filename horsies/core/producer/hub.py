@@ -37,13 +37,12 @@ from horsies.core.producer.waiter import (
 from horsies.core.producer.writer import Writer
 from horsies.core.schema.install import InstallReport, install, look
 from horsies.core.sql import load
-from horsies.core.store.tasks import EndedTask
-from horsies.core.store.workflow_reads import WorkflowEnded
+from horsies.core.store import tasks, workflow_reads
 
 LONGEST_ID = 36
 PONG = "horsies_worker_pong"
 LISTEN_SECONDS = 5.0  # how long the connection may take to listen to one more channel
-EndedT = TypeVar("EndedT", bound=EndedTask | WorkflowEnded)
+EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
 
 
 class Hub:
@@ -63,8 +62,8 @@ class Hub:
         self.listener = Listener(self._session, name="result listener")
         self.writer = Writer(self)
         self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._waiter: Waiter[EndedTask] | None = None
-        self._workflow_waiter: Waiter[WorkflowEnded] | None = None
+        self._waiter: Waiter[tasks.EndedTask] | None = None
+        self._workflow_waiter: Waiter[workflow_reads.WorkflowEnded] | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
 
@@ -99,13 +98,13 @@ class Hub:
         """How the task ended, or why that is not known; it never raises."""
         if not can_exist(task_id):
             # No such id can exist. It is left out, because the database would refuse the whole statement.
-            return EndedTask(task_id, None, None, None, None)
+            return tasks.EndedTask(task_id, None, None, None, None)
         return await self._wait(self._open_waiter, task_id, timeout)
 
     async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> WorkflowEnding:
         """How the workflow ended, or that it is paused, or why that is not known; it never raises."""
         if not can_exist(workflow_id):
-            return WorkflowEnded(workflow_id, None)
+            return workflow_reads.WorkflowEnded(workflow_id, None)
         return await self._wait(self._open_workflow_waiter, workflow_id, timeout)
 
     async def listen(self) -> None:
@@ -137,13 +136,13 @@ class Hub:
             return Unreachable(problem)
         return await waiter.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
 
-    async def _open_waiter(self) -> Waiter[EndedTask]:
+    async def _open_waiter(self) -> Waiter[tasks.EndedTask]:
         report = await self.ready()
         if self._waiter is None:
             self._waiter = Waiter(self._pool, self.listener, TASKS, holder=self._holder, notify=report.notify)
         return self._waiter
 
-    async def _open_workflow_waiter(self) -> Waiter[WorkflowEnded]:
+    async def _open_workflow_waiter(self) -> Waiter[workflow_reads.WorkflowEnded]:
         await self.ready()
         if self._workflow_waiter is None:
             self._workflow_waiter = Waiter(self._pool, self.listener, WORKFLOWS, holder=self._holder)

@@ -13,9 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, final
 
 from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
-from horsies.core.producer import envelope
-from horsies.core.producer.enqueue import new_task_ids
-from horsies.core.producer.envelope import Frame
+from horsies.core.producer import enqueue, envelope
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given
@@ -82,7 +80,7 @@ def _each(
     if isinstance(shared, Err):
         yield shared.error
         return
-    for position, (call, task_id) in enumerate(zip(calls, new_task_ids(), strict=False)):
+    for position, (call, task_id) in enumerate(zip(calls, enqueue.new_task_ids(), strict=False)):
         made = _payload(shared.value, call, options)
         yield Send(task_id, made.value) if isinstance(made, Ok) else _at(position, task, made.error)
 
@@ -99,7 +97,7 @@ def _for_all(calls: Any, options: SendOptions) -> SendOptions:
     return options if options.flags is None else replace(options, flags=flags_of(options.flags))
 
 
-def _payload(shared: Frame, call: Any, options: SendOptions) -> Result[TaskSendPayload, TaskSendError]:
+def _payload(shared: envelope.Frame, call: Any, options: SendOptions) -> Result[TaskSendPayload, TaskSendError]:
     task = shared.task
     if isinstance(call, tuple):
         return envelope.fill(shared, call, {})
@@ -118,7 +116,7 @@ _A_CALL = "a call is a tuple of positional arguments, a dict of keyword argument
 
 
 def _prepared(
-    shared: Frame, call: PreparedTask[Any, Any], options: SendOptions
+    shared: envelope.Frame, call: PreparedTask[Any, Any], options: SendOptions
 ) -> Result[TaskSendPayload, TaskSendError]:
     task = shared.task
     if call.task.task_name != task.task_name:

@@ -20,11 +20,9 @@ from horsies.core import tracing
 from horsies.core.db.failures import describe, reason
 from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult
 from horsies.core.producer import enqueue
-from horsies.core.producer.enqueue import Mismatch, SendMismatchError, SendOutcome, new_task_id
 from horsies.core.producer.handle import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import TaskDefinition
-from horsies.core.tracing import Spanning
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.twins import pause as wait
 
@@ -76,7 +74,7 @@ class Sender:
         connection: CallerConnection | None = None,
     ) -> TaskSendResult[TaskHandle[T]]:
         """Write the row, under a new id or, for a repeated send, under its own id."""
-        task_id = task_id or new_task_id()
+        task_id = task_id or enqueue.new_task_id()
         with tracing.sending(payload, task_id) as span:
             send = Send(task_id, payload, span.trace)
             explain = partial(failure, send)
@@ -105,14 +103,16 @@ class Sender:
             return _accepted(written)
         return _accepted(await self._broker.bridge.ask_async(_submit(send)))
 
-    def _handle(self, task: TaskDefinition[Any, T], written: Written, span: Spanning) -> TaskSendResult[TaskHandle[T]]:
+    def _handle(
+        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Spanning
+    ) -> TaskSendResult[TaskHandle[T]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
             return written
         return Ok(TaskHandle(written.value[0], self._broker, task.codec.result))
 
     def _handles(
-        self, task: TaskDefinition[Any, T], written: Written, span: Spanning
+        self, task: TaskDefinition[Any, T], written: Written, span: tracing.Spanning
     ) -> TaskSendResult[list[TaskHandle[T]]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
@@ -124,13 +124,13 @@ def _traced(sends: Sequence[Send], trace: str | None) -> Sequence[Send]:
     return sends if trace is None else [send._replace(trace=trace) for send in sends]
 
 
-def _submit(send: Send) -> Callable[[Hub, Reply[SendOutcome]], None]:
+def _submit(send: Send) -> Callable[[Hub, Reply[enqueue.SendOutcome]], None]:
     return lambda hub, answer: hub.writer.submit(send, answer)
 
 
-def _accepted(verdict: SendOutcome) -> Ids:
-    if isinstance(verdict, Mismatch):
-        raise SendMismatchError(0, verdict.reason)
+def _accepted(verdict: enqueue.SendOutcome) -> Ids:
+    if isinstance(verdict, enqueue.Mismatch):
+        raise enqueue.SendMismatchError(0, verdict.reason)
     return [verdict.task_id]
 
 
@@ -166,7 +166,7 @@ def failure(send: Send, problem: BaseException) -> TaskSendError:
 def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendError:
     """Why none of many was written; with all of them if a retry may succeed."""
     code, why, cause = _judged(problem)
-    position = problem.position if isinstance(problem, SendMismatchError) else None
+    position = problem.position if isinstance(problem, enqueue.SendMismatchError) else None
     where = "" if position is None else f"calls[{position}]: "
     return TaskSendError(
         code,
@@ -185,7 +185,7 @@ def of_the_caller(error: TaskSendError) -> TaskSendError:
 
 
 def _judged(problem: BaseException) -> tuple[TaskSendErrorCode, str, BaseException | None]:
-    if isinstance(problem, SendMismatchError):
+    if isinstance(problem, enqueue.SendMismatchError):
         return TaskSendErrorCode.PAYLOAD_MISMATCH, str(problem), None
     if isinstance(problem, enqueue.WrongConnectionError):
         return TaskSendErrorCode.VALIDATION_FAILED, str(problem), problem

@@ -26,20 +26,10 @@ from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db.failures import broker_error, describe, is_transient
 from horsies.core.db.listener import Backoff, Listener
 from horsies.core.db.pool import Pool
-from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
-from horsies.core.models.tasks import (
-    BuiltInTaskCode,
-    ContractCode,
-    OperationalErrorCode,
-    OutcomeCode,
-    RetrievalCode,
-    TaskError,
-    TaskResult,
-)
+from horsies.core.models import broker
+from horsies.core.models import tasks as models
 from horsies.core.schema.install import read_meta
 from horsies.core.store import tasks, workflow_reads
-from horsies.core.store.tasks import EndedTask
-from horsies.core.store.workflow_reads import WorkflowEnded
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.status import TaskStatus
 
@@ -51,7 +41,7 @@ PATIENCE_SECONDS = 5.0  # how long an unreachable database is not reported
 FIRST_LOOK_SECONDS = 0.5  # the time for one look if the caller's own time is over
 WORD_SECONDS = 60.0  # how long a waiting mark in horsies_waiting is valid
 CHUNK = 500
-EndedT = TypeVar("EndedT", bound=EndedTask | WorkflowEnded)
+EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +56,8 @@ class Unreachable:
     problem: BaseException
 
 
-Ending: TypeAlias = EndedTask | TimedOut | Unreachable
-WorkflowEnding: TypeAlias = WorkflowEnded | TimedOut | Unreachable
+Ending: TypeAlias = tasks.EndedTask | TimedOut | Unreachable
+WorkflowEnding: TypeAlias = workflow_reads.WorkflowEnded | TimedOut | Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,46 +283,50 @@ class _Place(Generic[EndedT]):
             self.future.set_result(ending)
 
 
-AnyResult: TypeAlias = TaskResult[Any, TaskError]
+AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
 
 
 def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyResult:
     """What the caller gets; a stored text that cannot be read is an error result too."""
     match ending:
         case TimedOut():
-            return _err(RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running")
+            return _err(
+                models.RetrievalCode.WAIT_TIMEOUT, f"task {task_id} did not end in time; it may still be running"
+            )
         case Unreachable(problem):
-            return _err(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
-        case EndedTask(status=None):
-            return _err(RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
-        case EndedTask(result=None):
+            return _err(
+                models.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"
+            )
+        case tasks.EndedTask(status=None):
+            return _err(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
+        case tasks.EndedTask(result=None):
             return _without_text(ending)
-        case EndedTask():
+        case tasks.EndedTask():
             read = read_text(ending.result or "", codec)
             return read.value if isinstance(read, Ok) else _unreadable(ending, read.err_value)
 
 
 def typed_result_of(
     task_id: str, ending: Ending, codec_of: Callable[[str | None], ResultCodec | None]
-) -> BrokerResult[AnyResult]:
+) -> broker.BrokerResult[AnyResult]:
     """The same for a caller that needs the type (T-64): a failed query, an unknown type or an unreadable text is an
     `Err`."""
     if isinstance(ending, Unreachable):
-        return Err(broker_error(BrokerErrorCode.DB_OPERATION_FAILED, ending.problem))
-    if not isinstance(ending, EndedTask) or ending.status is None or ending.result is None:
+        return Err(broker_error(broker.BrokerErrorCode.DB_OPERATION_FAILED, ending.problem))
+    if not isinstance(ending, tasks.EndedTask) or ending.status is None or ending.result is None:
         return Ok(result_of(task_id, ending, None))
     if (codec := codec_of(ending.task_name)) is None:
         why = f"task {ending.task_name!r} is not registered here, so the type of its result is unknown"
-        return Err(BrokerOperationError(BrokerErrorCode.NO_TYPE_AVAILABLE, why))
+        return Err(broker.BrokerOperationError(broker.BrokerErrorCode.NO_TYPE_AVAILABLE, why))
     result = result_of(task_id, ending, codec)
-    if result.err is not None and result.err.error_code is OperationalErrorCode.RESULT_DESERIALIZATION_ERROR:
-        return Err(BrokerOperationError(BrokerErrorCode.INVALID_JSON_PAYLOAD, result.err.message or ""))
+    if result.err is not None and result.err.error_code is models.OperationalErrorCode.RESULT_DESERIALIZATION_ERROR:
+        return Err(broker.BrokerOperationError(broker.BrokerErrorCode.INVALID_JSON_PAYLOAD, result.err.message or ""))
     return Ok(result)
 
 
 def is_final(ending: Ending) -> bool:
     """Whether a later wait would end in the same way."""
-    return isinstance(ending, EndedTask) and ending.status is not None
+    return isinstance(ending, tasks.EndedTask) and ending.status is not None
 
 
 def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
@@ -342,27 +336,29 @@ def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, Seriali
         return read
     plain = task_result_from_json(text)
     if isinstance(plain, Ok) and plain.value.is_ok():
-        return Err(SerializationError(read.err_value.message, ContractCode.PYDANTIC_HYDRATION_ERROR))
+        return Err(SerializationError(read.err_value.message, models.ContractCode.PYDANTIC_HYDRATION_ERROR))
     return read
 
 
-def _without_text(ended: EndedTask) -> AnyResult:
+def _without_text(ended: tasks.EndedTask) -> AnyResult:
     match ended.status:
         case TaskStatus.CANCELLED:
-            return _err(OutcomeCode.TASK_CANCELLED, "the task was cancelled")
+            return _err(models.OutcomeCode.TASK_CANCELLED, "the task was cancelled")
         case TaskStatus.EXPIRED:
-            return _err(OutcomeCode.TASK_EXPIRED, "the task expired before it ran")
+            return _err(models.OutcomeCode.TASK_EXPIRED, "the task expired before it ran")
         case TaskStatus.FAILED:
-            return _err(OperationalErrorCode.WORKER_CRASHED, ended.failed_reason or "the task failed without a result")
+            return _err(
+                models.OperationalErrorCode.WORKER_CRASHED, ended.failed_reason or "the task failed without a result"
+            )
         case _:
-            return _err(RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but no result is stored")
+            return _err(models.RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but no result is stored")
 
 
-def _unreadable(ended: EndedTask, problem: SerializationError) -> AnyResult:
+def _unreadable(ended: tasks.EndedTask, problem: SerializationError) -> AnyResult:
     if ended.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED):
         return _without_text(ended)  # the status alone is enough
     return _err(problem.code, f"the stored result of task {ended.task_id} cannot be read: {problem.message}")
 
 
-def _err(code: BuiltInTaskCode, message: str) -> AnyResult:
-    return TaskResult(err=TaskError(error_code=code, message=message))
+def _err(code: models.BuiltInTaskCode, message: str) -> AnyResult:
+    return models.TaskResult(err=models.TaskError(error_code=code, message=message))

@@ -20,21 +20,12 @@ from psycopg import AsyncConnection
 
 from horsies.core.db.bridge import Reply
 from horsies.core.db.failures import by_halves, is_about_content
-from horsies.core.producer.enqueue import (
-    MAX_CHARS,
-    MAX_ROWS,
-    SendOutcome,
-    enqueue,
-    enqueue_all,
-    in_transaction,
-    length,
-    run_async,
-)
+from horsies.core.producer import enqueue
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.types.twins import is_blocking
 
 LANES = 2  # statements under way at once: one commits while the next is on its way
-Waiting: TypeAlias = tuple[Send, Reply[SendOutcome]]
+Waiting: TypeAlias = tuple[Send, Reply[enqueue.SendOutcome]]
 
 
 class ConnectionSource(Protocol):
@@ -60,7 +51,7 @@ class Writer:
         )
         self._is_closed = False
 
-    async def write_alone(self, send: Send) -> SendOutcome | None:
+    async def write_alone(self, send: Send) -> enqueue.SendOutcome | None:
         """Write a send in the caller's own thread: on its loop, whichever that is, or blocking. None if that cannot be
         done now, because others are sending too or no connection lies idle, or because a caller that blocks does so
         inside a running loop: then `submit` it."""
@@ -88,7 +79,7 @@ class Writer:
         finally:
             self._alone.release()
 
-    def _run_here(self, work: Coroutine[Any, Any, SendOutcome]) -> SendOutcome:
+    def _run_here(self, work: Coroutine[Any, Any, enqueue.SendOutcome]) -> enqueue.SendOutcome:
         """Run in this thread, on a loop that is kept for the next call."""
         loop = self._loop or asyncio.SelectorEventLoop()
         self._loop = None
@@ -106,7 +97,7 @@ class Writer:
             else:
                 self._loop = loop
 
-    def submit(self, send: Send, answer: Reply[SendOutcome]) -> None:
+    def submit(self, send: Send, answer: Reply[enqueue.SendOutcome]) -> None:
         """Accept a send; its sender gets the answer when it is committed."""
         self._waiting.append((send, answer))
         # A lane that has just ended would not see this send any more.
@@ -115,15 +106,15 @@ class Writer:
             self._lanes.add(lane)
             lane.add_done_callback(self._lanes.discard)
 
-    async def write(self, send: Send) -> SendOutcome:
-        answer: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
+    async def write(self, send: Send) -> enqueue.SendOutcome:
+        answer: asyncio.Future[enqueue.SendOutcome] = asyncio.get_running_loop().create_future()
         self.submit(send, answer)
         return await answer
 
     async def write_all(self, sends: Sequence[Send]) -> list[str]:
         """Write all sends or none, in a separate transaction; return the ids of their rows in the same order."""
         async with self._connections.connection() as conn:
-            return await run_async(in_transaction(enqueue_all(sends)), partial(_execute, conn))
+            return await enqueue.run_async(enqueue.in_transaction(enqueue.enqueue_all(sends)), partial(_execute, conn))
 
     async def close(self) -> None:
         """End the current work; its senders are told that their sends were not confirmed."""
@@ -143,13 +134,13 @@ class Writer:
         batch: list[Waiting] = []
         ids: set[str] = set()
         size = 0
-        while self._waiting and len(batch) < MAX_ROWS and size < MAX_CHARS:
+        while self._waiting and len(batch) < enqueue.MAX_ROWS and size < enqueue.MAX_CHARS:
             send, answer = self._waiting[0]
             if send.task_id in ids:
                 break  # the same id again: this send must see the result of the first
             self._waiting.popleft()
             ids.add(send.task_id)
-            size += length(send)
+            size += enqueue.length(send)
             batch.append((send, answer))
         return batch
 
@@ -165,7 +156,9 @@ class Writer:
     async def _write_part(self, batch: Sequence[Waiting]) -> None:
         try:
             async with self._connections.connection() as conn:
-                verdicts = await run_async(enqueue([send for send, _ in batch]), partial(_execute, conn))
+                verdicts = await enqueue.run_async(
+                    enqueue.enqueue([send for send, _ in batch]), partial(_execute, conn)
+                )
         except Exception as problem:
             if _is_about_one(problem):
                 raise
@@ -185,8 +178,8 @@ def _is_loop_running() -> bool:
     return True
 
 
-async def _written(conn: AsyncConnection[Any], send: Send) -> SendOutcome:
-    (verdict,) = await run_async(enqueue([send]), partial(_execute, conn))
+async def _written(conn: AsyncConnection[Any], send: Send) -> enqueue.SendOutcome:
+    (verdict,) = await enqueue.run_async(enqueue.enqueue([send]), partial(_execute, conn))
     return verdict
 
 

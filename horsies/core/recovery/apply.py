@@ -16,16 +16,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
-from horsies.core import events, logs
+from horsies.core import events, hooks, logs
 from horsies.core.db.failures import by_halves, describe, is_about_content
 from horsies.core.db.pool import Connection, Connections
-from horsies.core.hooks import FailureReason, JobInterrupted
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.recovery.decide import Action, move_for
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.store import recovery, tasks
-from horsies.core.store.recovery import LOOK, STEP
 from horsies.core.store.tasks import Expired
 from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry
 from horsies.core.types.status import TaskStatus
@@ -146,11 +144,11 @@ async def recover_stale(
         async with database.connection() as conn:
             found = await recovery.find_stale(conn, status, config, sweeping, threshold=threshold)
         count = 0
-        for place in range(0, len(found), STEP):
-            recovered = await recover_in_parts(found[place : place + STEP], step)
+        for place in range(0, len(found), recovery.STEP):
+            recovered = await recover_in_parts(found[place : place + recovery.STEP], step)
             count += len(recovered)
             yield recovered
-        if len(found) < LOOK or not count:  # that was the end, or others are recovering all of them
+        if len(found) < recovery.LOOK or not count:  # that was the end, or others are recovering all of them
             return
 
 
@@ -160,14 +158,14 @@ async def _recover(
     """One step, which is one transaction, and its events."""
     async with database.connection() as conn, conn.transaction():
         silent = await recovery.lock_stale(conn, found)
-        is_told = action is Action.RETRY_OR_FAIL and hook_caller.has(JobInterrupted)
+        is_told = action is Action.RETRY_OR_FAIL and hook_caller.has(hooks.JobInterrupted)
         # The views are loaded before the tasks are moved: afterwards their owner is no longer known.
         views = await tasks.jobs(conn, [task.task_id for task in silent]) if silent and is_told else []
         recovered = await recover_tasks(conn, silent, action, REASON, me)
     ids = {task.task_id for task in recovered}
     interrupted = [job for job in views if job.id in ids]
     if interrupted:
-        await hook_caller.interrupted(interrupted, reason=FailureReason.WORKER_CRASHED)
+        await hook_caller.interrupted(interrupted, reason=hooks.FailureReason.WORKER_CRASHED)
     return recovered
 
 

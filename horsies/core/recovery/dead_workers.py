@@ -21,11 +21,8 @@ from typing import Any, NamedTuple
 from horsies.core.db.pool import Connections
 from horsies.core.hooks import FailureReason, JobInterrupted
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery import start_journal
-from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
+from horsies.core.recovery import apply, hooks, start_journal, sweep
 from horsies.core.recovery.decide import Action, Death, Process, TaskShares, is_gone, is_in_sight, judge, share_out
-from horsies.core.recovery.hooks import HookCaller
-from horsies.core.recovery.sweep import MayJudge, sweep_workers
 from horsies.core.store import workers as worker_rows
 from horsies.core.store.recovery import STEP
 from horsies.core.store.tasks import jobs
@@ -55,10 +52,10 @@ class DeadWorkers:
         me: Judge,
         recovery: RecoveryConfig,
         config: WorkerRecoveryConfig,
-        hook_caller: HookCaller,
-        pulse: MayJudge,
+        hook_caller: hooks.HookCaller,
+        pulse: sweep.MayJudge,
         *,
-        on_ended: OnEnded = nobody,
+        on_ended: apply.OnEnded = apply.nobody,
     ) -> None:
         self._pool = pool
         self._patient = patient
@@ -158,22 +155,22 @@ class DeadWorkers:
         """Tasks that are not enrolled follow the settings of the reaper, which would otherwise recover them (R-18)."""
         may_requeue = self._recovery.auto_requeue_stale_claimed
         if requeued := [task for task in shares.requeued if may_requeue or task.is_enrolled]:
-            await recover_in_parts(requeued, partial(self._requeue, reason=GONE))
+            await apply.recover_in_parts(requeued, partial(self._requeue, reason=GONE))
         if shares.crashed and self._recovery.auto_fail_stale_running:
-            await recover_in_parts(shares.crashed, self._crash)
+            await apply.recover_in_parts(shares.crashed, self._crash)
 
     async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
         async with self._pool.connection() as conn:
-            recovered = await recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
-        self._on_ended(of_workflows(recovered))  # a task past its deadline has expired
+            recovered = await apply.recover_tasks(conn, tasks, Action.REQUEUE, reason, self._me.worker_id)
+        self._on_ended(apply.of_workflows(recovered))  # a task past its deadline has expired
         return recovered
 
     async def _crash(self, tasks: Sequence[InFlight]) -> list[InFlight]:
         async with self._pool.connection() as conn:
             is_heard = self._hook_caller.has(JobInterrupted)
             views = await jobs(conn, [task.task_id for task in tasks]) if is_heard else []
-            recovered = await recover_tasks(conn, tasks, Action.RETRY_OR_FAIL, GONE, self._me.worker_id)
-        self._on_ended(of_workflows(recovered))
+            recovered = await apply.recover_tasks(conn, tasks, Action.RETRY_OR_FAIL, GONE, self._me.worker_id)
+        self._on_ended(apply.of_workflows(recovered))
         ids = {task.task_id for task in recovered}
         interrupted = [view for view in views if view.id in ids]
         if interrupted:
@@ -182,7 +179,7 @@ class DeadWorkers:
 
     async def _sweep(self, dead: Registered) -> bool:
         """False: another process is sweeping."""
-        result = await sweep_workers(
+        result = await sweep.sweep_workers(
             self._patient, [dead.worker_id], self._config, self._hook_caller,
             me=self._me.worker_id, spare=_is_not_for_a_sweep, on_ended=self._on_ended,
         )  # fmt: skip
@@ -206,7 +203,7 @@ class DeadWorkers:
             claimed = [one.task for one in found if one.task.status is TaskStatus.CLAIMED]
             mine = [task for task in claimed if not task.is_enrolled]
             if mine:
-                await recover_in_parts(mine, partial(self._requeue, reason=SILENT))
+                await apply.recover_in_parts(mine, partial(self._requeue, reason=SILENT))
             if len(found) < STEP:
                 return
             after = found[-1].place

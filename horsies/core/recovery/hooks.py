@@ -15,22 +15,8 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
-from horsies.core import logs
+from horsies.core import hooks, logs
 from horsies.core.db.bridge import Bridge, BridgeError
-from horsies.core.hooks import (
-    Decision,
-    Event,
-    FailureReason,
-    Handler,
-    HookRegistry,
-    Job,
-    JobInterrupted,
-    JobRecovery,
-    JobRecoveryResult,
-    Observed,
-    WorkerRecovered,
-    name_of,
-)
 
 log = logging.getLogger("horsies.recovery")
 
@@ -39,24 +25,28 @@ SWEEP_S = 60.0  # for all of a sweep
 CANCEL_S = 1.0  # for a handler to end after it was cancelled
 GRACE_S = 1.5  # a handler that runs this much longer than its limit blocks its thread
 T = TypeVar("T")
-_PLAIN_ANSWERS = (JobRecoveryResult.Default, JobRecoveryResult.FailWithBackoff, JobRecoveryResult.Skip)
+_PLAIN_ANSWERS = (
+    hooks.JobRecoveryResult.Default,
+    hooks.JobRecoveryResult.FailWithBackoff,
+    hooks.JobRecoveryResult.Skip,
+)
 
 
 class HookCaller(Protocol):
     """Passes questions and events to the user's hooks. A failure of a hook never leaves this class."""
 
-    def has(self, event: type[Event]) -> bool:
+    def has(self, event: type[hooks.Event]) -> bool:
         """Whether there is any handler. If not, views need not be loaded."""
         ...
 
     async def decide(
-        self, jobs: Sequence[Job], *, recovering: str, reason: FailureReason, within_s: float = SWEEP_S
-    ) -> list[Decision | None]:
+        self, jobs: Sequence[hooks.Job], *, recovering: str, reason: hooks.FailureReason, within_s: float = SWEEP_S
+    ) -> list[hooks.Decision | None]:
         """What to do with each task, in the same order. None: the task was not asked about and is left for the next
         sweep. A sweep that asks several times passes the time that is left."""
         ...
 
-    async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
+    async def interrupted(self, jobs: Sequence[hooks.Job], *, reason: hooks.FailureReason) -> None:
         """These tasks were taken from their workers and recovered, and that is committed."""
         ...
 
@@ -68,15 +58,15 @@ class HookCaller(Protocol):
 class NoHooks:
     """There are no hooks."""
 
-    def has(self, event: type[Event]) -> bool:
+    def has(self, event: type[hooks.Event]) -> bool:
         return False
 
     async def decide(
-        self, jobs: Sequence[Job], *, recovering: str, reason: FailureReason, within_s: float = SWEEP_S
-    ) -> list[Decision | None]:
-        return [JobRecoveryResult.Default for _ in jobs]
+        self, jobs: Sequence[hooks.Job], *, recovering: str, reason: hooks.FailureReason, within_s: float = SWEEP_S
+    ) -> list[hooks.Decision | None]:
+        return [hooks.JobRecoveryResult.Default for _ in jobs]
 
-    async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
+    async def interrupted(self, jobs: Sequence[hooks.Job], *, reason: hooks.FailureReason) -> None:
         pass
 
     async def recovered(self, *, recovering: str, dead: Sequence[str], jobs_recovered: int) -> None:
@@ -87,22 +77,22 @@ class InProcess:
     """Calls the handlers in this process, on a separate event loop and thread, so that they cannot block the calling
     loop. If a handler blocks that thread, the thread is abandoned, and the next handler gets another one."""
 
-    def __init__(self, registry: HookRegistry, *, handler_s: float = HANDLER_S) -> None:
+    def __init__(self, registry: hooks.HookRegistry, *, handler_s: float = HANDLER_S) -> None:
         self._registry = registry
         self._limit_s = handler_s
         self._handlers = Handlers(registry, limit_s=handler_s, before=self._note)
         self._thread: Bridge[None] | None = None
         self._current, self._since = "", 0.0
 
-    def has(self, event: type[Event]) -> bool:
+    def has(self, event: type[hooks.Event]) -> bool:
         return self._registry.has(event)
 
     async def decide(
-        self, jobs: Sequence[Job], *, recovering: str, reason: FailureReason, within_s: float = SWEEP_S
-    ) -> list[Decision | None]:
-        if not self.has(JobRecovery):
-            return [JobRecoveryResult.Default for _ in jobs]
-        answers: list[Decision | None] = [None] * len(jobs)
+        self, jobs: Sequence[hooks.Job], *, recovering: str, reason: hooks.FailureReason, within_s: float = SWEEP_S
+    ) -> list[hooks.Decision | None]:
+        if not self.has(hooks.JobRecovery):
+            return [hooks.JobRecoveryResult.Default for _ in jobs]
+        answers: list[hooks.Decision | None] = [None] * len(jobs)
         budget = Budget(within_s)
         for place, job in enumerate(jobs):
             if budget.is_spent:
@@ -111,10 +101,10 @@ class InProcess:
                 break
             question = question_about(job, recovering, reason)
             answer = await self._ask(question, partial(self._handlers.decide, question))
-            answers[place] = JobRecoveryResult.Skip if answer is None else answer
+            answers[place] = hooks.JobRecoveryResult.Skip if answer is None else answer
         return answers
 
-    async def interrupted(self, jobs: Sequence[Job], *, reason: FailureReason) -> None:
+    async def interrupted(self, jobs: Sequence[hooks.Job], *, reason: hooks.FailureReason) -> None:
         budget = Budget(SWEEP_S)
         for place, job in enumerate(jobs):
             if budget.is_spent:
@@ -124,10 +114,10 @@ class InProcess:
             await self._ask(news, partial(self._handlers.tell, news))
 
     async def recovered(self, *, recovering: str, dead: Sequence[str], jobs_recovered: int) -> None:
-        news = WorkerRecovered(recovering, sorted(dead), jobs_recovered)
+        news = hooks.WorkerRecovered(recovering, sorted(dead), jobs_recovered)
         await self._ask(news, partial(self._handlers.tell, news))
 
-    async def _ask(self, event: Event, call: Callable[[], Awaitable[T]]) -> T | None:
+    async def _ask(self, event: hooks.Event, call: Callable[[], Awaitable[T]]) -> T | None:
         """None if there are no handlers, or if the handlers' thread is blocked or was ended by one of them."""
         if not self.has(type(event)):
             return None
@@ -157,12 +147,12 @@ async def _nothing(_: None) -> None:
     pass
 
 
-def question_about(job: Job, recovering: str, reason: FailureReason) -> JobRecovery:
-    return JobRecovery(job, recovering, job.worker_id or "", reason)
+def question_about(job: hooks.Job, recovering: str, reason: hooks.FailureReason) -> hooks.JobRecovery:
+    return hooks.JobRecovery(job, recovering, job.worker_id or "", reason)
 
 
-def news_about(job: Job, reason: FailureReason) -> JobInterrupted:
-    return JobInterrupted(job, job.worker_id or "", reason)
+def news_about(job: hooks.Job, reason: hooks.FailureReason) -> hooks.JobInterrupted:
+    return hooks.JobInterrupted(job, job.worker_id or "", reason)
 
 
 class Budget:
@@ -186,37 +176,37 @@ class Handlers:
     must be able to do without the loop for a while, because plain functions block it. `before(name)` is called with the
     name of the next handler."""
 
-    def __init__(self, registry: HookRegistry, *, limit_s: float, before: Callable[[str], None]) -> None:
+    def __init__(self, registry: hooks.HookRegistry, *, limit_s: float, before: Callable[[str], None]) -> None:
         self._registry = registry
         self._limit_s = limit_s
         self._before = before
 
-    async def decide(self, question: JobRecovery) -> Decision:
+    async def decide(self, question: hooks.JobRecovery) -> hooks.Decision:
         """The first answer that is not Default. A broken handler means Skip: it must neither lose the task nor run it
         against its policy (R-74)."""
-        for handler in self._registry.handlers(JobRecovery):
+        for handler in self._registry.handlers(hooks.JobRecovery):
             answer, problem = await self._call(handler, question)
             if problem is None and answer is not None and not _is_answer(answer):
                 problem = TypeError(f"it returned {answer!r}, which is not a JobRecoveryResult")
             if problem is not None:
-                complain(name_of(handler), question, problem, trace=problem)
-                return JobRecoveryResult.Skip
-            if answer is not None and answer is not JobRecoveryResult.Default:
-                decision: Decision = answer
+                complain(hooks.name_of(handler), question, problem, trace=problem)
+                return hooks.JobRecoveryResult.Skip
+            if answer is not None and answer is not hooks.JobRecoveryResult.Default:
+                decision: hooks.Decision = answer
                 return decision
-        return JobRecoveryResult.Default
+        return hooks.JobRecoveryResult.Default
 
-    async def tell(self, news: Observed) -> None:
+    async def tell(self, news: hooks.Observed) -> None:
         """Call all handlers, even if some of them fail (R-76)."""
         for handler in self._registry.handlers(type(news)):
             _, problem = await self._call(handler, news)
             if problem is not None:
-                complain(name_of(handler), news, problem, trace=problem)
+                complain(hooks.name_of(handler), news, problem, trace=problem)
 
-    async def _call(self, handler: Handler, event: Event) -> tuple[Any, BaseException | None]:
+    async def _call(self, handler: hooks.Handler, event: hooks.Event) -> tuple[Any, BaseException | None]:
         """What the handler returned, or what went wrong. It runs as a separate asyncio task, so that it can cancel only
         itself."""
-        self._before(name_of(handler))
+        self._before(hooks.name_of(handler))
         running = asyncio.ensure_future(_guarded(handler, event))
         try:
             await asyncio.wait({running}, timeout=self._limit_s)
@@ -231,7 +221,7 @@ class Handlers:
         return None, TimeoutError(f"it took longer than {self._limit_s:g} s")
 
 
-async def _guarded(handler: Handler, event: Event) -> tuple[Any, BaseException | None]:
+async def _guarded(handler: hooks.Handler, event: hooks.Event) -> tuple[Any, BaseException | None]:
     try:
         answer = handler(event)
         return (await answer if inspect.isawaitable(answer) else answer), None
@@ -240,17 +230,17 @@ async def _guarded(handler: Handler, event: Event) -> tuple[Any, BaseException |
 
 
 def _is_answer(answer: Any) -> bool:
-    return isinstance(answer, JobRecoveryResult.Reschedule) or any(answer is known for known in _PLAIN_ANSWERS)
+    return isinstance(answer, hooks.JobRecoveryResult.Reschedule) or any(answer is known for known in _PLAIN_ANSWERS)
 
 
-def complain(handler: str, event: Event, problem: BaseException, *, trace: BaseException | None = None) -> None:
+def complain(handler: str, event: hooks.Event, problem: BaseException, *, trace: BaseException | None = None) -> None:
     """Log the failure, with the task that it concerned."""
     job = getattr(event, "job", None)
     log.error(
         "the %s hook %s failed%s: %s: %s",
         type(event).__name__,
         handler,
-        ", the task is skipped" if isinstance(event, JobRecovery) else "",
+        ", the task is skipped" if isinstance(event, hooks.JobRecovery) else "",
         type(problem).__name__,
         problem,
         exc_info=trace if trace is not None and trace.__traceback__ is not None else None,

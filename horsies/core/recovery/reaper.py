@@ -19,10 +19,8 @@ from horsies.core import events, logs
 from horsies.core.db.failures import AWAY, describe
 from horsies.core.db.pool import Connections
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_stale
-from horsies.core.recovery.hooks import HookCaller
+from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
 from horsies.core.store import tasks, workers
 from horsies.core.store.recovery import STEP
@@ -46,12 +44,12 @@ class Reaper:
         pool: Connections,
         recovery: RecoveryConfig,
         worker_recovery: WorkerRecoveryConfig,
-        hook_caller: HookCaller,
+        hook_caller: hooks.HookCaller,
         me: str,
         pulse: MayJudge,
         *,
         patient: Connections | None = None,
-        on_ended: OnEnded = nobody,
+        on_ended: apply.OnEnded = apply.nobody,
         build_later: BuildLater | None = None,
         pass_s: float = PASS_S,
     ) -> None:
@@ -66,7 +64,7 @@ class Reaper:
         self._on_ended = on_ended
         grace = timedelta(milliseconds=recovery.crashed_worker_recovery_grace_ms)
         self._reconciler = Reconciler(pool, None, grace, build_later=build_later)
-        self._retention = Retention(pool, recovery, worker_recovery)
+        self._retention = retention.Retention(pool, recovery, worker_recovery)
         self._failures: dict[str, int] = {}
 
     @property
@@ -103,7 +101,7 @@ class Reaper:
         while True:
             async with self._pool.connection() as conn:
                 expired = await tasks.expire_waiting(conn, STEP)
-            self._on_ended(of_workflows(expired))
+            self._on_ended(apply.of_workflows(expired))
             total += len(expired)
             if len(expired) < STEP or monotonic() >= until:
                 break
@@ -157,10 +155,12 @@ class Reaper:
         if not self._pulse.may_judge():  # the silence may be the fault of the database
             return
         until = self._deadline()
-        recovering = recover_stale(self._pool, status, self._recovery, self._sweeping, self._hook_caller, me=self._me)
+        recovering = apply.recover_stale(
+            self._pool, status, self._recovery, self._sweeping, self._hook_caller, me=self._me
+        )
         async with aclosing(recovering) as steps:
             async for recovered in steps:
-                self._on_ended(of_workflows(recovered))
+                self._on_ended(apply.of_workflows(recovered))
                 if monotonic() >= until or not self._pulse.may_judge():
                     return
 

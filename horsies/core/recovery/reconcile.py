@@ -16,21 +16,18 @@ from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from horsies.core import logs
+from horsies.core import errors, logs
 from horsies.core.db.bridge import on_bridge
 from horsies.core.db.failures import as_broker_result, by_halves, describe, is_away, is_held_up
 from horsies.core.db.pool import Connections
-from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import BrokerErrorCode
-from horsies.core.models.workflow.plan import WorkflowPlan
-from horsies.core.models.workflow.registry import Builder, BuildRequest, NotBuiltHere
+from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.apply import EndedNode
 from horsies.core.store import recovery, workflows
 from horsies.core.store.recovery import DEADLINES, LOOK_AT, NODES, STEP, WORKFLOWS, Stuck, What
 from horsies.core.types.twins import run_sync
 from horsies.core.workflows import control, finish
 from horsies.core.workflows.advance import Advanced, BuildLater, Worklist, advance
-from horsies.core.workflows.control import builder_for
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -57,8 +54,8 @@ async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000
     are left to the workers."""
     if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
         message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
-        raise ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_RECOVERY)
-    return await Reconciler(broker.hub, builder_for(broker), timedelta(milliseconds=grace_ms)).run()
+        raise errors.ConfigurationError(message, code=errors.ErrorCode.CONFIG_INVALID_RECOVERY)
+    return await Reconciler(broker.hub, control.builder_for(broker), timedelta(milliseconds=grace_ms)).run()
 
 
 recover_stuck_workflows_sync = run_sync(recover_stuck_workflows)
@@ -72,14 +69,14 @@ class Reconciler:
     def __init__(
         self,
         pool: Connections,
-        builder: Builder | None,
+        builder: registry.Builder | None,
         grace: timedelta,
         *,
         build_later: BuildLater | None = None,
         look: int = LOOK_AT,
     ) -> None:
         self._pool = pool
-        self._builder: Builder = builder or NobodyBuilds()
+        self._builder: registry.Builder = builder or NobodyBuilds()
         self._build_later = build_later
         self._grace = grace
         self._look = look
@@ -181,8 +178,8 @@ class Reconciler:
 class NobodyBuilds:
     """A `Builder` for programs without an app: it leaves everything to those that have one (R-35)."""
 
-    async def build(self, request: BuildRequest) -> WorkflowPlan:
-        raise NotBuiltHere(request.definition_key)
+    async def build(self, request: registry.BuildRequest) -> plan.WorkflowPlan:
+        raise registry.NotBuiltHere(request.definition_key)
 
 
 def _links(nodes: Sequence[Stuck]) -> list[str]:

@@ -15,10 +15,9 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
-from horsies.core import events, logs
+from horsies.core import events, hooks, logs
 from horsies.core.db.failures import AWAY
 from horsies.core.db.pool import Connection, Connections
-from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.models.recovery import RecoveryConfig, SweepStaleWorkersResult, WorkerRecoveryConfig
 from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
 from horsies.core.recovery.decide import SweepDecision, SweepDecisions, sweep_decisions
@@ -31,7 +30,7 @@ from horsies.core.tasks.moves import InFlight
 
 log = logging.getLogger("horsies.recovery")
 
-CRASHED = FailureReason.WORKER_CRASHED
+CRASHED = hooks.FailureReason.WORKER_CRASHED
 
 Find: TypeAlias = Callable[[Connection], Awaitable[list[Gone]]]
 
@@ -173,7 +172,7 @@ class _Batch:
 
     dead: set[str] = field(default_factory=set)
     recovered: list[InFlight] = field(default_factory=list)
-    views: Mapping[str, Job] = field(default_factory=dict)
+    views: Mapping[str, hooks.Job] = field(default_factory=dict)
     skipped: int = 0
     deferred: int = 0
     has_more: bool = False
@@ -225,7 +224,7 @@ class _Sweep:
         self.deferred += batch.deferred
         self.on_ended(of_workflows(batch.recovered))
         interrupted = [batch.views[task.task_id] for task in batch.recovered if task.task_id in batch.views]
-        if interrupted and self.hook_caller.has(JobInterrupted):
+        if interrupted and self.hook_caller.has(hooks.JobInterrupted):
             await self.hook_caller.interrupted(interrupted, reason=CRASHED)
         return batch.has_more
 
@@ -279,16 +278,18 @@ class _Sweep:
         self._keeping |= {task.worker_id for task in tasks if task.task_id in spared}
         return [task for task in tasks if task.task_id not in spared]
 
-    async def _views(self, conn: Connection, offered: Sequence[InFlight]) -> dict[str, Job]:
+    async def _views(self, conn: Connection, offered: Sequence[InFlight]) -> dict[str, hooks.Job]:
         """The tasks as hooks see them, if there are hooks; they are loaded now, while their owners are known."""
-        if not offered or not (self.hook_caller.has(JobRecovery) or self.hook_caller.has(JobInterrupted)):
+        if not offered or not (self.hook_caller.has(hooks.JobRecovery) or self.hook_caller.has(hooks.JobInterrupted)):
             return {}
         return {job.id: job for job in await load_jobs(conn, [task.task_id for task in offered])}
 
-    async def _decisions(self, offered: Sequence[InFlight], views: Mapping[str, Job]) -> dict[str, Decision | None]:
+    async def _decisions(
+        self, offered: Sequence[InFlight], views: Mapping[str, hooks.Job]
+    ) -> dict[str, hooks.Decision | None]:
         """Decisions for the tasks that have not changed; the others need nothing any more."""
-        if not self.hook_caller.has(JobRecovery):
-            return {task.task_id: JobRecoveryResult.Default for task in offered}
+        if not self.hook_caller.has(hooks.JobRecovery):
+            return {task.task_id: hooks.JobRecoveryResult.Default for task in offered}
         asked = [
             view
             for task in offered

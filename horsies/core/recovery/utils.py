@@ -15,19 +15,10 @@ from horsies.core.db.bridge import Bridge, on_bridge
 from horsies.core.db.failures import as_broker_result
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.hooks import HookRegistry
+from horsies.core.models import recovery
 from horsies.core.models.broker import BrokerErrorCode
-from horsies.core.models.recovery import (
-    ActiveWorker,
-    RecoveryConfig,
-    SweepStaleWorkersOptions,
-    SweepStaleWorkersResult,
-    WorkerRecoveryConfig,
-    WorkerSilence,
-)
-from horsies.core.recovery.apply import EndedNode
+from horsies.core.recovery import apply, reconcile, sweep
 from horsies.core.recovery.hooks import HookCaller, InProcess, NoHooks
-from horsies.core.recovery.reconcile import advance_ended
-from horsies.core.recovery.sweep import force_unlock, sweep
 from horsies.core.store import workers
 from horsies.core.types.twins import run_sync
 
@@ -60,7 +51,7 @@ class WorkerUtils:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def list_active_workers(self, threshold: timedelta | float) -> list[ActiveWorker]:
+    async def list_active_workers(self, threshold: timedelta | float) -> list[recovery.ActiveWorker]:
         """Every registered worker, oldest first; a worker is stale if its last heartbeat is older than the
         threshold."""
         async with self._broker.hub.connection() as conn:
@@ -70,7 +61,7 @@ class WorkerUtils:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def list_silences(self) -> list[WorkerSilence]:
+    async def list_silences(self) -> list[recovery.WorkerSilence]:
         """How long each registered worker has been silent, and whether a sweep applies to it."""
         async with self._broker.hub.connection() as conn:
             return await workers.silences(conn)
@@ -88,10 +79,12 @@ class WorkerUtils:
 
     @as_broker_result(_DB)
     @on_bridge
-    async def sweep_stale_workers(self, options: SweepStaleWorkersOptions | None = None) -> SweepStaleWorkersResult:
+    async def sweep_stale_workers(
+        self, options: recovery.SweepStaleWorkersOptions | None = None
+    ) -> recovery.SweepStaleWorkersResult:
         """One sweep now, whether or not worker recovery is enabled here. Options that are not set are taken from the
         app's recovery configuration."""
-        options = options or SweepStaleWorkersOptions()
+        options = options or recovery.SweepStaleWorkersOptions()
         return await self._sweep(self._config, options, options.sweep_threshold)
 
     sweep_stale_workers_sync = run_sync(sweep_stale_workers)
@@ -99,11 +92,11 @@ class WorkerUtils:
     @as_broker_result(_DB)
     @on_bridge
     async def sweep_stale_workers_with_config(
-        self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions | None = None
-    ) -> SweepStaleWorkersResult:
+        self, config: recovery.WorkerRecoveryConfig, options: recovery.SweepStaleWorkersOptions | None = None
+    ) -> recovery.SweepStaleWorkersResult:
         """The same with another recovery configuration. Its threshold, if set, is used unchanged; the options override
         it."""
-        options = options or SweepStaleWorkersOptions()
+        options = options or recovery.SweepStaleWorkersOptions()
         named = config.sweep_threshold if "sweep_threshold" in config.model_fields_set else None
         return await self._sweep(config, options, options.sweep_threshold or named)
 
@@ -116,21 +109,24 @@ class WorkerUtils:
         hooks and without delay. Return the number of tasks."""
         if isinstance(worker_ids, str):
             raise _mistake("force_unlock_workers takes a list of worker ids, not one")
-        hub, ended = self._broker.hub, list[EndedNode]()
-        count = await force_unlock(hub, worker_ids, self._config, me=self.worker_id, on_ended=ended.extend)
-        await advance_ended(hub, ended)
+        hub, ended = self._broker.hub, list[apply.EndedNode]()
+        count = await sweep.force_unlock(hub, worker_ids, self._config, me=self.worker_id, on_ended=ended.extend)
+        await reconcile.advance_ended(hub, ended)
         return count
 
     force_unlock_workers_sync = run_sync(force_unlock_workers)
 
     async def _sweep(
-        self, config: WorkerRecoveryConfig, options: SweepStaleWorkersOptions, threshold: timedelta | None
-    ) -> SweepStaleWorkersResult:
-        app, hub, ended = self._broker.app, self._broker.hub, list[EndedNode]()
-        result = await sweep(
+        self,
+        config: recovery.WorkerRecoveryConfig,
+        options: recovery.SweepStaleWorkersOptions,
+        threshold: timedelta | None,
+    ) -> recovery.SweepStaleWorkersResult:
+        app, hub, ended = self._broker.app, self._broker.hub, list[apply.EndedNode]()
+        result = await sweep.sweep(
             hub,
             config,
-            RecoveryConfig() if app is None else app.config.recovery,
+            recovery.RecoveryConfig() if app is None else app.config.recovery,
             self._hook_caller,
             me=self.worker_id,
             threshold=threshold,
@@ -138,13 +134,13 @@ class WorkerUtils:
             dry_run=options.dry_run,
             on_ended=ended.extend,
         )
-        await advance_ended(hub, ended)
+        await reconcile.advance_ended(hub, ended)
         return result
 
     @property
-    def _config(self) -> WorkerRecoveryConfig:
+    def _config(self) -> recovery.WorkerRecoveryConfig:
         app = self._broker.app
-        return WorkerRecoveryConfig() if app is None else app.config.worker_recovery
+        return recovery.WorkerRecoveryConfig() if app is None else app.config.worker_recovery
 
     @property
     def _hook_caller(self) -> HookCaller:

@@ -18,13 +18,10 @@ import psycopg
 
 from horsies.core import logs
 from horsies.core.db.pool import Connection
-from horsies.core.producer.enqueue import chunks
-from horsies.core.producer.envelope import with_sha
-from horsies.core.scheduler import plan
-from horsies.core.scheduler.plan import Begin, Fire, Restart, Step, slot_task_id
-from horsies.core.scheduler.timetable import Entry
+from horsies.core.producer import enqueue, envelope
+from horsies.core.scheduler import plan, timetable
+from horsies.core.store import schedules
 from horsies.core.store import schedules as store
-from horsies.core.store.schedules import Advance, ScheduleState
 from horsies.core.store.sends import Send, insert
 
 log = logging.getLogger("horsies.scheduler")
@@ -46,14 +43,16 @@ class FireResult:
     """The outcome for the schedules of one transaction."""
 
     now: datetime | None = None
-    steps: dict[str, Step] = field(default_factory=dict)  # what was done for each schedule
+    steps: dict[str, plan.Step] = field(default_factory=dict)  # what was done for each schedule
     left: set[str] = field(default_factory=set)  # another process holds them
     stale: set[str] = field(default_factory=set)  # changed at run time since they were read
     unprepared: set[str] = field(default_factory=set)  # due, but without a payload
     sent: dict[str, int] = field(default_factory=dict)
 
 
-async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[[Entry], int]) -> FireResult:
+async def fire(
+    conn: Connection, entries: Sequence[timetable.Entry], slots_left: Callable[[timetable.Entry], int]
+) -> FireResult:
     """Send the due runs of these schedules. Call this in a transaction, which makes it all or nothing."""
     done = FireResult()
     by_name = {entry.name: entry for entry in entries}
@@ -72,7 +71,7 @@ async def fire(conn: Connection, entries: Sequence[Entry], slots_left: Callable[
     return done
 
 
-async def _unchanged(conn: Connection, entries: Sequence[Entry], done: FireResult) -> list[Entry]:
+async def _unchanged(conn: Connection, entries: Sequence[timetable.Entry], done: FireResult) -> list[timetable.Entry]:
     """Whether a run-time schedule, under its lock, is still as we know it; otherwise it was removed, paused or
     changed."""
     stored = [entry for entry in entries if entry.changed_at is not None]
@@ -86,9 +85,11 @@ async def _unchanged(conn: Connection, entries: Sequence[Entry], done: FireResul
     return [entry for entry in entries if entry.name not in done.stale]
 
 
-def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int, done: FireResult) -> None:
+def _decide(
+    entry: timetable.Entry, state: schedules.ScheduleState | None, now: datetime, most: int, done: FireResult
+) -> None:
     step = plan.decide(entry.schedule, state, now, min(most, MOST_SLOTS), entry.config_hash)
-    if isinstance(step, Fire) and entry.payload is None:
+    if isinstance(step, plan.Fire) and entry.payload is None:
         done.unprepared.add(entry.name)
     else:
         done.steps[entry.name] = step
@@ -96,8 +97,8 @@ def _decide(entry: Entry, state: ScheduleState | None, now: datetime, most: int,
 
 async def _write(
     conn: Connection,
-    by_name: dict[str, Entry],
-    states: dict[str, ScheduleState],
+    by_name: dict[str, timetable.Entry],
+    states: dict[str, schedules.ScheduleState],
     done: FireResult,
     loop_break: LoopBreak,
 ) -> None:
@@ -105,19 +106,19 @@ async def _write(
     sends = {
         name: await _sends(by_name[name], step, done.now, loop_break)
         for name, step in done.steps.items()
-        if isinstance(step, Fire)
+        if isinstance(step, plan.Fire)
     }
     written = await _insert(conn, [send for some in sends.values() for send in some], done.now)
-    new: list[Advance] = []
-    known: list[Advance] = []
+    new: list[schedules.Advance] = []
+    known: list[schedules.Advance] = []
     for name, step in done.steps.items():
         fingerprint = by_name[name].config_hash
-        if isinstance(step, Fire):
+        if isinstance(step, plan.Fire):
             done.sent[name] = sum(send.task_id in written for send in sends[name])
             last = (step.slots[-1], sends[name][-1].task_id, done.sent[name])
-            known.append(Advance(name, step.next_run_at, fingerprint, *last))
-        elif isinstance(step, Begin | Restart):
-            (known if name in states else new).append(Advance(name, step.next_run_at, fingerprint))
+            known.append(schedules.Advance(name, step.next_run_at, fingerprint, *last))
+        elif isinstance(step, plan.Begin | plan.Restart):
+            (known if name in states else new).append(schedules.Advance(name, step.next_run_at, fingerprint))
     if known:
         await store.advance(conn, known)
     if new:
@@ -128,20 +129,20 @@ async def _write(
             del done.steps[name]
 
 
-async def _begin(conn: Connection, new: Sequence[Advance]) -> set[str]:
+async def _begin(conn: Connection, new: Sequence[schedules.Advance]) -> set[str]:
     try:
         return await store.begin(conn, new)
     except psycopg.errors.LockNotAvailable as problem:
         raise StateLocked("a process that is not a scheduler holds a lock on its state") from problem
 
 
-async def _sends(entry: Entry, step: Fire, now: datetime, loop_break: LoopBreak) -> list[Send]:
+async def _sends(entry: timetable.Entry, step: plan.Fire, now: datetime, loop_break: LoopBreak) -> list[Send]:
     """One task for each slot. Their times differ slightly, so that the oldest slot is also the first in the queue."""
     assert entry.payload is not None
     made: list[Send] = []
     for place, slot in enumerate(reversed(step.slots)):
-        payload = with_sha(replace(entry.payload, sent_at=now - place * APART))
-        made.append(Send(slot_task_id(entry.name, slot), payload))
+        payload = envelope.with_sha(replace(entry.payload, sent_at=now - place * APART))
+        made.append(Send(plan.slot_task_id(entry.name, slot), payload))
         await loop_break.take()
     return made[::-1]
 
@@ -149,7 +150,7 @@ async def _sends(entry: Entry, step: Fire, now: datetime, loop_break: LoopBreak)
 async def _insert(conn: Connection, sends: Sequence[Send], now: datetime) -> set[str]:
     """The ordinary insert; return the ids that were not there before."""
     written: set[str] = set()
-    for places in chunks(sends):
+    for places in enqueue.chunks(sends):
         statement = insert([sends[place] for place in places], now)
         cursor = await conn.execute(statement.text, statement.params, prepare=True)
         written |= {task_id for (task_id,) in await cursor.fetchall()}
@@ -168,15 +169,15 @@ class LoopBreak:
             self._since = perf_counter()
 
 
-def report(entries: Sequence[Entry], done: FireResult) -> None:
+def report(entries: Sequence[timetable.Entry], done: FireResult) -> None:
     for entry in entries:
         step = done.steps.get(entry.name)
-        if isinstance(step, Restart):
+        if isinstance(step, plan.Restart):
             log.warning(
                 "schedule %r has another pattern or time zone than before: its next run is %s, what was missed is "
                 "dropped", entry.name, _shown(step.next_run_at),
             )  # fmt: skip
-        elif isinstance(step, Begin):
+        elif isinstance(step, plan.Begin):
             log.info("new schedule %r: its first run is %s", entry.name, _shown(step.next_run_at))
         if step is not None and step.next_run_at is None:
             log.error("schedule %r has no run within eight years: it will not run again", entry.name)
@@ -187,7 +188,7 @@ def report(entries: Sequence[Entry], done: FireResult) -> None:
         log.info("%s sent for %s", logs.counted(sum(fired.values()), "task"), shown)
 
 
-def complain(entry: Entry, why: str) -> None:
+def complain(entry: timetable.Entry, why: str) -> None:
     """It could not be sent, and is tried again and again."""
     entry.failures += 1
     if logs.is_worth_a_line(entry.failures):
@@ -195,7 +196,7 @@ def complain(entry: Entry, why: str) -> None:
         log.error("schedule %r could not be sent and will be retried: %s%s", entry.name, why, tries)
 
 
-def note_missed(entry: Entry) -> None:
+def note_missed(entry: timetable.Entry) -> None:
     """Another process holds the lock, which is reported only if it continues."""
     entry.misses += 1
     if entry.misses >= MANY_MISSES and logs.is_worth_a_line(entry.misses):

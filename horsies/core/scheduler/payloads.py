@@ -31,9 +31,7 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.producer import envelope
-from horsies.core.scheduler.calendar import next_occurrence
-from horsies.core.scheduler.fire import complain
-from horsies.core.scheduler.sync import schedule_of
+from horsies.core.scheduler import calendar, fire, sync
 from horsies.core.scheduler.timetable import Entry
 from horsies.core.tasks.definition import NO_OPTIONS
 from horsies.core.types.result import Err, Ok, Result
@@ -102,7 +100,7 @@ def schedule_problems(app: HasTasks, schedule: TaskSchedule, *, is_stored: bool 
     """The mistakes of a schedule; none if it is valid. The arguments of a stored schedule are already JSON."""
     if "\0" in schedule.name or schedule.name.encode("utf-8", "replace").decode() != schedule.name:
         yield _problem(schedule, "its name contains a NUL or a lone surrogate, which PostgreSQL cannot store")
-    if next_occurrence(schedule.pattern, datetime.now(UTC), schedule.timezone) is None:
+    if calendar.next_occurrence(schedule.pattern, datetime.now(UTC), schedule.timezone) is None:
         yield _problem(schedule, "its pattern has no run within the next eight years")
     if schedule.task_name not in app.tasks:
         yield _no_such_task(app, schedule)
@@ -279,7 +277,7 @@ class Preparation:
             self._waiting.extendleft(reversed(entries))
 
     def _rest(self, entry: Entry, why: str) -> None:
-        complain(entry, why)
+        fire.complain(entry, why)
         seconds = min(2.0 ** min(entry.failures - 1, 10), LONGEST_REST_S)
         heapq.heappush(self._resting, (monotonic() + seconds, next(self._numbers), entry))
 
@@ -337,7 +335,7 @@ def each_prepared(app: HasTasks, wanted: Sequence[Wanted]) -> Iterator[Result[Ta
 def _prepared(app: HasTasks, wanted: Wanted, of_code: TaskSchedule | None) -> Result[TaskSendPayload, str]:
     try:
         if wanted.definition is not None:
-            return payload_of(app, schedule_of(wanted.name, wanted.definition), is_stored=True)
+            return payload_of(app, sync.schedule_of(wanted.name, wanted.definition), is_stored=True)
         return payload_of(app, of_code) if of_code is not None else Err("the app has no such schedule")
     except Exception as problem:  # raised by a model or serializer of the app; the other schedules go on
         return Err(f"{type(problem).__name__}: {problem}")

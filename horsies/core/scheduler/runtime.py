@@ -27,16 +27,11 @@ from horsies.core.models.schedule.config import (
     ScheduleResult,
     ScheduleSource,
 )
-from horsies.core.producer.enqueue import new_task_id
-from horsies.core.producer.envelope import with_sha
+from horsies.core.producer import enqueue, envelope
 from horsies.core.producer.handle import TaskHandle
-from horsies.core.scheduler import plan
-from horsies.core.scheduler.calendar import next_occurrence, occurrences
-from horsies.core.scheduler.payloads import HasTasks, payload_of, schedule_problems, stored_form
-from horsies.core.scheduler.sync import in_one_line, read
+from horsies.core.scheduler import calendar, payloads, plan, sync
+from horsies.core.store import schedules, sends
 from horsies.core.store import schedules as store
-from horsies.core.store.schedules import Look, ScheduleState, StoredSchedule
-from horsies.core.store.sends import Send, insert
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.twins import run_sync
 
@@ -84,7 +79,7 @@ def _failed(problem: BaseException, name: str | None = None) -> Err[ScheduleErro
 class Schedules:
     """The schedules of one app, as stored in its database."""
 
-    def __init__(self, app: HasTasks, broker: Callable[[], PostgresBroker]) -> None:
+    def __init__(self, app: payloads.HasTasks, broker: Callable[[], PostgresBroker]) -> None:
         self._app = app
         self._broker = broker
 
@@ -99,11 +94,11 @@ class Schedules:
         paused. A mistake in it is INVALID_SCHEDULE."""
         _want_a_schedule(schedule)
         self._refuse_code(schedule.name, "choose another name")
-        if errors := tuple(schedule_problems(self._app, schedule)):
-            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(in_one_line, errors)), errors)
-        made = payload_of(self._app, schedule)
+        if errors := tuple(payloads.schedule_problems(self._app, schedule)):
+            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(sync.in_one_line, errors)), errors)
+        made = payloads.payload_of(self._app, schedule)
         assert isinstance(made, Ok)
-        definition = json.dumps(stored_form(schedule, made.value))
+        definition = json.dumps(payloads.stored_form(schedule, made.value))
         async with self._changing(schedule.name) as conn:
             if await store.put(conn, schedule.name, definition):
                 await store.restart(conn, schedule.name)
@@ -148,12 +143,12 @@ class Schedules:
         code."""
         async with self._changing(name) as conn:
             schedule, is_stored = await self._find(conn, name)
-            made = payload_of(self._app, schedule, is_stored=is_stored)
+            made = payloads.payload_of(self._app, schedule, is_stored=is_stored)
             if not isinstance(made, Ok):
                 raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, f"schedule {name!r}: {made.error}")
             now = (await store.look(conn)).now
-            send = Send(new_task_id(), with_sha(replace(made.value, sent_at=now)))
-            statement = insert([send], now)
+            send = sends.Send(enqueue.new_task_id(), envelope.with_sha(replace(made.value, sent_at=now)))
+            statement = sends.insert([send], now)
             await conn.execute(statement.text, statement.params)
             await store.triggered(conn, name, send.task_id)
         codec = self._app.tasks[schedule.task_name].codec.result
@@ -169,7 +164,7 @@ class Schedules:
             look = await store.look(conn)
             stored = {one.name: one for one in [one async for one in _all_stored(conn)]}
             names = sorted({*self._of_code(), *stored})
-            states: dict[str, ScheduleState] = {}
+            states: dict[str, schedules.ScheduleState] = {}
             for start in range(0, len(names), PAGE):
                 states |= await store.states(conn, names[start : start + PAGE])
         of_code = self._of_code()
@@ -204,22 +199,26 @@ class Schedules:
         stored = await store.definitions(conn, [name])
         _found(name, bool(stored))
         try:
-            return read(stored[0]), True
+            return sync.read(stored[0]), True
         except HorsiesError as problem:
-            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, in_one_line(problem)) from None
+            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, sync.in_one_line(problem)) from None
 
 
 def _info(
-    name: str, of_code: TaskSchedule | None, stored: StoredSchedule | None, state: ScheduleState | None, look: Look
+    name: str,
+    of_code: TaskSchedule | None,
+    stored: schedules.StoredSchedule | None,
+    state: schedules.ScheduleState | None,
+    look: schedules.Look,
 ) -> ScheduleInfo:
     schedule, problem = of_code, None
     source = ScheduleSource.DATABASE if schedule is None else ScheduleSource.CODE
     if schedule is None:
         assert stored is not None
         try:
-            schedule = read(stored)
+            schedule = sync.read(stored)
         except HorsiesError as error:
-            problem = in_one_line(error)
+            problem = sync.in_one_line(error)
     is_paused = source is ScheduleSource.DATABASE and stored is not None and stored.paused
     is_active = schedule is not None and schedule.enabled and not is_paused
     return ScheduleInfo(
@@ -236,7 +235,7 @@ def _info(
     )
 
 
-async def _all_stored(conn: Connection) -> AsyncIterator[StoredSchedule]:
+async def _all_stored(conn: Connection) -> AsyncIterator[schedules.StoredSchedule]:
     page = list(await store.marks(conn, "", PAGE))
     while page:
         for one in await store.definitions(conn, page):
@@ -244,17 +243,19 @@ async def _all_stored(conn: Connection) -> AsyncIterator[StoredSchedule]:
         page = list(await store.marks(conn, page[-1], PAGE)) if len(page) == PAGE else []
 
 
-def _upcoming(schedule: TaskSchedule, state: ScheduleState | None, look: Look) -> tuple[datetime, ...]:
+def _upcoming(
+    schedule: TaskSchedule, state: schedules.ScheduleState | None, look: schedules.Look
+) -> tuple[datetime, ...]:
     """The next runs, of which the first may be overdue. Without a state, the scheduler has not seen this version
     yet."""
     first = None
     if state is not None and state.config_hash == plan.config_hash(schedule):
         first = state.next_run_at
-    first = first or next_occurrence(schedule.pattern, look.now, schedule.timezone)
+    first = first or calendar.next_occurrence(schedule.pattern, look.now, schedule.timezone)
     if first is None or first >= store.FAR_OFF:
         return ()
     after = max(first, look.now) if not isinstance(schedule.pattern, IntervalSchedule) else first
-    return (first, *occurrences(schedule.pattern, after, schedule.timezone, count=UPCOMING - 1))
+    return (first, *calendar.occurrences(schedule.pattern, after, schedule.timezone, count=UPCOMING - 1))
 
 
 def _want_a_schedule(given: object) -> None:

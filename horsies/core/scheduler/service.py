@@ -15,11 +15,7 @@ from time import monotonic
 from horsies.core.db.failures import AWAY, by_halves, describe, is_away
 from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.schedule import ScheduleConfig
-from horsies.core.scheduler import fire
-from horsies.core.scheduler.fire import FireResult, complain, note_missed, report
-from horsies.core.scheduler.payloads import USUAL, Preparation, PreparationLimits, Preparer
-from horsies.core.scheduler.plan import Fire
-from horsies.core.scheduler.sync import ScheduleSync
+from horsies.core.scheduler import fire, payloads, plan, sync
 from horsies.core.scheduler.timetable import DueQueue, Entry, Timetable
 from horsies.core.store import schedules as store
 
@@ -45,18 +41,18 @@ class Scheduler:
         self,
         config: ScheduleConfig,
         connections: Connections,
-        preparer: Preparer,
+        preparer: payloads.Preparer,
         *,
         slice_s: float = SLICE_S,
-        limits: PreparationLimits = USUAL,
+        limits: payloads.PreparationLimits = payloads.USUAL,
     ) -> None:
         self.interval_s = float(config.check_interval_seconds)
         self.last_check: float | None = None
         self._connections = connections
         self._slice_s = slice_s
         self._timetable = Timetable()
-        self._sync = ScheduleSync(self._timetable, config.schedules)
-        self._preparation = Preparation(preparer, self._is_ours, limits)
+        self._sync = sync.ScheduleSync(self._timetable, config.schedules)
+        self._preparation = payloads.Preparation(preparer, self._is_ours, limits)
         self._due = DueQueue()
         self._fired: dict[str, int] = {}  # how many slots of each schedule this check has fired
         self._next_check = 0.0
@@ -160,7 +156,7 @@ class Scheduler:
         unprepared: list[Entry] = []
         # A schedule that cannot be fired must not keep the others back (S-39).
         for entries, done in await by_halves(batch, self._fired_at_once, is_refusal=_is_of_one, give_up=self._give_up):
-            report(entries, done)
+            fire.report(entries, done)
             for entry in entries:
                 if entry.name in done.unprepared:
                     entry.is_begun = True
@@ -169,7 +165,7 @@ class Scheduler:
                     self._due.add_again(entry)
         self._preparation.ask(unprepared)
 
-    async def _fired_at_once(self, batch: Sequence[Entry]) -> tuple[Sequence[Entry], FireResult]:
+    async def _fired_at_once(self, batch: Sequence[Entry]) -> tuple[Sequence[Entry], fire.FireResult]:
         """All of them in one transaction."""
 
         def slots_left(entry: Entry) -> int:
@@ -180,23 +176,23 @@ class Scheduler:
             return batch, await fire.fire(conn, batch, slots_left)
 
     def _give_up(self, entry: Entry, problem: Exception) -> None:
-        complain(entry, describe(problem))
+        fire.complain(entry, describe(problem))
         self._timetable.later(entry)
 
-    def _goes_on(self, entry: Entry, done: FireResult) -> bool:
+    def _goes_on(self, entry: Entry, done: fire.FireResult) -> bool:
         """Record the outcome; True if there is more to do at once."""
         name = entry.name
         if name not in done.steps:
             if name in done.stale:
                 self._sync.reread_soon()
             else:
-                note_missed(entry)
+                fire.note_missed(entry)
             self._timetable.later(entry)
             return False
         step = done.steps[name]
         entry.misses = 0
         entry.is_begun = True
-        if isinstance(step, Fire):
+        if isinstance(step, plan.Fire):
             entry.failures = 0
             self._fired[name] = self._fired.get(name, 0) + len(step.slots)
         if done.now is None or step.next_run_at is None or step.next_run_at > done.now:

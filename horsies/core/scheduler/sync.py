@@ -14,8 +14,8 @@ from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, Mul
 from horsies.core.models.schedule import TaskSchedule
 from horsies.core.scheduler.fire import LoopBreak
 from horsies.core.scheduler.timetable import Entry, Timetable
+from horsies.core.store import schedules
 from horsies.core.store import schedules as store
-from horsies.core.store.schedules import Mark, StoredSchedule
 
 log = logging.getLogger("horsies.scheduler")
 
@@ -29,7 +29,7 @@ class ScheduleSync:
     def __init__(self, timetable: Timetable, of_code: Iterable[TaskSchedule]) -> None:
         self._timetable = timetable
         self._of_code = {schedule.name: schedule for schedule in of_code}
-        self._known: dict[str, Mark] = {}
+        self._known: dict[str, schedules.Mark] = {}
         self._version: int | None = None
         self._hidden: set[str] = set()
         self._is_first = True
@@ -64,16 +64,16 @@ class ScheduleSync:
                 self._timetable.put(Entry(schedule))
             await loop_break.take()
 
-    async def _marks(self, conn: Connection) -> dict[str, Mark]:
-        found: dict[str, Mark] = {}
+    async def _marks(self, conn: Connection) -> dict[str, schedules.Mark]:
+        found: dict[str, schedules.Mark] = {}
         page = await store.marks(conn, "", PAGE)
         while page:
             found |= page
             page = await store.marks(conn, next(reversed(page)), PAGE) if len(page) == PAGE else {}
         return found
 
-    def _take_in(self, stored: StoredSchedule) -> None:
-        self._known[stored.name] = Mark(stored.changed_at, stored.paused)
+    def _take_in(self, stored: schedules.StoredSchedule) -> None:
+        self._known[stored.name] = schedules.Mark(stored.changed_at, stored.paused)
         if stored.name in self._of_code:
             if stored.name not in self._hidden:
                 log.warning(
@@ -99,7 +99,7 @@ class ScheduleSync:
             self._timetable.drop(name)
 
 
-def read(stored: StoredSchedule) -> TaskSchedule:
+def read(stored: schedules.StoredSchedule) -> TaskSchedule:
     """The schedule that a row describes; raises the mistakes in it."""
     if stored.problem is not None:
         raise unusable(stored.problem)

@@ -13,20 +13,8 @@ from typing import Any, NamedTuple
 from psycopg.rows import dict_row
 
 from horsies.core.db.pool import Connection
-from horsies.core.models.monitoring.cluster import ScheduleStateInfo, WorkerHistoryPoint, WorkerStateInfo
-from horsies.core.models.monitoring.tasks import (
-    ErrorFacet,
-    Facets,
-    FacetValue,
-    GroupRow,
-    StatusCount,
-    TaskDetail,
-    TaskSummary,
-    WorkflowEdge,
-    WorkflowNodeInfo,
-    WorkflowRunSummary,
-    category_of,
-)
+from horsies.core.models.monitoring import cluster
+from horsies.core.models.monitoring import tasks as models
 from horsies.core.sql import load
 from horsies.core.store import tasks
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
@@ -39,7 +27,7 @@ async def settle(conn: Connection, timeout: timedelta) -> None:
     )
 
 
-async def list_tasks(conn: Connection, wanted: Mapping[str, Any]) -> tuple[TaskSummary, ...]:
+async def list_tasks(conn: Connection, wanted: Mapping[str, Any]) -> tuple[models.TaskSummary, ...]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/list_tasks"), wanted, prepare=False)
         return tuple([_summary(row) for row in await cursor.fetchall()])
@@ -50,58 +38,62 @@ async def count_tasks(conn: Connection, wanted: Mapping[str, Any]) -> int:
     return int(count)
 
 
-async def task_stats(conn: Connection, wanted: Mapping[str, Any]) -> tuple[StatusCount, ...]:
+async def task_stats(conn: Connection, wanted: Mapping[str, Any]) -> tuple[models.StatusCount, ...]:
     """The count of every state, including those that do not occur."""
     cursor = await conn.execute(load("monitoring/task_stats"), wanted, prepare=False)
     return _counts(dict(await cursor.fetchall()), every=True)
 
 
-async def task_facets(conn: Connection, wanted: Mapping[str, Any], *, most: int) -> Facets:
+async def task_facets(conn: Connection, wanted: Mapping[str, Any], *, most: int) -> models.Facets:
     cursor = await conn.execute(load("monitoring/task_facets"), {**wanted, "most": most}, prepare=False)
     found: dict[str, list[tuple[str, int]]] = {"task_names": [], "queues": [], "workers": [], "error_codes": []}
     for facet, value, count in await cursor.fetchall():
         found[facet].append((value, count))
-    plain = {name: tuple(FacetValue(*pair) for pair in found[name]) for name in ("task_names", "queues", "workers")}
-    codes = [(code, category_of(code), count) for code, count in found["error_codes"]]
-    return Facets(**plain, error_codes=tuple(ErrorFacet(code, kind, n) for code, kind, n in codes if kind is not None))
+    plain = {
+        name: tuple(models.FacetValue(*pair) for pair in found[name]) for name in ("task_names", "queues", "workers")
+    }
+    codes = [(code, models.category_of(code), count) for code, count in found["error_codes"]]
+    return models.Facets(
+        **plain, error_codes=tuple(models.ErrorFacet(code, kind, n) for code, kind, n in codes if kind is not None)
+    )
 
 
 async def task_breakdown(
     conn: Connection, wanted: Mapping[str, Any], *, group_by: str, limit: int
-) -> tuple[tuple[GroupRow, ...], int, int]:
+) -> tuple[tuple[models.GroupRow, ...], int, int]:
     """The largest groups, the number of groups, and the number of tasks in them."""
     params = {**wanted, "group_by": group_by, "limit": limit}
     rows = await (await conn.execute(load("monitoring/task_breakdown"), params, prepare=False)).fetchall()
-    groups = tuple([GroupRow(value, total, _counts(counts)) for value, total, counts, _, _ in rows])
+    groups = tuple([models.GroupRow(value, total, _counts(counts)) for value, total, counts, _, _ in rows])
     return (groups, rows[0][3], rows[0][4]) if rows else ((), 0, 0)
 
 
-async def task_detail(conn: Connection, task_id: str) -> TaskDetail | None:
+async def task_detail(conn: Connection, task_id: str) -> models.TaskDetail | None:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/task_detail"), {"task_id": task_id}, prepare=False)
         row = await cursor.fetchone()
     if row is None:
         return None
-    known = {**row, "status": TaskStatus(row["status"]), "error_category": category_of(row["error_code"])}
-    return TaskDetail(**known, attempts=tuple(await tasks.attempts(conn, task_id)))
+    known = {**row, "status": TaskStatus(row["status"]), "error_category": models.category_of(row["error_code"])}
+    return models.TaskDetail(**known, attempts=tuple(await tasks.attempts(conn, task_id)))
 
 
-async def schedules(conn: Connection, *, most: int) -> tuple[ScheduleStateInfo, ...]:
+async def schedules(conn: Connection, *, most: int) -> tuple[cluster.ScheduleStateInfo, ...]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/schedules"), {"most": most}, prepare=False)
         return tuple([_schedule(row) for row in await cursor.fetchall()])
 
 
-async def workers(conn: Connection, *, most: int) -> tuple[WorkerStateInfo, ...]:
+async def workers(conn: Connection, *, most: int) -> tuple[cluster.WorkerStateInfo, ...]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/workers"), {"most": most}, prepare=False)
         return tuple([_worker(row) for row in await cursor.fetchall()])
 
 
-async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tuple[WorkerHistoryPoint, ...]:
+async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tuple[cluster.WorkerHistoryPoint, ...]:
     wanted = {"worker_id": worker_id, "limit": limit}
     cursor = await conn.execute(load("monitoring/worker_history"), wanted, prepare=False)
-    return tuple([WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
+    return tuple([cluster.WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
 
 
 class WaitingCount(NamedTuple):
@@ -163,28 +155,30 @@ async def database(conn: Connection) -> dict[str, Any]:
     return row
 
 
-def _summary(row: dict[str, Any]) -> TaskSummary:
-    known = {"status": TaskStatus(row["status"]), "error_category": category_of(row["error_code"])}
-    return TaskSummary(**{**row, **known})
+def _summary(row: dict[str, Any]) -> models.TaskSummary:
+    known = {"status": TaskStatus(row["status"]), "error_category": models.category_of(row["error_code"])}
+    return models.TaskSummary(**{**row, **known})
 
 
-def _counts(counts: Mapping[str, int], *, every: bool = False) -> tuple[StatusCount, ...]:
+def _counts(counts: Mapping[str, int], *, every: bool = False) -> tuple[models.StatusCount, ...]:
     """In the order of a task's life."""
-    return tuple(StatusCount(status, counts.get(status, 0)) for status in TaskStatus if every or status in counts)
+    return tuple(
+        models.StatusCount(status, counts.get(status, 0)) for status in TaskStatus if every or status in counts
+    )
 
 
-def _schedule(row: dict[str, Any]) -> ScheduleStateInfo:
+def _schedule(row: dict[str, Any]) -> cluster.ScheduleStateInfo:
     definition = row["definition"]
     try:
         parsed = None if definition is None else json.loads(definition)
     except (ValueError, RecursionError):  # PostgreSQL accepts numbers and depths that Python refuses
         parsed = None
-    return ScheduleStateInfo(**{**row, "definition": parsed})
+    return cluster.ScheduleStateInfo(**{**row, "definition": parsed})
 
 
-def _worker(row: dict[str, Any]) -> WorkerStateInfo:
+def _worker(row: dict[str, Any]) -> cluster.WorkerStateInfo:
     names = row["task_names"]
-    return WorkerStateInfo(
+    return cluster.WorkerStateInfo(
         **{
             **row,
             "queues": tuple(row["queues"]),
@@ -195,8 +189,8 @@ def _worker(row: dict[str, Any]) -> WorkerStateInfo:
     )
 
 
-_OF_RUN = WorkflowRunSummary.__slots__
-_OF_NODE = WorkflowNodeInfo.__slots__
+_OF_RUN = models.WorkflowRunSummary.__slots__
+_OF_NODE = models.WorkflowNodeInfo.__slots__
 
 
 async def workflow_names(conn: Connection, *, most: int) -> tuple[str, ...]:
@@ -206,7 +200,7 @@ async def workflow_names(conn: Connection, *, most: int) -> tuple[str, ...]:
 
 async def list_workflows(
     conn: Connection, *, name: str | None, status: WorkflowStatus | None, limit: int
-) -> tuple[WorkflowRunSummary, ...]:
+) -> tuple[models.WorkflowRunSummary, ...]:
     """Active workflows, newest first; then ended ones, last ended first."""
     wanted = {"workflow_name": name, "status": status and status.value, "limit": limit}
     async with conn.cursor(row_factory=dict_row) as cursor:
@@ -214,7 +208,7 @@ async def list_workflows(
         return tuple([_run(row) for row in await cursor.fetchall()])
 
 
-async def workflow(conn: Connection, workflow_id: str) -> tuple[WorkflowRunSummary, dict[str, Any]] | None:
+async def workflow(conn: Connection, workflow_id: str) -> tuple[models.WorkflowRunSummary, dict[str, Any]] | None:
     """The workflow as a line, and the other fields of `WorkflowRunDetail` from its row."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/workflow"), {"workflow_id": workflow_id}, prepare=False)
@@ -222,17 +216,17 @@ async def workflow(conn: Connection, workflow_id: str) -> tuple[WorkflowRunSumma
     return None if row is None else (_run(row), {name: row[name] for name in row if name not in _OF_RUN})
 
 
-async def nodes(conn: Connection, workflow_id: str, *, most: int) -> tuple[WorkflowNodeInfo, ...]:
+async def nodes(conn: Connection, workflow_id: str, *, most: int) -> tuple[models.WorkflowNodeInfo, ...]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         wanted = {"workflow_id": workflow_id, "most": most}
         await cursor.execute(load("monitoring/workflow_nodes"), wanted, prepare=False)
         return tuple([_node(row) for row in await cursor.fetchall()])
 
 
-async def edges(conn: Connection, workflow_id: str, *, most: int) -> tuple[WorkflowEdge, ...]:
+async def edges(conn: Connection, workflow_id: str, *, most: int) -> tuple[models.WorkflowEdge, ...]:
     wanted = {"workflow_id": workflow_id, "most": most}
     cursor = await conn.execute(load("monitoring/workflow_edges"), wanted, prepare=False)
-    return tuple([WorkflowEdge(*row) for row in await cursor.fetchall()])
+    return tuple([models.WorkflowEdge(*row) for row in await cursor.fetchall()])
 
 
 async def failed_nodes(conn: Connection, workflow_id: str, *, most: int) -> tuple[int, ...]:
@@ -241,7 +235,9 @@ async def failed_nodes(conn: Connection, workflow_id: str, *, most: int) -> tupl
     return tuple([index for (index,) in await cursor.fetchall()])
 
 
-async def node(conn: Connection, workflow_id: str, task_index: int) -> tuple[WorkflowNodeInfo, dict[str, Any]] | None:
+async def node(
+    conn: Connection, workflow_id: str, task_index: int
+) -> tuple[models.WorkflowNodeInfo, dict[str, Any]] | None:
     """The node as a line, and the other fields of `WorkflowTaskDetail` from its row."""
     async with conn.cursor(row_factory=dict_row) as cursor:
         wanted = {"workflow_id": workflow_id, "task_index": task_index}
@@ -250,12 +246,16 @@ async def node(conn: Connection, workflow_id: str, task_index: int) -> tuple[Wor
     return None if row is None else (_node(row), {name: row[name] for name in row if name not in _OF_NODE})
 
 
-def _run(row: dict[str, Any]) -> WorkflowRunSummary:
-    return WorkflowRunSummary(**{**{name: row[name] for name in _OF_RUN}, "status": WorkflowStatus(row["status"])})
+def _run(row: dict[str, Any]) -> models.WorkflowRunSummary:
+    return models.WorkflowRunSummary(
+        **{**{name: row[name] for name in _OF_RUN}, "status": WorkflowStatus(row["status"])}
+    )
 
 
-def _node(row: dict[str, Any]) -> WorkflowNodeInfo:
-    return WorkflowNodeInfo(**{**{name: row[name] for name in _OF_NODE}, "status": WorkflowTaskStatus(row["status"])})
+def _node(row: dict[str, Any]) -> models.WorkflowNodeInfo:
+    return models.WorkflowNodeInfo(
+        **{**{name: row[name] for name in _OF_NODE}, "status": WorkflowTaskStatus(row["status"])}
+    )
 
 
 class TaskFacts(NamedTuple):

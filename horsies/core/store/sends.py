@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic_core import to_json
 
 from horsies.core.db.pool import Connection
-from horsies.core.models.sending import with_trace
-from horsies.core.models.tasks import TaskOptions, TaskSendPayload
+from horsies.core.models import sending, tasks
 from horsies.core.sql import load
 
 
@@ -22,7 +21,7 @@ class Send(NamedTuple):
     """A payload, the id of its row, and its trace, which is not part of the request."""
 
     task_id: str
-    payload: TaskSendPayload
+    payload: tasks.TaskSendPayload
     trace: str | None = None
 
 
@@ -78,15 +77,15 @@ def _row(send: Send, now: datetime) -> dict[str, Any]:
         "sent_at": payload.sent_at.isoformat(),
         "wait": _wait(payload, now),
         "good_until": payload.good_until and payload.good_until.isoformat(),
-        "max_retries": TaskOptions.from_json(payload.task_options).max_retries,
-        "task_options": with_trace(payload.task_options, send.trace),
+        "max_retries": tasks.TaskOptions.from_json(payload.task_options).max_retries,
+        "task_options": sending.with_trace(payload.task_options, send.trace),
         "enqueue_sha": payload.enqueue_sha,
         "flags": payload.flags_json,
         "idempotency_key": payload.idempotency_key,
     }
 
 
-def _wait(payload: TaskSendPayload, now: datetime) -> float:
+def _wait(payload: tasks.TaskSendPayload, now: datetime) -> float:
     """Seconds until it is due: its delay minus the age of the call."""
     return float(payload.enqueue_delay_seconds or 0) - max(0.0, (now - payload.sent_at).total_seconds())
 

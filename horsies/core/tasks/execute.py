@@ -12,11 +12,9 @@ from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from horsies.core import tracing
+from horsies.core import errors, exception_mapper, tracing
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.codec.shapes import CodecError, TypeMismatchError
-from horsies.core.errors import TaskDefinitionError, WorkflowContextMissingIdError
-from horsies.core.exception_mapper import resolve
 from horsies.core.models.tasks import (
     BUILTIN_CODE_REGISTRY,
     ContractCode,
@@ -128,8 +126,8 @@ def report_of(error: TaskError) -> Report:
 
 def error_of_exception(task: AnyTask, exc: BaseException) -> TaskError:
     """The error of an exception that left the function, with the code from the mappers."""
-    is_missing_id = isinstance(exc, WorkflowContextMissingIdError)
-    code = resolve(
+    is_missing_id = isinstance(exc, errors.WorkflowContextMissingIdError)
+    code = exception_mapper.resolve(
         exc,
         task_mapper=task.exception_mapper,
         app_mapper=task.app_exception_mapper,
@@ -187,7 +185,7 @@ def _type_mismatch(task: AnyTask, problem: TypeMismatchError) -> TaskError:
 
 
 def _undecodable(task: AnyTask, problem: Exception) -> TaskError:
-    text = problem.message if isinstance(problem, TaskDefinitionError) else str(problem)
+    text = problem.message if isinstance(problem, errors.TaskDefinitionError) else str(problem)
     message = sanitize_text(f"the arguments of task {task.task_name!r} cannot be read: {text}")
     return TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)
 

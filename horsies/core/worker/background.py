@@ -15,23 +15,16 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeAlias
 
-from horsies.core import logs
+from horsies.core import logs, loop
 from horsies.core.db.failures import AWAY
 from horsies.core.db.pool import Connections, Pool, PoolTimeout
-from horsies.core.loop import every
-from horsies.core.recovery.apply import OnEnded, nobody
-from horsies.core.recovery.dead_workers import LOOK_EVERY_S, DeadWorkers
+from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
-from horsies.core.recovery.reaper import Reaper
-from horsies.core.recovery.retention import Retention
 from horsies.core.recovery.sweep import Sweeper
-from horsies.core.scheduler.payloads import require_schedule
-from horsies.core.scheduler.service import Scheduler
+from horsies.core.scheduler import payloads, service
 from horsies.core.store import tasks
+from horsies.core.worker import fence, helper_calls, helper_process
 from horsies.core.worker.config import Identity, Plan
-from horsies.core.worker.fence import Pulse
-from horsies.core.worker.helper_calls import HelperPreparer
-from horsies.core.worker.helper_process import HelperChild
 from horsies.core.workflows.advance import BuildLater
 
 log = logging.getLogger("horsies.worker")
@@ -55,18 +48,18 @@ class RecoveryServices:
         pool: Connections,
         patient: Connections,
         hooks: HookCaller,
-        pulse: Pulse,
-        on_ended: OnEnded = nobody,
+        pulse: fence.Pulse,
+        on_ended: apply.OnEnded = apply.nobody,
         build_later: BuildLater | None = None,
     ) -> None:
         self._recovery, self._sweeping = plan.app.config.recovery, plan.recovery
         settings = (self._recovery, self._sweeping)
-        self._dead_workers = DeadWorkers(pool, patient, me, *settings, hooks, pulse, on_ended=on_ended)
-        self._reaper = Reaper(
+        self._dead_workers = dead_workers.DeadWorkers(pool, patient, me, *settings, hooks, pulse, on_ended=on_ended)
+        self._reaper = reaper.Reaper(
             pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
         )
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
-        self._retention = Retention(pool, *settings)
+        self._retention = retention.Retention(pool, *settings)
 
     def steps(self) -> list[tuple[str, Step]]:
         """The services by name."""
@@ -75,28 +68,28 @@ class RecoveryServices:
         sweep: Step = self._sweeper.step
         found: list[tuple[str, Step]] = []
         if self._recovery.use_liveness_evidence:
-            found.append(("dead workers", every(LOOK_EVERY_S, self._dead_workers.look, at_once=True)))
+            found.append(("dead workers", loop.every(dead_workers.LOOK_EVERY_S, self._dead_workers.look, at_once=True)))
             tick, sweep = self._dead_workers.first(tick), self._dead_workers.first(sweep)
         found += [
-            ("reaper", every(check_s, tick, at_once=True)),
+            ("reaper", loop.every(check_s, tick, at_once=True)),
             # More often than the rest, because overdue tasks at the head of a queue are in the way of every claim.
-            ("expiry", every(EXPIRY_S, self._reaper.expire)),
-            ("deadlines of workflows", every(EXPIRY_S, self._reaper.expire_workflows)),
-            ("retention", every(check_s, self._retention.step)),
+            ("expiry", loop.every(EXPIRY_S, self._reaper.expire)),
+            ("deadlines of workflows", loop.every(EXPIRY_S, self._reaper.expire_workflows)),
+            ("retention", loop.every(check_s, self._retention.step)),
         ]
         if self._sweeping.enabled:
-            found.append(("sweeper", every(self._sweeping.sweep_interval.total_seconds(), sweep)))
+            found.append(("sweeper", loop.every(self._sweeping.sweep_interval.total_seconds(), sweep)))
         return [(name, harmless(name, step)) for name, step in found]
 
 
 def schedule_steps(
-    plan: Plan, pool: Connections, helper: HelperChild, is_stopping: Callable[[], bool]
+    plan: Plan, pool: Connections, helper: helper_process.HelperChild, is_stopping: Callable[[], bool]
 ) -> list[tuple[str, Step]]:
     """The scheduler as one more service, on the connection for recovery; none if this worker does not schedule."""
     if not plan.config.with_scheduler:
         return []
-    config = require_schedule(plan.app.config)
-    scheduler = Scheduler(config, pool, HelperPreparer(helper))
+    config = payloads.require_schedule(plan.app.config)
+    scheduler = service.Scheduler(config, pool, helper_calls.HelperPreparer(helper))
     count = logs.counted(len(config.schedules), "schedule")
     log.info("this worker also runs the scheduler: %s in the code, a check every %g s", count, scheduler.interval_s)
 

@@ -23,9 +23,7 @@ from horsies.core import events
 from horsies.core.child.io import EXIT_ALONE
 from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError, pack
 from horsies.core.recovery.start_journal import Journal
-from horsies.core.worker.finalize import describe_exit
-from horsies.core.worker.in_hand import HeldTask, Phase
-from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
+from horsies.core.worker import finalize, in_hand, launcher
 
 log = logging.getLogger("horsies.worker")
 
@@ -58,7 +56,7 @@ class Children:
         self._on_change = on_change
         self._on_frames: Callable[[Child, list[Frame]], None] = lambda child, frames: None
         self._on_death: Callable[[Child, str], None] = lambda child, how: None
-        self.launcher = Launcher()
+        self.launcher = launcher.Launcher()
         self._numbers = 0
         self._ready: dict[Child, asyncio.Future[None]] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -87,7 +85,7 @@ class Children:
         try:
             await self.launcher.start()
             await asyncio.gather(*(self._add() for _ in range(self._processes)))
-        except (LauncherDied, TimeoutError, OSError) as problem:
+        except (launcher.LauncherDied, TimeoutError, OSError) as problem:
             raise ChildBroken(str(problem) or "the fork server did not become ready") from problem
 
     async def keep_up(self) -> None:
@@ -106,7 +104,7 @@ class Children:
                     await self._add()
                 except AppBroken:
                     raise  # another try would fail as well
-                except (ChildBroken, LauncherDied, OSError) as problem:
+                except (ChildBroken, launcher.LauncherDied, OSError) as problem:
                     self._deaths_in_a_row += 1
                     log.error("a child process could not be started: %s", problem)
                 self.dismiss_idle()
@@ -214,7 +212,7 @@ class Children:
                 True,
                 child.why_killed or "it heard nothing from its worker for too long",
             )
-        how = describe_exit(returncode)
+        how = finalize.describe_exit(returncode)
         self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
         expected = returncode == 0 and (self._closing or child.is_retiring)
         events.emit("child.ended", expected=expected)
@@ -237,12 +235,12 @@ def _names(info: dict[str, object], key: str) -> list[str]:
 class Child:
     """One child process and its tasks."""
 
-    process: ChildProcess
+    process: launcher.ChildProcess
     born: float = field(default_factory=monotonic)
     link: Link | None = None
-    line: deque[HeldTask] = field(default_factory=deque)  # RUNNING, not handed over yet
-    fed: dict[int, HeldTask] = field(default_factory=dict)  # handed over, by token, in order
-    starting: set[HeldTask] = field(default_factory=set)  # assigned to it, the start statement under way
+    line: deque[in_hand.HeldTask] = field(default_factory=deque)  # RUNNING, not handed over yet
+    fed: dict[int, in_hand.HeldTask] = field(default_factory=dict)  # handed over, by token, in order
+    starting: set[in_hand.HeldTask] = field(default_factory=set)  # assigned to it, the start statement under way
     assigned: int = 0  # in all its life
     pace_ms: float | None = None
     ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
@@ -280,8 +278,8 @@ class Child:
         """What we know about its end in addition to its exit code."""
         return self.why_killed or self.broken_link
 
-    def started_tasks(self) -> list[HeldTask]:
-        return [held for held in self.fed.values() if held.phase is Phase.STARTED]
+    def started_tasks(self) -> list[in_hand.HeldTask]:
+        return [held for held in self.fed.values() if held.phase is in_hand.Phase.STARTED]
 
     def write(self, data: bytes) -> None:
         if self.link is not None:

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from horsies.core import events
 from horsies.core.db.pool import Pool
 from horsies.core.store import tasks, workers
-from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Requeue
 from horsies.core.worker.children import Child, Children, is_short
 from horsies.core.worker.dispatch import Dispatcher
@@ -39,7 +38,7 @@ class Claimer:
     def __init__(
         self,
         pool: Pool,
-        who: Claimant,
+        who: tasks.Claimant,
         limits: Limits,
         *,
         in_hand: InHand,
@@ -121,12 +120,12 @@ class Claimer:
             self._full_since = self._full_since or monotonic()
             await self._withdraw_idle_when_busy()
 
-    def _may_take_what_was_left(self, order: ClaimOrder) -> bool:
+    def _may_take_what_was_left(self, order: tasks.ClaimOrder) -> bool:
         """A pass leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
         room, sync_room = self._seen
         return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
 
-    async def _look(self, order: ClaimOrder) -> list[Claimed]:
+    async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
         self._seen = (order.room, order.sync_budget)
         began = monotonic()
         try:
@@ -146,7 +145,7 @@ class Claimer:
             raise
         return rows
 
-    def _take(self, rows: list[Claimed]) -> None:
+    def _take(self, rows: list[tasks.Claimed]) -> None:
         async_names = set(self._children.async_names)
         for row in rows:
             older = self._in_hand.take(row, is_async=row.task_name in async_names)
@@ -261,7 +260,7 @@ class Holding(NamedTuple):
     taken_whole: int = 0  # children that a sync task has, or will have, to itself
 
 
-def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[ClaimOrder]:
+def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
     """The claim statements of one pass: what W-24 allows, plus what run-ahead adds for queues without any cap."""
     per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
     room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
@@ -286,13 +285,13 @@ def _order(
     room: int,
     ahead: int,
     async_names: list[str],
-) -> ClaimOrder:
+) -> tasks.ClaimOrder:
     budget = min(budget, MAX_BATCH)
     sync_budget, whole = budget, 0
     if limits.concurrency > 1:
         whole = max(0, now.idle_children - now.waiting_sync)
         sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
-    return ClaimOrder(
+    return tasks.ClaimOrder(
         queues=[name for name, _ in queues],
         takes=[min(limits.max_claim_batch or budget, budget)] * len(queues),
         caps=[cap for _, cap in queues],

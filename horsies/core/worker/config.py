@@ -29,8 +29,7 @@ from horsies.core.models.recovery import Delay, Duration, WorkerRecoveryConfig
 from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.schema.install import lock_key, worker_purpose
-from horsies.core.worker.children import MAX_AHEAD
-from horsies.core.worker.in_hand import Limits
+from horsies.core.worker import children, in_hand
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
 MOST_NAMES = 1_000
@@ -109,7 +108,7 @@ class Plan:
     app: Horsies
     config: WorkerConfig
     postgres: PostgresConfig
-    limits: Limits
+    limits: in_hand.Limits
     recovery: WorkerRecoveryConfig
     child_spec: ChildSpec
 
@@ -176,7 +175,7 @@ class Plan:
     @property
     def journal_slots(self) -> int:
         """The slots of the start journal (R-103): for twice as many tasks as the worker may hold."""
-        ahead = MAX_AHEAD if self.limits.may_run_ahead else 0
+        ahead = children.MAX_AHEAD if self.limits.may_run_ahead else 0
         return 2 * (self.config.processes * (self.config.concurrency + ahead) + self.limits.prefetch) + 64
 
     def refuse_too_small_memory_limit(self, warmed_mb: float) -> str | None:
@@ -247,7 +246,7 @@ def locator_of(app: Horsies) -> str:
     )
 
 
-def _limits(app: Horsies, config: WorkerConfig) -> Limits:
+def _limits(app: Horsies, config: WorkerConfig) -> in_hand.Limits:
     served = {queue.name: queue for queue in app.config.queues()}
     for name in config.queues or ():
         if name not in served:
@@ -257,7 +256,7 @@ def _limits(app: Horsies, config: WorkerConfig) -> Limits:
                 help_text=f"the app's queues are: {', '.join(served)}",
             )
     queues = [(q.name, q.max_concurrency) for q in served.values() if config.queues is None or q.name in config.queues]
-    return Limits(
+    return in_hand.Limits(
         queues=queues,
         cluster_cap=app.config.cluster_wide_cap,
         prefetch=app.config.prefetch_buffer,

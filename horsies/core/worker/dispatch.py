@@ -20,7 +20,6 @@ from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
 from horsies.core.worker.children import Child, Children, ahead_limit, feed_limit
 from horsies.core.worker.fence import Fence
-from horsies.core.worker.finalize import Finalizer
 from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, log_fields
 
 log = logging.getLogger("horsies.worker")
@@ -39,7 +38,7 @@ class Dispatcher:
         *,
         in_hand: InHand,
         children: Children,
-        finalizer: Finalizer,
+        finalizer: finalize.Finalizer,
         limits: Limits,
         fence: Fence,
         max_tasks_per_child: int,

@@ -22,13 +22,12 @@ from typing import TypeAlias
 
 import psycopg
 
-from horsies.core import events, logs
+from horsies.core import events, logs, loop
 from horsies.core.child.wire import Done
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db.failures import AWAY, by_halves, describe, is_about_content
 from horsies.core.db.listener import Backoff
 from horsies.core.db.pool import Connection, Pool
-from horsies.core.loop import Patience
 from horsies.core.models.recovery import WorkerRecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, OutcomeCode, TaskError, TaskResult
 from horsies.core.recovery.decide import crashed, expired, not_charged
@@ -69,7 +68,7 @@ class Finalizer:
         self._connections = connections
         self._worker_id = worker_id
         self._on_settled = on_settled
-        self._patience = Patience("finalizer", config)
+        self._patience = loop.Patience("finalizer", config)
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
         self._work = asyncio.Event()

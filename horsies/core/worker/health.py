@@ -17,10 +17,8 @@ from horsies.core.db.failures import AWAY, describe
 from horsies.core.db.listener import Listener, answered_within
 from horsies.core.db.pool import Pool as Connections
 from horsies.core.store import workers
+from horsies.core.worker import claim, fence, liveness
 from horsies.core.worker.children import Child, Children
-from horsies.core.worker.claim import Claimer
-from horsies.core.worker.fence import Pulse
-from horsies.core.worker.liveness import VitalSigns
 
 LOOK_AGAIN_S = 1.0  # an answer is valid this long, however often somebody asks
 PING_S = 2.0
@@ -72,10 +70,10 @@ class Health:
         self,
         pool: Connections,
         *,
-        claimer: Claimer,
+        claimer: claim.Claimer,
         children: Children,
         listener: Listener,
-        pulse: Pulse,
+        pulse: fence.Pulse,
         processes: int,
         poll_s: float,
         is_stopping: Callable[[], bool],
@@ -92,7 +90,7 @@ class Health:
         self._is_stopping = is_stopping
         self._on_clock = on_clock
         self._redact = redact
-        self._vital_signs = VitalSigns(SILENT_S)
+        self._vital_signs = liveness.VitalSigns(SILENT_S)
         self._found: dict[str, str] = {}
         self._looked_at = 0.0
         self._looking = asyncio.Lock()

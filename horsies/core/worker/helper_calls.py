@@ -17,8 +17,7 @@ from horsies.core import logs
 from horsies.core.child.helper import PrepareRequest, decision_of, handler_of, payloads_of, plan_of
 from horsies.core.hooks import Decision, Event, FailureReason, Job, JobRecoveryResult, Observed, WorkerRecovered
 from horsies.core.models.tasks import TaskSendPayload
-from horsies.core.models.workflow.plan import WorkflowPlan
-from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
+from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.hooks import SWEEP_S, Budget, complain, news_about, question_about
 from horsies.core.scheduler.payloads import PreparerFailed, Wanted
 from horsies.core.types.result import Result
@@ -155,7 +154,7 @@ class HelperBuilder:
     def __init__(self, helper: HelperChild) -> None:
         self._helper = helper
 
-    async def build(self, request: BuildRequest) -> WorkflowPlan:
+    async def build(self, request: registry.BuildRequest) -> plan.WorkflowPlan:
         try:
             return plan_of(await self._helper.ask(request, PATIENCE_S))
         except HelperFailed as problem:
@@ -168,9 +167,9 @@ class HelperBuilder:
             raise _failed(request, f"an answer that cannot be read: {problem!r}") from None
 
 
-def _failed(request: BuildRequest, why: str) -> BuildFailed:
+def _failed(request: registry.BuildRequest, why: str) -> registry.BuildFailed:
     log.error("build_with of the workflow %r failed: %s", request.definition_key, why)
-    return BuildFailed(f"build_with of the workflow {request.definition_key!r}: {why}")
+    return registry.BuildFailed(f"build_with of the workflow {request.definition_key!r}: {why}")
 
 
 class HelperPreparer:

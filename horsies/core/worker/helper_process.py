@@ -12,13 +12,11 @@ import logging
 from dataclasses import dataclass, replace
 
 from horsies.core.child import helper
-from horsies.core.child.helper import PrepareRequest, pack_event
 from horsies.core.child.wire import ChildSpec, Frame, Kind, WireError, pack
 from horsies.core.hooks import Event
 from horsies.core.models.workflow.registry import BuildRequest
 from horsies.core.recovery.hooks import GRACE_S
-from horsies.core.worker.children import Link
-from horsies.core.worker.finalize import describe_exit
+from horsies.core.worker import children, finalize
 from horsies.core.worker.launcher import ChildProcess, Launcher, LauncherDied
 
 log = logging.getLogger("horsies.worker")
@@ -58,7 +56,7 @@ class HelperRun:
 
     process: ChildProcess
     ready: asyncio.Future[None]
-    link: Link | None = None
+    link: children.Link | None = None
 
     def is_broken(self, why: str) -> None:
         if not self.ready.done():
@@ -90,7 +88,7 @@ class HelperChild:
         return self._is_closed
 
     async def ask(
-        self, event: Event | BuildRequest | PrepareRequest, patience_s: float, limit_s: float | None = None
+        self, event: Event | BuildRequest | helper.PrepareRequest, patience_s: float, limit_s: float | None = None
     ) -> bytes:
         """The answer to this event; HelperFailed if there is none. `patience_s` limits the wait for the turn and for
         the start of a missing helper, which continues after that; `limit_s` limits each handler, if it is not the
@@ -145,7 +143,9 @@ class HelperChild:
             process.sock.close()
             raise HelperFailed("the worker stops")
         running = self._running = HelperRun(process, asyncio.get_running_loop().create_future())
-        running.link = Link(process.sock, lambda frames: self._heard(running, frames), lambda why: _kill_soon(process))
+        running.link = children.Link(
+            process.sock, lambda frames: self._heard(running, frames), lambda why: _kill_soon(process)
+        )
         watcher = asyncio.create_task(self._watch(running), name="watch the helper")
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
@@ -159,7 +159,7 @@ class HelperChild:
                 self._give_up(running)
 
     async def _watch(self, running: HelperRun) -> None:
-        how = describe_exit(await running.process.exited)
+        how = finalize.describe_exit(await running.process.exited)
         if running.link is not None:
             running.link.drain()
             running.link.close()
@@ -179,7 +179,9 @@ class HelperChild:
 
     # One question
 
-    async def _answer(self, running: HelperRun, event: Event | BuildRequest | PrepareRequest, limit_s: float) -> bytes:
+    async def _answer(
+        self, running: HelperRun, event: Event | BuildRequest | helper.PrepareRequest, limit_s: float
+    ) -> bytes:
         assert running.link is not None
         self._tokens += 1
         question = self._question = Question(self._tokens, asyncio.get_running_loop().create_future(), limit_s)
@@ -220,10 +222,10 @@ class HelperChild:
             self._give_up(running)
 
 
-def _packed(event: Event | BuildRequest | PrepareRequest) -> tuple[bytes, bytes]:
+def _packed(event: Event | BuildRequest | helper.PrepareRequest) -> tuple[bytes, bytes]:
     if isinstance(event, BuildRequest):
         return helper.pack_build(event)
-    return helper.pack_preparation(event) if isinstance(event, PrepareRequest) else pack_event(event)
+    return helper.pack_preparation(event) if isinstance(event, helper.PrepareRequest) else helper.pack_event(event)
 
 
 def _kill_soon(process: ChildProcess) -> None:

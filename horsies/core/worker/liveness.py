@@ -21,7 +21,6 @@ from horsies.core.db.failures import AWAY
 from horsies.core.db.listener import answered_within
 from horsies.core.db.pool import Connection
 from horsies.core.store import tasks, workers
-from horsies.core.store.tasks import Beat, Claimant
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.config import Identity, Plan, publishable
 from horsies.core.worker.fence import Fence, SelfFence
@@ -46,7 +45,7 @@ class Heartbeats:
         plan: Plan,
         me: Identity,
         *,
-        who: Claimant,
+        who: tasks.Claimant,
         in_hand: InHand,
         children: Children,
         stop: Callable[[HeldTask, StopReason], None],
@@ -145,7 +144,7 @@ class Heartbeats:
 
     async def _beat(self, asked: Sequence[HeldTask], vouched: Sequence[HeldTask]) -> None:
         signs = {id(held) for held in vouched}
-        beats = [Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
+        beats = [tasks.Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
         running = [
             held for held in vouched if held.phase not in WAITING
         ]  # now, because a heartbeat of a claim says nothing about its run

@@ -25,18 +25,14 @@ from horsies.core import events, tracing
 from horsies.core.db.connect import make_pool
 from horsies.core.db.listener import Listener, cancel_all
 from horsies.core.db.pool import Pool
-from horsies.core.monitoring.http import Endpoints
-from horsies.core.monitoring.metrics import Family, WorkerCounts, WorkerFacts, of_worker
+from horsies.core.monitoring import http, metrics
 from horsies.core.monitoring.snapshot import Reader, configured_by, over
 from horsies.core.store import workers
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.worker import claim, fence, finalize, health
 from horsies.core.worker.children import Children
-from horsies.core.worker.claim import Claimer
 from horsies.core.worker.config import Identity, Plan
-from horsies.core.worker.fence import Pulse
-from horsies.core.worker.finalize import Ending, OutcomeLog
-from horsies.core.worker.health import Health
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 
 log = logging.getLogger("horsies.worker")
@@ -64,12 +60,12 @@ class Exposure:
         plan: Plan,
         me: Identity,
         *,
-        claimer: Claimer,
+        claimer: claim.Claimer,
         children: Children,
         listener: Listener,
-        pulse: Pulse,
+        pulse: fence.Pulse,
         in_hand: InHand,
-        outcomes: OutcomeLog,
+        outcomes: finalize.OutcomeLog,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._plan = plan
@@ -80,7 +76,7 @@ class Exposure:
         self._outcomes = outcomes
         self._metrics = WorkerMetrics()
         self._pool = make_pool(plan.postgres, min_size=0, max_size=2, linger=LINGER_S, name="horsies metrics")
-        self._health = Health(
+        self._health = health.Health(
             self._pool,
             claimer=claimer,
             children=children,
@@ -93,7 +89,7 @@ class Exposure:
             redact=plan.postgres.redact,
         )
         self._reader = Reader(over(self._pool, configured_by(plan.app.config)))
-        self._endpoints: Endpoints | None = None
+        self._endpoints: http.Endpoints | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._lag_s = 0.0
         self._process = psutil.Process(me.pid)
@@ -107,7 +103,9 @@ class Exposure:
         config = self._plan.config
         if config.metrics_port is None:
             return
-        endpoints = Endpoints(config.metrics_host, config.metrics_port, self._reader, self._health.problems, self._own)
+        endpoints = http.Endpoints(
+            config.metrics_host, config.metrics_port, self._reader, self._health.problems, self._own
+        )
         await endpoints.open()
         self._endpoints = endpoints
         self._unsubscribe.append(events.subscribe(self._metrics))
@@ -129,10 +127,10 @@ class Exposure:
         await self._reader.close()
         await self._pool.close()
 
-    async def _own(self) -> Iterator[Family]:
+    async def _own(self) -> Iterator[metrics.Family]:
         """The worker's own numbers, which cost nothing to read."""
         is_ready = not await self._health.problems()
-        facts = WorkerFacts(
+        facts = metrics.WorkerFacts(
             worker_id=self._me.worker_id,
             hostname=self._me.hostname,
             version=self._version,
@@ -148,7 +146,7 @@ class Exposure:
             aborts=self._outcomes.aborts,
         )
         self._lag_s = 0.0
-        return of_worker(facts, self._metrics.counts)
+        return metrics.of_worker(facts, self._metrics.counts)
 
     def _by_phase(self) -> dict[str, int]:
         found = dict.fromkeys(_PHASES.values(), 0)
@@ -180,7 +178,7 @@ class WorkerMetrics:
     """A listener for `events.subscribe`; `counts` has the totals."""
 
     def __init__(self) -> None:
-        self.counts = WorkerCounts()
+        self.counts = metrics.WorkerCounts()
         self.ahead_s = 0.0  # how far the database's clock, which says when a task was due, is ahead of ours
 
     def __call__(self, event: str, facts: Mapping[str, Any]) -> None:
@@ -218,7 +216,7 @@ class WorkerMetrics:
                     note = notes[row.queue_name] = self.counts.waits(row.queue_name).note
                 note(now - row.enqueued_at.timestamp())
 
-    def _finalized(self, endings: Sequence[Ending], moved: Mapping[str, type]) -> None:
+    def _finalized(self, endings: Sequence[finalize.Ending], moved: Mapping[str, type]) -> None:
         ends: Counter[tuple[str, str, type | None]] = Counter()
         notes: dict[str, Callable[[float], None]] = {}
         for ending in endings:

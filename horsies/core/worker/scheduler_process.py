@@ -14,20 +14,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from horsies.core import logs
+from horsies.core import errors, logs, loop
 from horsies.core.app import Horsies
 from horsies.core.db.connect import BY_INDEX, make_pool
 from horsies.core.db.failures import AWAY
-from horsies.core.errors import HorsiesError
-from horsies.core.loop import DatabaseGone, Patience
 from horsies.core.models.app import AppConfig
-from horsies.core.monitoring.http import Endpoints
-from horsies.core.monitoring.metrics import Family, of_scheduler
-from horsies.core.monitoring.snapshot import Reader, configured_by, over
-from horsies.core.scheduler.payloads import LocalPreparer, require_schedule
-from horsies.core.scheduler.service import Scheduler
-from horsies.core.worker.fence import Pulse
-from horsies.core.worker.startup import Persistence, install_schema
+from horsies.core.monitoring import http, metrics, snapshot
+from horsies.core.scheduler import payloads, service
+from horsies.core.worker import fence, startup
 
 log = logging.getLogger("horsies.scheduler")
 
@@ -42,11 +36,11 @@ class SchedulerProcess:
 
     def __init__(self, app: Horsies) -> None:
         self._app = app
-        self._config = require_schedule(app.config)
+        self._config = payloads.require_schedule(app.config)
         self._stop = asyncio.Event()
         settings = f"{BY_INDEX} -c lock_timeout={LOCK_TIMEOUT_MS}"
         self._pool = make_pool(app.config.broker, name="horsies scheduler", options=settings)
-        self.scheduler = Scheduler(self._config, self._pool, LocalPreparer(app))
+        self.scheduler = service.Scheduler(self._config, self._pool, payloads.LocalPreparer(app))
         self._serving: asyncio.Task[None] | None = None
 
     def request_stop(self) -> None:
@@ -69,7 +63,7 @@ class SchedulerProcess:
         except asyncio.CancelledError:
             if not self._stop.is_set():
                 raise
-        except (DatabaseGone, HorsiesError) as problem:
+        except (loop.DatabaseGone, errors.HorsiesError) as problem:
             log.error("the scheduler stops: %s", problem)
             return 1
         finally:
@@ -80,12 +74,12 @@ class SchedulerProcess:
 
     async def _serve(self) -> None:
         resilience = self._app.config.resilience
-        await Persistence(resilience, self._stop, Pulse(0.0))("schema", self._install_schema)
+        await startup.Persistence(resilience, self._stop, fence.Pulse(0.0))("schema", self._install_schema)
         if self._stop.is_set():
             return
         count = logs.counted(len(self._config.schedules), "schedule")
         log.info("scheduler ready: %s in the code, a check every %g s", count, self.scheduler.interval_s)
-        patience = Patience("scheduler", resilience)
+        patience = loop.Patience("scheduler", resilience)
         while not self._stop.is_set():
             try:
                 pause = await self.scheduler.step()
@@ -97,7 +91,7 @@ class SchedulerProcess:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _install_schema(self) -> None:
-        await install_schema(self._app.config.broker)
+        await startup.install_schema(self._app.config.broker)
 
 
 @asynccontextmanager
@@ -107,7 +101,7 @@ async def exposed(process: SchedulerProcess, config: AppConfig, host: str, port:
         yield
         return
     pool = make_pool(config.broker, min_size=0, max_size=1, linger=LINGER_S, name="horsies metrics")
-    reader = Reader(over(pool, configured_by(config)))
+    reader = snapshot.Reader(snapshot.over(pool, snapshot.configured_by(config)))
 
     def age_s() -> float | None:
         last = process.scheduler.last_check
@@ -117,10 +111,10 @@ async def exposed(process: SchedulerProcess, config: AppConfig, host: str, port:
         interval_s = process.scheduler.interval_s
         return problems(is_stopping=process.is_stopping, check_age_s=age_s(), interval_s=interval_s)
 
-    async def own() -> Iterator[Family]:
-        return of_scheduler(age_s(), is_ready=not await reasons())
+    async def own() -> Iterator[metrics.Family]:
+        return metrics.of_scheduler(age_s(), is_ready=not await reasons())
 
-    endpoints = Endpoints(host, port, reader, reasons, own)
+    endpoints = http.Endpoints(host, port, reader, reasons, own)
     await endpoints.open()
     log.info("metrics and health: %s/metrics, /healthz, /readyz", endpoints.url)
     try:

@@ -29,19 +29,10 @@ from horsies.core.db.pool import Connection
 from horsies.core.errors import HorsiesError
 from horsies.core.loop import DatabaseGone, Service, every
 from horsies.core.recovery.start_journal import Journal
-from horsies.core.store import workers
-from horsies.core.store.tasks import Claimant
+from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Move, Retry
-from horsies.core.worker import finalize
-from horsies.core.worker.advance import Advancer
-from horsies.core.worker.background import RecoveryServices, RetryTimer, schedule_steps
-from horsies.core.worker.children import Child, ChildBroken, Children
-from horsies.core.worker.claim import Claimer
+from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls
 from horsies.core.worker.config import Plan, WorkerConfig, identify
-from horsies.core.worker.dispatch import Dispatcher
-from horsies.core.worker.fence import Fence, SelfFence
-from horsies.core.worker.finalize import PERIOD_S, ConnectionChoice, Finalizer, OutcomeLog
-from horsies.core.worker.helper_calls import HelperBuilder, HelperHookCaller
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
@@ -100,14 +91,16 @@ class Worker:
             if await self._has_started():
                 self._exposure.serves()
                 await self._serve(until)
-        except (ChildBroken, DatabaseGone, HorsiesError) as problem:
+        except (children.ChildBroken, DatabaseGone, HorsiesError) as problem:
             self._failure = self._failure or problem
             log.error("the worker stops: %s", problem)
         finally:
             await self._close()
         code = 1 if self._failure is not None or self._is_cut_off else 0
         log.info("worker stopped: %s", self._outcomes.in_all(), extra={"horsies": {"worker": self.worker_id}})
-        if self._failure is not None and not isinstance(self._failure, ChildBroken | DatabaseGone | HorsiesError):
+        if self._failure is not None and not isinstance(
+            self._failure, children.ChildBroken | DatabaseGone | HorsiesError
+        ):
             raise self._failure
         return code
 
@@ -120,14 +113,16 @@ class Worker:
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
         self._in_hand = InHand()
         self._in_hand.on_drop = self._journal.release
-        self._outcomes = OutcomeLog(me.worker_id)
-        self._fence = Fence.of(plan.app.config.recovery, plan.recovery)
+        self._outcomes = finalize.OutcomeLog(me.worker_id)
+        self._fence = fence.Fence.of(plan.app.config.recovery, plan.recovery)
         self._capped = plan.limits.capped_queues()
-        self._children = Children(plan.child_spec, plan.config.processes, self._journal, on_change=self._on_room)
+        self._children = children.Children(
+            plan.child_spec, plan.config.processes, self._journal, on_change=self._on_room
+        )
         self._build_helper()
         self._build_stages()
         self._build_liveness()
-        self._recovery = RecoveryServices(
+        self._recovery = background.RecoveryServices(
             plan,
             me,
             pool=self._pools.care,
@@ -153,19 +148,19 @@ class Worker:
     def _build_helper(self) -> None:
         """What calls user code that is not a task."""
         helper = HelperChild(self._children.launcher, self.plan.child_spec)
-        self._hooks = HelperHookCaller(helper, lambda: self._children.hook_events)
-        self._builder = HelperBuilder(helper)
-        self._schedules = schedule_steps(self.plan, self._pools.care, helper, lambda: self._is_winding_down)
+        self._hooks = helper_calls.HelperHookCaller(helper, lambda: self._children.hook_events)
+        self._builder = helper_calls.HelperBuilder(helper)
+        self._schedules = background.schedule_steps(self.plan, self._pools.care, helper, lambda: self._is_winding_down)
         self._forced = ForcedShutdown(self._database, self._in_hand, self._hooks)
 
     def _build_stages(self) -> None:
         """The way of a task: claimer, starter, dispatcher, finalizer, advancer."""
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
-        connections = ConnectionChoice(self._in_hand, self._database, self._pools.bulk)
-        self._finalizer = Finalizer(connections, me.worker_id, resilience, self._settled)
-        self._advancer = Advancer(self._pools.flows, self._builder, resilience, lambda: self._claimer.ring())
-        self._dispatcher = Dispatcher(
+        connections = finalize.ConnectionChoice(self._in_hand, self._database, self._pools.bulk)
+        self._finalizer = finalize.Finalizer(connections, me.worker_id, resilience, self._settled)
+        self._advancer = advance.Advancer(self._pools.flows, self._builder, resilience, lambda: self._claimer.ring())
+        self._dispatcher = dispatch.Dispatcher(
             in_hand=self._in_hand,
             children=self._children,
             finalizer=self._finalizer,
@@ -186,8 +181,8 @@ class Worker:
             aborts=self._outcomes.aborts,
             on_ended=self._advancer.put,
         )
-        self._who = Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
-        self._claimer = Claimer(
+        self._who = tasks.Claimant(me.worker_id, plan.lease, plan.recovery.enabled)
+        self._claimer = claim.Claimer(
             self._database,
             self._who,
             plan.limits,
@@ -197,11 +192,11 @@ class Worker:
             poll_s=plan.poll_s,
             on_claimed=self._starter.wake,
         )
-        self._retry_timer = RetryTimer(self._database, self._claimer.ring)
+        self._retry_timer = background.RetryTimer(self._database, self._claimer.ring)
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
-        self._self_fence = SelfFence(self._fence, self._children, self._dispatcher)
+        self._self_fence = fence.SelfFence(self._fence, self._children, self._dispatcher)
         self._heartbeats = Heartbeats(
             self._connect("horsies heart"),
             self.plan,
@@ -287,7 +282,7 @@ class Worker:
             "snapshots",
             every(recovery.worker_state_snapshot_interval_ms / 1000, self._snapshots.snapshot, at_once=True),
         )
-        self._serve_step("outcome log", every(PERIOD_S, self._summarize))
+        self._serve_step("outcome log", every(finalize.PERIOD_S, self._summarize))
         self._serve_step("ticks", every(self._fence.tick_s, self._tick))
         waiting = asyncio.create_task(_run_to_end(until))
         try:
@@ -387,7 +382,7 @@ class Worker:
         else:
             self._claimer.room()
 
-    def _crash_of(self, held: HeldTask, child: Child, how: str) -> Move:
+    def _crash_of(self, held: HeldTask, child: children.Child, how: str) -> Move:
         if self._is_cut_off:
             return finalize.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
         facts = [child.remark] if child.remark else []

@@ -22,13 +22,9 @@ from horsies.core.recovery.hooks import HookCaller
 from horsies.core.store.tasks import jobs
 from horsies.core.tasks.moves import Fail, Move, Retry
 from horsies.core.types.status import TaskAttemptOutcome
-from horsies.core.worker.advance import Advancer
+from horsies.core.worker import advance, claim, dispatch, liveness, start
 from horsies.core.worker.children import Children
-from horsies.core.worker.claim import Claimer
-from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
-from horsies.core.worker.liveness import Heartbeats
-from horsies.core.worker.start import Starter
 
 log = logging.getLogger("horsies.worker")
 
@@ -46,11 +42,11 @@ class Shutdown:
     """One orderly end. `cut_off()` is called before children with running tasks are killed."""
 
     in_hand: InHand
-    claimer: Claimer
-    starter: Starter
-    dispatcher: Dispatcher
+    claimer: claim.Claimer
+    starter: start.Starter
+    dispatcher: dispatch.Dispatcher
     children: Children
-    advancer: Advancer
+    advancer: advance.Advancer
     force: asyncio.Event
     grace_s: float | None
     cut_off: Callable[[], Awaitable[None]]
@@ -142,7 +138,7 @@ class ForcedShutdown:
         await self._hooks.interrupted(self._cut, reason=FailureReason.SHUTDOWN)
 
 
-async def sign_off(claimer: Claimer, heartbeats: Heartbeats, *, may_retry: bool) -> None:
+async def sign_off(claimer: claim.Claimer, heartbeats: liveness.Heartbeats, *, may_retry: bool) -> None:
     """Delete what a leaving worker has in the database (W-53). This is repeated if necessary, because lost connections
     are noticed only when they are used."""
     with contextlib.suppress(TimeoutError):

@@ -18,13 +18,9 @@ from horsies.core.child.wire import clock
 from horsies.core.db import pool
 from horsies.core.db.failures import AWAY
 from horsies.core.store import tasks, workflows
-from horsies.core.store.tasks import NodeCheck
 from horsies.core.tasks.moves import Requeue
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.worker import finalize
-from horsies.core.worker.config import Identity
-from horsies.core.worker.dispatch import Dispatcher
-from horsies.core.worker.finalize import ConnectionChoice, Finalizer
+from horsies.core.worker import config, dispatch, finalize
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 from horsies.core.workflows import finish
 
@@ -41,12 +37,12 @@ class Starter:
 
     def __init__(
         self,
-        me: Identity,
+        me: config.Identity,
         *,
-        connections: ConnectionChoice,
+        connections: finalize.ConnectionChoice,
         in_hand: InHand,
-        dispatcher: Dispatcher,
-        finalizer: Finalizer,
+        dispatcher: dispatch.Dispatcher,
+        finalizer: finalize.Finalizer,
         aborts: Counter[str],
         on_ended: Callable[[str, str], None],
     ) -> None:
@@ -127,7 +123,7 @@ class Starter:
     async def _start_nodes(self, batch: list[HeldTask]) -> None:
         """The nodes first, then the tasks (D-63). If the start is not confirmed, all return to the queue; if the check
         failed, nothing can have been written."""
-        checks: dict[str, NodeCheck] | None = None
+        checks: dict[str, tasks.NodeCheck] | None = None
         try:
             async with self._connections.connection() as conn:
                 sent = clock()  # before the transaction, whose beginning is the start of the task
@@ -164,7 +160,7 @@ class Starter:
             if held.id not in started:
                 self._not_started(held)
 
-    async def _stop(self, batch: list[HeldTask], checks: Mapping[str, NodeCheck]) -> None:
+    async def _stop(self, batch: list[HeldTask], checks: Mapping[str, tasks.NodeCheck]) -> None:
         """Their workflows do not allow them to run: they return to the queue (L-13), or never run again (L-18). This is
         a separate transaction, because tasks are locked by id, all at once."""
         over = [held.id for held in batch if checks[held.id].workflow.is_terminal]
@@ -177,7 +173,7 @@ class Starter:
             for held in batch:
                 self._stopped(held, checks[held.id], is_cancelled=held.id in cancelled)
 
-    def _stopped(self, held: HeldTask, check: NodeCheck, *, is_cancelled: bool) -> None:
+    def _stopped(self, held: HeldTask, check: tasks.NodeCheck, *, is_cancelled: bool) -> None:
         self._dispatcher.release(held)
         self._aborts["WORKFLOW_STOPPED"] += 1
         fields = {**log_fields(held), "workflow_id": held.row.workflow_id}
@@ -238,7 +234,7 @@ class Starter:
         self._dispatcher.forget(held)
 
 
-def _may_start(check: NodeCheck | None) -> bool:
+def _may_start(check: tasks.NodeCheck | None) -> bool:
     """Also if its deadline has passed: the start itself refuses that, whatever the state of the workflow (L-25)."""
     return check is not None and (check.is_overdue or check.workflow in _UNDER_WAY)
 

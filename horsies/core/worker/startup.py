@@ -18,8 +18,7 @@ from horsies.core.db.connect import BY_INDEX, IN_BULK, connect, make_pool
 from horsies.core.db.failures import AWAY, describe, hint_for
 from horsies.core.db.pool import Pool
 from horsies.core.loop import Patience
-from horsies.core.models.broker import PostgresConfig
-from horsies.core.models.recovery import WorkerResilienceConfig
+from horsies.core.models import broker, recovery
 from horsies.core.schema.install import install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
@@ -77,7 +76,7 @@ class ConnectionPools:
         )
 
 
-async def install_schema(postgres: PostgresConfig) -> str:
+async def install_schema(postgres: broker.PostgresConfig) -> str:
     """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
@@ -93,7 +92,7 @@ class Persistence:
     """Tries until it succeeds or the worker is told to stop. A worker that had to wait for its database counts as
     having lost it (R-23), because the other workers must come back as well."""
 
-    def __init__(self, config: WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
+    def __init__(self, config: recovery.WorkerResilienceConfig, stop: asyncio.Event, pulse: Pulse) -> None:
         self._config = config
         self._stop = stop
         self._pulse = pulse

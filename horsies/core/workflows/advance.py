@@ -19,22 +19,13 @@ import psycopg
 
 from horsies.core.db.failures import describe, halves, is_about_content
 from horsies.core.db.pool import Connection, Connections
-from horsies.core.models.codes import OperationalErrorCode
-from horsies.core.models.sending import trace_in
+from horsies.core.models import codes, sending
+from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.plan import WorkflowPlan
-from horsies.core.models.workflow.registry import (
-    MAX_DEPTH,
-    Builder,
-    BuildFailed,
-    BuildRequest,
-    InputError,
-    NotBuiltHere,
-)
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Key, Payload, Source
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import finish
-from horsies.core.workflows.inputs import CTX, context_of, injected, sources_of
+from horsies.core.workflows import finish, inputs
 from horsies.core.workflows.layout import TreePosition, height, lay_out, write_layout
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
@@ -48,7 +39,7 @@ Take: TypeAlias = "Callable[[Connection, Batch], Awaitable[Step]]"
 BuildLater: TypeAlias = Callable[[Key], None]
 
 
-async def advance(pool: Connections, finished: Collection[str], builder: Builder | None) -> Advanced:
+async def advance(pool: Connections, finished: Collection[str], builder: registry.Builder | None) -> Advanced:
     """These tasks have ended: process that and everything that follows. Tasks without a workflow, and tasks that have
     not ended, are ignored."""
     return await Worklist(tasks=list(finished)).work_off(pool, builder)
@@ -104,7 +95,7 @@ class Worklist:
         for key in result.builds:
             self.build_later(key)
 
-    async def work_off(self, pool: Connections, builder: Builder | None) -> Advanced:
+    async def work_off(self, pool: Connections, builder: registry.Builder | None) -> Advanced:
         """Take steps until nothing is left to do."""
         total = Advanced()
         while self:
@@ -113,7 +104,7 @@ class Worklist:
             self.add(result)
         return total
 
-    async def step(self, pool: Connections, builder: Builder | None) -> StepResult:
+    async def step(self, pool: Connections, builder: registry.Builder | None) -> StepResult:
         """One transaction, or the building of one child, and what it leaves to do, beside what stays in the list."""
         if self.builds and not (self.batches or self.tasks or self.children or self.lost):
             return await self._build(pool, builder)
@@ -137,7 +128,7 @@ class Worklist:
             result.flows = dict.fromkeys(result.flows, max(1, 4 * batch.most) if 4 * batch.most < MOST else None)
         return result
 
-    async def _build(self, pool: Connections, builder: Builder | None) -> StepResult:
+    async def _build(self, pool: Connections, builder: registry.Builder | None) -> StepResult:
         key = self.builds.pop(0)
         try:
             return await create_child(pool, key, builder)
@@ -234,12 +225,12 @@ async def _locked(conn: Connection, ids: Collection[str], batch: Batch) -> Step:
 class NoChild(Exception):
     """The child of a node that has been READY since `ready_at` cannot be built or written: the node fails."""
 
-    def __init__(self, message: str, code: OperationalErrorCode, ready_at: datetime | None) -> None:
+    def __init__(self, message: str, code: codes.OperationalErrorCode, ready_at: datetime | None) -> None:
         super().__init__(message)
         self.code, self.ready_at = code, ready_at
 
 
-async def create_child(pool: Connections, key: Key, builder: Builder | None) -> StepResult:
+async def create_child(pool: Connections, key: Key, builder: registry.Builder | None) -> StepResult:
     """Build and write the child workflow of a node that is READY (F-60 to F-65). Raises `NoChild` if that is not
     possible. The plan of a child is made by user code, which no lock may wait for: it is asked for between two
     transactions, and the second one looks whether the node is still the READY one of a workflow that runs."""
@@ -250,16 +241,16 @@ async def create_child(pool: Connections, key: Key, builder: Builder | None) -> 
     try:
         plan = await _plan_of_child(_build_request(payload, sources, depth), builder)
         return await _write_child(pool, key, payload.ready_at, plan)
-    except NotBuiltHere:
+    except registry.NotBuiltHere:
         return StepResult()
-    except BuildFailed as problem:
+    except registry.BuildFailed as problem:
         raise NoChild(str(problem), problem.code, payload.ready_at) from problem
-    except InputError as problem:
-        raise NoChild(str(problem), OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, payload.ready_at) from problem
+    except registry.InputError as problem:
+        raise NoChild(str(problem), codes.OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED, payload.ready_at) from problem
     except psycopg.Error as problem:
         if not is_about_content(problem):
             raise
-        code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+        code = codes.OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
         raise NoChild(describe(problem), code, payload.ready_at) from problem
 
 
@@ -270,24 +261,24 @@ async def _node_to_build(pool: Connections, key: Key) -> tuple[Payload, dict[int
         found = await workflows.payloads(conn, [key])
         if not flows or not found or flows[0].status is not WorkflowStatus.RUNNING or found[0].status != "READY":
             return None
-        sources = await workflows.sources(conn, [(key[0], index) for index in sources_of(found[0])])
+        sources = await workflows.sources(conn, [(key[0], index) for index in inputs.sources_of(found[0])])
     return found[0], {index: source for (_, index), source in sources.items()}, flows[0].depth + 1
 
 
-def _build_request(payload: Payload, sources: Mapping[int, Source], depth: int) -> BuildRequest:
-    given = injected(payload, sources)
+def _build_request(payload: Payload, sources: Mapping[int, Source], depth: int) -> registry.BuildRequest:
+    given = inputs.injected(payload, sources)
     if payload.ctx_from is not None:
-        given[CTX] = context_of(payload, sources)
-    return BuildRequest(payload.sub_workflow_key or "", payload.kwargs, given, depth)
+        given[inputs.CTX] = inputs.context_of(payload, sources)
+    return registry.BuildRequest(payload.sub_workflow_key or "", payload.kwargs, given, depth)
 
 
-async def _plan_of_child(request: BuildRequest, builder: Builder | None) -> WorkflowPlan:
+async def _plan_of_child(request: registry.BuildRequest, builder: registry.Builder | None) -> WorkflowPlan:
     if builder is None:
-        code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
-        raise BuildFailed("there is no app to build the child workflow", code)
+        code = codes.OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+        raise registry.BuildFailed("there is no app to build the child workflow", code)
     plan = await builder.build(request)
-    if request.depth + height(plan) > MAX_DEPTH:
-        raise BuildFailed(f"child workflows are nested deeper than {MAX_DEPTH} levels")
+    if request.depth + height(plan) > registry.MAX_DEPTH:
+        raise registry.BuildFailed(f"child workflows are nested deeper than {registry.MAX_DEPTH} levels")
     return plan
 
 
@@ -306,7 +297,7 @@ async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, p
             return await step.finish()
         place = TreePosition(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
         layout = lay_out(plan, place, good_until=flow.good_until)
-        layout.carry(trace_in(found[0].task_options))
+        layout.carry(sending.trace_in(found[0].task_options))
         await write_layout(conn, layout)
         node = step.settling.nodes[key]
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id

@@ -14,18 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from horsies.core.db.failures import AWAY, describe
 from horsies.core.db.pool import Connection, Connections
 from horsies.core.models.codes import OutcomeCode
-from horsies.core.models.workflow import registry
-from horsies.core.models.workflow.plan import WorkflowPlan
-from horsies.core.models.workflow.registry import Builder, BuildRequest, LocalBuilder, NotBuiltHere
-from horsies.core.models.workflow.results import HandleResult
-from horsies.core.store import workflows
-from horsies.core.store.workflow_reads import NoSuchWorkflow
-from horsies.core.store.workflows import Flow, FlowNode, Key
+from horsies.core.models.workflow import HandleResult, plan, registry
+from horsies.core.store import workflow_reads, workflows
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.types.twins import run_sync
-from horsies.core.workflows import read
-from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.finish import ended_by
+from horsies.core.workflows import advance, finish, read
 from horsies.core.workflows.step import UNFINISHED, Step, StepResult, transaction
 
 if TYPE_CHECKING:
@@ -54,7 +47,7 @@ async def pause(pool: Connections, workflow_id: str) -> bool | None:
     return True
 
 
-async def resume(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
+async def resume(pool: Connections, workflow_id: str, builder: registry.Builder | None) -> bool | None:
     """PAUSED → RUNNING, with all paused workflows below it; then waiting work continues, or the workflow ends."""
     async with transaction(pool) as conn:
         tree = await _tree(conn, workflow_id, UNFINISHED)
@@ -65,14 +58,14 @@ async def resume(pool: Connections, workflow_id: str, builder: Builder | None) -
     return True
 
 
-async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -> bool | None:
+async def cancel(pool: Connections, workflow_id: str, builder: registry.Builder | None) -> bool | None:
     """→ CANCELLED, with all unfinished workflows below it: nothing more starts, and running tasks may finish (F-53)."""
     async with transaction(pool) as conn:
         tree = await _tree(conn, workflow_id, UNFINISHED)
         if tree is None or tree[0].status.is_terminal:
             return None if tree is None else False
         step = Step(conn, tree)
-        end = ended_by(OutcomeCode.WORKFLOW_CANCELLED, "The workflow was cancelled.")
+        end = finish.ended_by(OutcomeCode.WORKFLOW_CANCELLED, "The workflow was cancelled.")
         for state in step.settling.flows.values():
             state.status, state.result = end.status, end.result
             state.error, state.error_code = end.error, end.error_code
@@ -86,7 +79,7 @@ async def cancel(pool: Connections, workflow_id: str, builder: Builder | None) -
     return True
 
 
-async def expire(pool: Connections, ids: Collection[str], builder: Builder | None) -> int:
+async def expire(pool: Connections, ids: Collection[str], builder: registry.Builder | None) -> int:
     """End everything that has not started in those of these workflows that are past their deadline (F-96); return how
     many."""
     async with transaction(pool) as conn:
@@ -98,7 +91,7 @@ async def expire(pool: Connections, ids: Collection[str], builder: Builder | Non
 
 
 async def retry_nodes(
-    pool: Connections, workflow_id: str, node_ids: Collection[str] | None, builder: Builder | None
+    pool: Connections, workflow_id: str, node_ids: Collection[str] | None, builder: registry.Builder | None
 ) -> bool | None:
     """Run FAILED nodes again, all of them or the named ones (F-94). False, without any change, if that is not
     possible."""
@@ -159,27 +152,27 @@ async def ask_retry(broker: PostgresBroker, workflow_id: str, *, node_ids: Seque
     return _found(workflow_id, await retry_nodes(broker.hub, workflow_id, node_ids, builder_for(broker)))
 
 
-def builder_for(broker: PostgresBroker) -> Builder | None:
+def builder_for(broker: PostgresBroker) -> registry.Builder | None:
     """The builder that calls `build_with` here; without an app nobody can (F-64)."""
     return None if broker.app is None else _KnownHere(broker.app)
 
 
-class _KnownHere(LocalBuilder):
+class _KnownHere(registry.LocalBuilder):
     """Builds the children whose definitions this program has imported; the others are left to the workers."""
 
-    async def build(self, request: BuildRequest) -> WorkflowPlan:
+    async def build(self, request: registry.BuildRequest) -> plan.WorkflowPlan:
         if registry.find(request.definition_key) is None:
-            raise NotBuiltHere(request.definition_key)
+            raise registry.NotBuiltHere(request.definition_key)
         return await super().build(request)
 
 
 def _found(workflow_id: str, answer: T | None) -> T:
     if answer is None:
-        raise NoSuchWorkflow(workflow_id)
+        raise workflow_reads.NoSuchWorkflow(workflow_id)
     return answer
 
 
-async def _may_retry(conn: Connection, flow: Flow) -> bool:
+async def _may_retry(conn: Connection, flow: workflows.Flow) -> bool:
     states = (WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED)
     if flow.status not in states or flow.is_overdue or not await workflows.is_whole(conn, flow.id):
         return False
@@ -190,7 +183,7 @@ async def _may_retry(conn: Connection, flow: Flow) -> bool:
     return node is not None and not node.is_terminal
 
 
-async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) -> bool:
+async def _open_again(step: Step, flow: workflows.Flow, node_ids: Collection[str] | None) -> bool:
     """Reopen the failed nodes and the nodes that were skipped because of them (F-94); False if a named node has not
     failed."""
     found = await workflows.failed_nodes(step.conn, flow.id, node_ids)
@@ -209,12 +202,12 @@ async def _open_again(step: Step, flow: Flow, node_ids: Collection[str] | None) 
     return True
 
 
-async def _can_run_again(conn: Connection, node: FlowNode) -> bool:
+async def _can_run_again(conn: Connection, node: workflows.FlowNode) -> bool:
     """Not a map whose elements have all succeeded but were too few: running them again would not add more."""
     return not node.has_elements or bool(await workflows.unsuccessful_elements(conn, node.key))
 
 
-async def _run_again(step: Step, key: Key, *, waits: bool) -> None:
+async def _run_again(step: Step, key: workflows.Key, *, waits: bool) -> None:
     """A failed node becomes READY, or PENDING if it waits for another node that runs again. A map with elements becomes
     RUNNING, and its unsuccessful elements become READY."""
     node = step.settling.nodes[key]
@@ -228,7 +221,7 @@ async def _run_again(step: Step, key: Key, *, waits: bool) -> None:
         step.settling.open_again(element.key, WorkflowTaskStatus.READY)
 
 
-async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) -> StepResult:
+async def _resume(conn: Connection, tree: list[workflows.Flow], step: Step | None = None) -> StepResult:
     step = step or Step(conn, tree, LATER, is_tree=True)
     for state in step.settling.flows.values():
         if state.status is WorkflowStatus.PAUSED:
@@ -245,13 +238,13 @@ async def _resume(conn: Connection, tree: list[Flow], step: Step | None = None) 
     return after
 
 
-async def _tree(conn: Connection, workflow_id: str, states: Collection[str]) -> list[Flow] | None:
+async def _tree(conn: Connection, workflow_id: str, states: Collection[str]) -> list[workflows.Flow] | None:
     """The workflow and, level by level, those below it in one of the states."""
     top = await workflows.lock(conn, [workflow_id])
     return await _below(conn, top, states) if top else None
 
 
-async def _below(conn: Connection, top: list[Flow], states: Collection[str]) -> list[Flow]:
+async def _below(conn: Connection, top: list[workflows.Flow], states: Collection[str]) -> list[workflows.Flow]:
     found, level = list(top), list(top)
     while level:
         level = await workflows.lock_children(conn, [flow.id for flow in level], states)
@@ -259,9 +252,9 @@ async def _below(conn: Connection, top: list[Flow], states: Collection[str]) -> 
     return found
 
 
-async def _follow(pool: Connections, after: StepResult, builder: Builder | None) -> None:
+async def _follow(pool: Connections, after: StepResult, builder: registry.Builder | None) -> None:
     """The request itself is done; if the database goes away now, reconciliation does the follow-up work."""
-    worklist = Worklist()
+    worklist = advance.Worklist()
     worklist.add(after)
     try:
         await worklist.work_off(pool, builder)

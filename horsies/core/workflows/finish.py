@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.models.codes import (
-    BUILTIN_CODE_REGISTRY,
-    BuiltInTaskCode,
-    OperationalErrorCode,
-    OutcomeCode,
-    RetrievalCode,
-)
+from horsies.core.models import codes
 from horsies.core.models.tasks import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
 from horsies.core.store.workflows import Closing
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
@@ -45,22 +39,22 @@ class NodeEnd:
 SKIPPED = NodeEnd(WorkflowTaskStatus.SKIPPED)
 
 
-def failure(code: BuiltInTaskCode, message: str) -> NodeEnd:
+def failure(code: codes.BuiltInTaskCode, message: str) -> NodeEnd:
     """The end of a node that failed without its own result."""
     error = TaskError(error_code=code, message=message)
     return NodeEnd(WorkflowTaskStatus.FAILED, serialize_error_payload(TaskResult(err=error)), code.value)
 
 
-_MISSING: dict[TaskStatus, tuple[BuiltInTaskCode, str]] = {
-    TaskStatus.FAILED: (OperationalErrorCode.WORKER_CRASHED, "The task failed without a result."),
-    TaskStatus.CANCELLED: (OutcomeCode.TASK_CANCELLED, "The task was cancelled."),
-    TaskStatus.COMPLETED: (RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is missing."),
-    TaskStatus.EXPIRED: (OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
+_MISSING: dict[TaskStatus, tuple[codes.BuiltInTaskCode, str]] = {
+    TaskStatus.FAILED: (codes.OperationalErrorCode.WORKER_CRASHED, "The task failed without a result."),
+    TaskStatus.CANCELLED: (codes.OutcomeCode.TASK_CANCELLED, "The task was cancelled."),
+    TaskStatus.COMPLETED: (codes.RetrievalCode.RESULT_NOT_AVAILABLE, "The task completed, but its result is missing."),
+    TaskStatus.EXPIRED: (codes.OutcomeCode.TASK_EXPIRED, "The deadline of the task passed before it started."),
 }
 
-LOST = failure(RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task no longer exists.")
+LOST = failure(codes.RetrievalCode.RESULT_NOT_AVAILABLE, "The row of the task no longer exists.")
 
-CANCELLED = failure(OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
+CANCELLED = failure(codes.OutcomeCode.TASK_CANCELLED, "The task was cancelled with its workflow.")
 
 
 def end_of_task(status: TaskStatus, result: str | None, error_code: str | None) -> NodeEnd:
@@ -90,7 +84,7 @@ def end_of_child(
     if status is WorkflowStatus.COMPLETED:
         return NodeEnd(WorkflowTaskStatus.COMPLETED, result or '{"ok":null}', summary=text)
     is_cancelled = status is WorkflowStatus.CANCELLED
-    code = OutcomeCode.WORKFLOW_CANCELLED if is_cancelled else OutcomeCode.SUBWORKFLOW_FAILED
+    code = codes.OutcomeCode.WORKFLOW_CANCELLED if is_cancelled else codes.OutcomeCode.SUBWORKFLOW_FAILED
     cause = f": {summary.error_summary.removesuffix('.')}" if summary.error_summary else ""
     failed_with = SubWorkflowError(
         error_code=code,
@@ -112,9 +106,9 @@ def end_of_map(
     if completed >= (len(results) if min_success is None else min_success):
         return NodeEnd(WorkflowTaskStatus.COMPLETED, mapped_result([_seen(*one) for one in results]))
     failed = [place for place, (status, _, _) in enumerate(results) if status is WorkflowTaskStatus.FAILED]
-    code = (results[failed[0]][2] if failed else None) or OutcomeCode.UPSTREAM_SKIPPED.value
+    code = (results[failed[0]][2] if failed else None) or codes.OutcomeCode.UPSTREAM_SKIPPED.value
     error = TaskError(
-        error_code=BUILTIN_CODE_REGISTRY.get(code, code),
+        error_code=codes.BUILTIN_CODE_REGISTRY.get(code, code),
         message=f"{completed} of {len(results)} elements succeeded, {len(failed)} failed.",
         data={"failed": failed[:SHOWN], "succeeded": completed, "total": len(results)},
     )
@@ -153,7 +147,9 @@ def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, 
     first failure of all, if it has just happened and is not written yet."""
     nodes = {closing.task_index: closing for closing in closings}
     if flow.is_overdue:
-        return ended_by(OutcomeCode.WORKFLOW_EXPIRED, "The deadline of the workflow passed before all its nodes ended.")
+        return ended_by(
+            codes.OutcomeCode.WORKFLOW_EXPIRED, "The deadline of the workflow passed before all its nodes ended."
+        )
     if flow.success_policy is not None:
         return _by_policy(flow, nodes)
     if error is not None:
@@ -162,10 +158,10 @@ def conclude(flow: Flow, closings: Iterable[Closing], error: str | None = None, 
     return _completed(flow, nodes) if failed is None else _failed_with(failed)
 
 
-def ended_by(code: BuiltInTaskCode, message: str) -> Conclusion:
+def ended_by(code: codes.BuiltInTaskCode, message: str) -> Conclusion:
     """A workflow that was ended before its nodes."""
     result = serialize_error_payload(TaskResult(err=TaskError(error_code=code, message=message)))
-    status = WorkflowStatus.CANCELLED if code is OutcomeCode.WORKFLOW_CANCELLED else WorkflowStatus.FAILED
+    status = WorkflowStatus.CANCELLED if code is codes.OutcomeCode.WORKFLOW_CANCELLED else WorkflowStatus.FAILED
     return Conclusion(status, result, error_of(result), code.value)
 
 
@@ -202,7 +198,7 @@ def _message(error: str | None) -> str | None:
 def _seen(status: WorkflowTaskStatus, result: str | None, code: str | None) -> str | None:
     if status is not WorkflowTaskStatus.SKIPPED:
         return result
-    error = TaskError(error_code=OutcomeCode.UPSTREAM_SKIPPED, message="The element was skipped.")
+    error = TaskError(error_code=codes.OutcomeCode.UPSTREAM_SKIPPED, message="The element was skipped.")
     return serialize_error_payload(TaskResult(err=error))
 
 
@@ -215,7 +211,7 @@ def _by_policy(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
     failed = _first_failed(nodes[index] for index in required if index in nodes)
     if failed is not None:
         return _failed_with(failed)
-    return ended_by(OutcomeCode.WORKFLOW_SUCCESS_CASE_NOT_MET, "None of the success cases was met.")
+    return ended_by(codes.OutcomeCode.WORKFLOW_SUCCESS_CASE_NOT_MET, "None of the success cases was met.")
 
 
 def _first_failed(nodes: Iterable[Closing]) -> Closing | None:
@@ -233,5 +229,5 @@ def _completed(flow: Flow, nodes: Mapping[int, Closing]) -> Conclusion:
 def _failed_with(node: Closing) -> Conclusion:
     error = error_of(node.result)
     if node.result is None or error is None:
-        return ended_by(OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed without a result.")
+        return ended_by(codes.OutcomeCode.WORKFLOW_FAILED, f"The node {node.task_index} failed without a result.")
     return Conclusion(WorkflowStatus.FAILED, node.result, error, node.error_code)

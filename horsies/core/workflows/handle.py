@@ -18,7 +18,6 @@ from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import WorkflowStatus
 from horsies.core.types.twins import run_sync
 from horsies.core.workflows import control, read
-from horsies.core.workflows.read import NodeCodecs, Waited, mermaid
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -37,7 +36,7 @@ class WorkflowHandle(Generic[OutT]):
         self.workflow_id = workflow_id
         self._broker = broker
         self._spec = spec
-        self._codecs = NodeCodecs(broker.app, spec)
+        self._codecs = read.NodeCodecs(broker.app, spec)
 
     async def status_async(self) -> HandleResult[WorkflowStatus]:
         """The state of the workflow."""
@@ -80,7 +79,7 @@ class WorkflowHandle(Generic[OutT]):
     async def diagram_async(self) -> HandleResult[str]:
         """The graph with the current state of each node, as Mermaid text."""
         look = partial(read.ask_nodes, with_results=False)
-        return (await read.run_async(self._broker, self.workflow_id, look)).map(mermaid)
+        return (await read.run_async(self._broker, self.workflow_id, look)).map(read.mermaid)
 
     diagram = run_sync(diagram_async)
 
@@ -127,11 +126,11 @@ class WorkflowHandle(Generic[OutT]):
             return node.node_id
         return next((own.node_id for own in self._spec.tasks if own.origin is node.origin), node.node_id)
 
-    def _read_end(self, waited: HandleResult[Waited]) -> TaskResult[Any, TaskError]:
+    def _read_end(self, waited: HandleResult[read.Waited]) -> TaskResult[Any, TaskError]:
         match waited:
-            case Ok(Waited(ending, nodes)) if nodes:
+            case Ok(read.Waited(ending, nodes)) if nodes:
                 return TaskResult(ok=read.all_results(nodes, self._codecs.of))
-            case Ok(Waited(ending, _)):
+            case Ok(read.Waited(ending, _)):
                 return read.workflow_result(self.workflow_id, ending, self._codecs.of)
             case Err(error):
                 return read.operation_failed(error)

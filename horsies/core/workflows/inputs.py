@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.models.codes import OutcomeCode
-from horsies.core.models.tasks import TaskError, TaskResult
+from horsies.core.models import codes, tasks
 from horsies.core.models.workflow.registry import InputError, with_members
 from horsies.core.store.workflows import Payload, Source
 from horsies.core.types.status import WorkflowTaskStatus
@@ -34,12 +33,12 @@ def sources_of(payload: Payload) -> set[int]:
 def result_of(source: Source) -> str | None:
     """The result as others see it: that of a skipped node says so, and a running node has none yet (F-34, F-35)."""
     if source.status is WorkflowTaskStatus.SKIPPED:
-        error = TaskError(
-            error_code=OutcomeCode.UPSTREAM_SKIPPED,
+        error = tasks.TaskError(
+            error_code=codes.OutcomeCode.UPSTREAM_SKIPPED,
             message=f"The node {source.node_id} was skipped.",
             data={"dependency_index": source.task_index},
         )
-        return serialize_error_payload(TaskResult(err=error))
+        return serialize_error_payload(tasks.TaskResult(err=error))
     return (source.result or NO_RESULT) if source.status.is_terminal else None
 
 

@@ -21,14 +21,7 @@ from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db.bridge import BridgeError
 from horsies.core.db.failures import describe, facts_of, is_known
 from horsies.core.errors import HorsiesError
-from horsies.core.models.tasks import (
-    BuiltInTaskCode,
-    OperationalErrorCode,
-    OutcomeCode,
-    RetrievalCode,
-    TaskError,
-    TaskResult,
-)
+from horsies.core.models import tasks
 from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.nodes import TaskNode
 from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult, WorkflowTaskInfo
@@ -158,19 +151,23 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
     match ending:
         case TimedOut():
             why = f"workflow {workflow_id} did not end in time; it may still be running"
-            return failed(RetrievalCode.WAIT_TIMEOUT, why)
+            return failed(tasks.RetrievalCode.WAIT_TIMEOUT, why)
         case Unreachable(problem):
-            return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}")
+            return failed(
+                tasks.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"
+            )
         case WorkflowEnded(status=None):
             return not_found(workflow_id)
         case WorkflowEnded(status=WorkflowStatus.PAUSED):
-            return failed(OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it continue")
+            return failed(
+                tasks.OutcomeCode.WORKFLOW_PAUSED, f"workflow {workflow_id} is paused; resume() lets it continue"
+            )
         case WorkflowEnded(status=WorkflowStatus.CANCELLED):
-            return failed(OutcomeCode.WORKFLOW_CANCELLED, f"workflow {workflow_id} was cancelled")
+            return failed(tasks.OutcomeCode.WORKFLOW_CANCELLED, f"workflow {workflow_id} was cancelled")
         case WorkflowEnded(status=WorkflowStatus.COMPLETED, output=StoredNode() as output):
             return node_result(output, codec_of(output))
         case WorkflowEnded(status=WorkflowStatus.COMPLETED):
-            return TaskResult(ok=None)
+            return tasks.TaskResult(ok=None)
         case WorkflowEnded():
             return _error_of(workflow_id, ending.error)
 
@@ -178,7 +175,7 @@ def workflow_result(workflow_id: str, ending: WorkflowEnding, codec_of: CodecOf)
 def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
     """What is known about one node now."""
     if not node.status.is_terminal:
-        return failed(RetrievalCode.RESULT_NOT_READY, f"node {node.node_id!r} is {node.status}")
+        return failed(tasks.RetrievalCode.RESULT_NOT_READY, f"node {node.node_id!r} is {node.status}")
     if node.result is not None:
         read = read_text(node.result, codec)
         if isinstance(read, Ok):
@@ -188,11 +185,11 @@ def node_result(node: StoredNode, codec: ResultCodec | None) -> AnyResult:
     match node.status:
         case WorkflowTaskStatus.SKIPPED:
             data = {"dependency_index": node.task_index}
-            return failed(OutcomeCode.UPSTREAM_SKIPPED, f"node {node.node_id!r} was skipped", data)
+            return failed(tasks.OutcomeCode.UPSTREAM_SKIPPED, f"node {node.node_id!r} was skipped", data)
         case WorkflowTaskStatus.FAILED:
-            return failed(OperationalErrorCode.WORKER_CRASHED, f"node {node.node_id!r} failed without a result")
+            return failed(tasks.OperationalErrorCode.WORKER_CRASHED, f"node {node.node_id!r} failed without a result")
         case _:
-            return failed(RetrievalCode.RESULT_NOT_AVAILABLE, f"node {node.node_id!r} has no stored result")
+            return failed(tasks.RetrievalCode.RESULT_NOT_AVAILABLE, f"node {node.node_id!r} has no stored result")
 
 
 def all_results(nodes: Iterable[StoredNode], codec_of: CodecOf) -> dict[str, AnyResult | None]:
@@ -224,29 +221,29 @@ def info(row: NodeRow, codec_of: CodecOf) -> WorkflowTaskInfo:
 
 
 def not_found(workflow_id: str) -> AnyResult:
-    return failed(RetrievalCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}")
+    return failed(tasks.RetrievalCode.WORKFLOW_NOT_FOUND, f"there is no workflow {workflow_id}")
 
 
 def no_such_node(workflow_id: str, node_id: str | None) -> AnyResult:
     why = "the node has no id" if node_id is None else f"workflow {workflow_id} has no node {node_id!r}"
-    return failed(RetrievalCode.TASK_NOT_FOUND, why)
+    return failed(tasks.RetrievalCode.TASK_NOT_FOUND, why)
 
 
 def operation_failed(error: HandleOperationError) -> AnyResult:
     """The result for a query that failed."""
     if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
         return not_found(error.workflow_id)
-    return failed(OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {error.message}")
+    return failed(tasks.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {error.message}")
 
 
-def failed(code: BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
-    return TaskResult(err=TaskError(error_code=code, message=message, data=data))
+def failed(code: tasks.BuiltInTaskCode, message: str, data: Any = None) -> AnyResult:
+    return tasks.TaskResult(err=tasks.TaskError(error_code=code, message=message, data=data))
 
 
 def _error_of(workflow_id: str, stored: str | None) -> AnyResult:
     """The stored error of a FAILED workflow."""
     if stored is None:
-        return failed(OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
+        return failed(tasks.OutcomeCode.WORKFLOW_FAILED, f"workflow {workflow_id} failed")
     read = read_text(f'{{"err":{stored}}}', None)
     if isinstance(read, Ok):
         return read.value

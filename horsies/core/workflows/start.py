@@ -14,18 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
-from horsies.core import tracing
+from horsies.core import errors, tracing
 from horsies.core.db.failures import describe, is_about_content, is_known, is_transient, reason
-from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
-from horsies.core.models.workflow.nodes import SubWorkflowNode
-from horsies.core.models.workflow.registry import BuildFailed
-from horsies.core.models.workflow.results import (
-    NOTHING_IS_STARTED,
-    WorkflowStartError,
-    WorkflowStartErrorCode,
-    WorkflowStartResult,
-    no_broker,
-)
+from horsies.core.models.workflow import nodes, registry, results
 from horsies.core.producer.send import RESEND_PAUSES, tried
 from horsies.core.store import workflow_reads
 from horsies.core.types.result import Err, Ok, Result
@@ -39,7 +30,7 @@ if TYPE_CHECKING:
 
 OutT = TypeVar("OutT")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_Code = WorkflowStartErrorCode
+_Code = results.WorkflowStartErrorCode
 
 
 async def start_workflow_async(
@@ -50,7 +41,7 @@ async def start_workflow_async(
     *,
     resend_on_transient_err: bool = False,
     good_until: datetime | None = None,
-) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
     """Write the workflow with all its nodes and the first tasks, all at once."""
     made = _prepare(spec, broker, _Call.of(workflow_id, sent_at, good_until))
     return await made.value.start_async(resend_on_transient_err) if isinstance(made, Ok) else made
@@ -68,15 +59,15 @@ class WorkflowStarter:
 
     async def start_async(
         self, spec: WorkflowSpec[OutT], workflow_id: str | None = None, *, good_until: datetime | None = None
-    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+    ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         """Start it under a new id, or under a given one."""
         return await start_workflow_async(
             spec, self._broker(), workflow_id, resend_on_transient_err=self._resend, good_until=good_until
         )
 
     async def retry_async(
-        self, spec: WorkflowSpec[OutT], error: WorkflowStartError
-    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        self, spec: WorkflowSpec[OutT], error: results.WorkflowStartError
+    ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         """Repeat a start that failed with ENQUEUE_FAILED: same id, same deadline."""
         made = _again(spec, self._broker(), error)
         return await made.value.start_async(self._resend) if isinstance(made, Ok) else made
@@ -98,10 +89,16 @@ class _Call:
         return cls(str(uuid4()) if given is None else given, sent_at or datetime.now(UTC), good_until)
 
     def failed(
-        self, name: str, code: WorkflowStartErrorCode, message: str, *, retryable: bool = False, cause: Any = None
-    ) -> WorkflowStartError:
+        self,
+        name: str,
+        code: results.WorkflowStartErrorCode,
+        message: str,
+        *,
+        retryable: bool = False,
+        cause: Any = None,
+    ) -> results.WorkflowStartError:
         text = f"workflow {name!r}: {message}"
-        return WorkflowStartError(
+        return results.WorkflowStartError(
             code, text, retryable, name, self.workflow_id, cause, sent_at=self.sent_at, good_until=self.good_until
         )
 
@@ -119,15 +116,15 @@ class _Start(Generic[OutT]):
     call: _Call
     layout: Layout
 
-    async def start_async(self, resend: bool) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+    async def start_async(self, resend: bool) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         write = partial(self.broker.bridge.call, self._write)
         with tracing.starting(self.spec.name, self.call.workflow_id) as span:
             self.layout.carry(span.trace)
             return self._told(await tried(write, self._explain, RESEND_PAUSES if resend else ()), span)
 
     def _told(
-        self, written: Result[None, WorkflowStartError], span: tracing.Spanning
-    ) -> WorkflowStartResult[WorkflowHandle[OutT]]:
+        self, written: Result[None, results.WorkflowStartError], span: tracing.Spanning
+    ) -> results.WorkflowStartResult[WorkflowHandle[OutT]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
         return written.map(self._handle)
@@ -143,7 +140,7 @@ class _Start(Generic[OutT]):
     def _handle(self, written: None) -> WorkflowHandle[OutT]:
         return WorkflowHandle(self.call.workflow_id, self.broker, self.spec)
 
-    def _explain(self, problem: BaseException) -> WorkflowStartError:
+    def _explain(self, problem: BaseException) -> results.WorkflowStartError:
         cause = reason(problem)
         if isinstance(problem, _Refused):
             return self.call.failed(self.spec.name, _Code.VALIDATION_FAILED, str(problem))
@@ -155,15 +152,17 @@ class _Start(Generic[OutT]):
         return self.call.failed(self.spec.name, code, describe(problem), retryable=retryable, cause=cause)
 
 
-def _prepare(spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call) -> Result[_Start[OutT], WorkflowStartError]:
+def _prepare(
+    spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call
+) -> Result[_Start[OutT], results.WorkflowStartError]:
     """The rows of the workflow, or why there are none."""
     if broker is None:
-        return no_broker(spec.name, call.workflow_id)
+        return results.no_broker(spec.name, call.workflow_id)
     try:
         _check(spec, broker, call)
         plan = spec.plan(broker.app)
-    except (HorsiesError, BuildFailed, _Refused) as problem:
-        message = problem.message if isinstance(problem, HorsiesError) else str(problem)
+    except (errors.HorsiesError, registry.BuildFailed, _Refused) as problem:
+        message = problem.message if isinstance(problem, errors.HorsiesError) else str(problem)
         cause = None if isinstance(problem, _Refused) else problem
         return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, message, cause=cause))
     except Exception as problem:
@@ -174,10 +173,10 @@ def _prepare(spec: WorkflowSpec[OutT], broker: PostgresBroker, call: _Call) -> R
 
 
 def _again(
-    spec: WorkflowSpec[OutT], broker: PostgresBroker, error: WorkflowStartError
-) -> Result[_Start[OutT], WorkflowStartError]:
+    spec: WorkflowSpec[OutT], broker: PostgresBroker, error: results.WorkflowStartError
+) -> Result[_Start[OutT], results.WorkflowStartError]:
     """A start that can be retried, or why it cannot."""
-    if not isinstance(error, WorkflowStartError):
+    if not isinstance(error, results.WorkflowStartError):
         call = _Call.of(None, None, None)
         return Err(call.failed(spec.name, _Code.VALIDATION_FAILED, "retry_start takes a WorkflowStartError"))
     call = _Call(error.workflow_id, error.sent_at or datetime.now(UTC), error.good_until, is_retry=True)
@@ -192,20 +191,20 @@ def _again(
 
 def _check(spec: WorkflowSpec[Any], broker: PostgresBroker, call: _Call) -> None:
     if broker.app is not None and broker.app.sends_suppressed:
-        raise _Refused(NOTHING_IS_STARTED)
+        raise _Refused(results.NOTHING_IS_STARTED)
     if not isinstance(call.workflow_id, str) or not _UUID.fullmatch(call.workflow_id):
-        raise WorkflowValidationError(
+        raise errors.WorkflowValidationError(
             f"the id of a workflow must be a UUID, not {call.workflow_id!r}",
-            code=ErrorCode.WORKFLOW_INVALID_ID,
+            code=errors.ErrorCode.WORKFLOW_INVALID_ID,
             help_text="leave it out, or give str(uuid.uuid4())",
         )
     for name, value in (("good_until", call.good_until), ("sent_at", call.sent_at)):
         if value is not None and (problem := _time_problem(value)):
             raise _Refused(f"{name} {problem}")
-    if broker.app is None and any(isinstance(node, SubWorkflowNode) for node in spec.tasks):
-        raise WorkflowValidationError(
+    if broker.app is None and any(isinstance(node, nodes.SubWorkflowNode) for node in spec.tasks):
+        raise errors.WorkflowValidationError(
             "a workflow with sub-workflows needs a broker with an app, which knows their definitions",
-            code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
+            code=errors.ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
             help_text="start it with spec.start(), or give app.get_broker()",
         )
 

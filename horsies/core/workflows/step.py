@@ -19,10 +19,8 @@ from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from horsies.core.workflows import finish
+from horsies.core.workflows import finish, inputs, layout
 from horsies.core.workflows.finish import SKIPPED, NodeEnd, conclude, deciding, end_of_child, end_of_map, end_of_task
-from horsies.core.workflows.inputs import Expansion, arguments, expand, sources_of
-from horsies.core.workflows.layout import earlier, task_of_payload
 from horsies.core.workflows.settle import FlowState, Settling
 
 MOST = 1_000  # nodes enqueued by one step; the rest stay READY for the next
@@ -245,7 +243,7 @@ class Step:
             found = await workflows.payloads(self.conn, chosen)
             # Inputs of child workflows are read when those are built.
             tasks = [payload for payload in found if payload.node_type != "SUBWORKFLOW"]
-            wanted = [(payload.workflow_id, index) for payload in tasks for index in sources_of(payload)]
+            wanted = [(payload.workflow_id, index) for payload in tasks for index in inputs.sources_of(payload)]
             sources: dict[str, dict[int, Source]] = {}
             for (flow, index), source in (await workflows.sources(self.conn, list(dict.fromkeys(wanted)))).items():
                 sources.setdefault(flow, {})[index] = self._as_ended(source)
@@ -279,7 +277,7 @@ class Step:
             if payload.node_type == "MAP":
                 await self._expand(key, payload, own)
                 return
-            kwargs = payload.kwargs if payload.node_type == "ELEMENT" else arguments(payload, own)
+            kwargs = payload.kwargs if payload.node_type == "ELEMENT" else inputs.arguments(payload, own)
         except (InputError, ValueError) as problem:
             self.settling.end(key, _not_enqueued(problem))
             return
@@ -287,7 +285,9 @@ class Step:
 
     def _enqueue_task(self, key: Key, payload: Payload, kwargs: str | None) -> None:
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
-        task = task_of_payload(payload, next(self._ids), kwargs, earlier(payload.good_until, flow.row.good_until))
+        task = layout.task_of_payload(
+            payload, next(self._ids), kwargs, layout.earlier(payload.good_until, flow.row.good_until)
+        )
         self._add_task(key, task)
         state.status, state.task_id = WorkflowTaskStatus.ENQUEUED, task.id
 
@@ -303,19 +303,19 @@ class Step:
             + await workflows.last_index(self.conn, key[0])
             + sum(1 for row in self._elements if row["workflow_id"] == key[0])
         )
-        expansion: Expansion = expand(payload, own, first)
+        expansion: inputs.Expansion = inputs.expand(payload, own, first)
         if not expansion.rows:
             self.settling.end(key, NodeEnd(WorkflowTaskStatus.COMPLETED, '{"ok":[]}'))
             return
         flow, state = self.settling.flows[key[0]], self.settling.nodes[key]
-        good_until = earlier(payload.good_until, flow.row.good_until)
+        good_until = layout.earlier(payload.good_until, flow.row.good_until)
         self.enqueued.append(key)
         self._bytes += sum(len(row["task_kwargs"]) for row in expansion.rows)
         places = 0
         for row in expansion.rows[: expansion.max_parallel]:
             if self._room < 1:
                 break
-            task = task_of_payload(payload, next(self._ids), row["task_kwargs"], good_until)
+            task = layout.task_of_payload(payload, next(self._ids), row["task_kwargs"], good_until)
             self._add_task((key[0], row["task_index"]), task)
             row |= {"status": WorkflowTaskStatus.ENQUEUED, "task_id": task.id}
             places += 1

@@ -14,8 +14,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from horsies.core.models.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
-from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.models import codes, tasks
 from horsies.core.types.result import Err, Ok
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
@@ -139,7 +138,7 @@ class TaskDetail:
     start_failures: int
     workflow_id: str | None
     idempotency_key: str | None
-    attempts: tuple[TaskAttemptInfo, ...] = ()
+    attempts: tuple[tasks.TaskAttemptInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +291,10 @@ class WorkflowTaskDetail:
 
 
 _FAMILIES: dict[ErrorCategory, type[StrEnum]] = {
-    ErrorCategory.OPERATIONAL: OperationalErrorCode,
-    ErrorCategory.CONTRACT: ContractCode,
-    ErrorCategory.RETRIEVAL: RetrievalCode,
-    ErrorCategory.OUTCOME: OutcomeCode,
+    ErrorCategory.OPERATIONAL: codes.OperationalErrorCode,
+    ErrorCategory.CONTRACT: codes.ContractCode,
+    ErrorCategory.RETRIEVAL: codes.RetrievalCode,
+    ErrorCategory.OUTCOME: codes.OutcomeCode,
 }
 
 _CATEGORY_OF: dict[str, ErrorCategory] = {

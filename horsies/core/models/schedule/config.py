@@ -16,20 +16,16 @@ from pydantic import AfterValidator, Field
 
 from horsies.core.errors import HorsiesError, SourceLocation
 from horsies.core.models.base import Violation
-from horsies.core.models.schedule.cron import CronSchedule
-from horsies.core.models.schedule.patterns import (
-    DailySchedule,
-    HourlySchedule,
-    IntervalSchedule,
-    MonthlySchedule,
-    SchedulePart,
-    WeeklySchedule,
-    duplicates,
-)
+from horsies.core.models.schedule import cron, patterns
 from horsies.core.types.result import Err, Ok
 
 SchedulePattern: TypeAlias = (
-    IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule | CronSchedule
+    patterns.IntervalSchedule
+    | patterns.HourlySchedule
+    | patterns.DailySchedule
+    | patterns.WeeklySchedule
+    | patterns.MonthlySchedule
+    | cron.CronSchedule
 )
 
 
@@ -45,7 +41,7 @@ def _is_a_known_zone(name: str) -> str:
     return name
 
 
-class TaskSchedule(SchedulePart):
+class TaskSchedule(patterns.SchedulePart):
     """A task and when it is sent."""
 
     name: str = Field(
@@ -77,7 +73,7 @@ class TaskSchedule(SchedulePart):
         return place
 
 
-class ScheduleConfig(SchedulePart):
+class ScheduleConfig(patterns.SchedulePart):
     """What the scheduler sends, and how often it checks."""
 
     enabled: bool = Field(default=True, description="`False`: a scheduler refuses to start")
@@ -87,7 +83,7 @@ class ScheduleConfig(SchedulePart):
     schedules: list[TaskSchedule] = Field(default_factory=list, description="the schedules that are defined in code")
 
     def _violations(self) -> Iterator[Violation]:
-        for name in duplicates(schedule.name for schedule in self.schedules):
+        for name in patterns.duplicates(schedule.name for schedule in self.schedules):
             yield Violation(("schedules",), f"the name {name!r} is used more than once")
 
 

@@ -19,43 +19,7 @@ from pydantic import Field
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
 from horsies.core.models.base import Violation
-from horsies.core.models.schedule.cron_terms import (
-    DAY_OF_MONTH,
-    HOUR,
-    MINUTE,
-    MONTH,
-    BothDays,
-    ByMonthDay,
-    ByWeekday,
-    CronEnumRange,
-    CronEnumStep,
-    CronEnumValues,
-    CronEvery,
-    CronRange,
-    CronStep,
-    CronValues,
-    DaySelector,
-    Domain,
-    EitherDay,
-    EveryDay,
-    HourTerms,
-    MinuteTerms,
-    MonthTerm,
-    MonthTerms,
-    NumericTerm,
-    WeekdayTerm,
-    enum_bits,
-    numeric_bits,
-)
-from horsies.core.models.schedule.patterns import (
-    WEEKDAYS,
-    Month,
-    SchedulePart,
-    WallTimes,
-    Weekday,
-    days_in_month,
-    numbers_of,
-)
+from horsies.core.models.schedule import cron_terms, patterns
 
 NICKNAMES = {
     "@hourly": "0 * * * *",
@@ -69,20 +33,20 @@ NICKNAMES = {
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 _TERM = re.compile(r"(?:(?P<every>\*)|(?P<start>[a-z0-9]+)(?:-(?P<end>[a-z0-9]+))?)(?:/(?P<step>[0-9]+))?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
-_WEEK = Domain(0, 7, 6)  # cron's: both 0 and 7 are Sunday
-_MONTHS = list(Month)
-_DAYS = [Weekday.SUNDAY, *list(Weekday)[:6], Weekday.SUNDAY]
+_WEEK = cron_terms.Domain(0, 7, 6)  # cron's: both 0 and 7 are Sunday
+_MONTHS = list(patterns.Month)
+_DAYS = [patterns.Weekday.SUNDAY, *list(patterns.Weekday)[:6], patterns.Weekday.SUNDAY]
 T = TypeVar("T")
 
 
-class CronSchedule(SchedulePart):
+class CronSchedule(patterns.SchedulePart):
     """Runs at second 0 of the minutes that match all four fields; a field matches if one of its terms does."""
 
     type: Literal["cron"] = "cron"
-    minute: MinuteTerms = Field(description="numeric terms, 0 to 59")
-    hour: HourTerms = Field(description="numeric terms, 0 to 23")
-    month: MonthTerms = Field(description="terms for `Month`")
-    day: DaySelector = Field(discriminator="type", description="which days")
+    minute: cron_terms.MinuteTerms = Field(description="numeric terms, 0 to 59")
+    hour: cron_terms.HourTerms = Field(description="numeric terms, 0 to 23")
+    month: cron_terms.MonthTerms = Field(description="terms for `Month`")
+    day: cron_terms.DaySelector = Field(discriminator="type", description="which days")
 
     @classmethod
     def parse(cls, text: str) -> CronSchedule:
@@ -90,15 +54,15 @@ class CronSchedule(SchedulePart):
         return cls(**cron_fields(text))
 
     @cached_property
-    def wall_times(self) -> WallTimes:
-        return WallTimes(
+    def wall_times(self) -> patterns.WallTimes:
+        return patterns.WallTimes(
             second=0,
-            minutes=numeric_bits(self.minute, MINUTE),
-            hours=numeric_bits(self.hour, HOUR),
-            months=enum_bits(self.month, MONTH),
+            minutes=cron_terms.numeric_bits(self.minute, cron_terms.MINUTE),
+            hours=cron_terms.numeric_bits(self.hour, cron_terms.HOUR),
+            months=cron_terms.enum_bits(self.month, cron_terms.MONTH),
             month_days=self.day.month_day_bits,
             weekdays=self.day.weekday_bits,
-            days_match="either" if isinstance(self.day, EitherDay) else "both",
+            days_match="either" if isinstance(self.day, cron_terms.EitherDay) else "both",
         )
 
     def _violations(self) -> Iterator[Violation]:
@@ -110,8 +74,10 @@ class CronSchedule(SchedulePart):
     def _some_month_has_such_a_day(self) -> bool:
         # A leap year has every day that a year can have, and each of them falls on every weekday in some year. If
         # either day is enough, the weekdays always occur.
-        on_any_weekday = replace(self.wall_times, weekdays=WEEKDAYS)
-        return any(days_in_month(on_any_weekday, 2024, month) for month in numbers_of(on_any_weekday.months))
+        on_any_weekday = replace(self.wall_times, weekdays=patterns.WEEKDAYS)
+        return any(
+            patterns.days_in_month(on_any_weekday, 2024, month) for month in patterns.numbers_of(on_any_weekday.months)
+        )
 
 
 def cron_fields(line: str) -> dict[str, Any]:
@@ -129,11 +95,11 @@ def cron_fields(line: str) -> dict[str, Any]:
         return None
 
     fields = {
-        "minute": field(0, lambda text: _numeric(text, MINUTE)),
-        "hour": field(1, lambda text: _numeric(text, HOUR)),
+        "minute": field(0, lambda text: _numeric(text, cron_terms.MINUTE)),
+        "hour": field(1, lambda text: _numeric(text, cron_terms.HOUR)),
         "month": field(3, _months),
     }
-    month_days, weekdays = field(2, lambda text: _numeric(text, DAY_OF_MONTH)), field(4, _weekdays)
+    month_days, weekdays = field(2, lambda text: _numeric(text, cron_terms.DAY_OF_MONTH)), field(4, _weekdays)
     report.raise_if_any()
     return {**fields, "day": _days(month_days or [], weekdays or [], parts[2], parts[4])}
 
@@ -160,59 +126,63 @@ def _error(line: object, problem: str, help_text: str | None = None) -> Configur
     )
 
 
-def _days(month_days: list[NumericTerm], weekdays: list[WeekdayTerm], of_month: str, of_week: str) -> DaySelector:
+def _days(
+    month_days: list[cron_terms.NumericTerm], weekdays: list[cron_terms.WeekdayTerm], of_month: str, of_week: str
+) -> cron_terms.DaySelector:
     if of_month == "*" and of_week == "*":
-        return EveryDay()
+        return cron_terms.EveryDay()
     if of_week == "*":
-        return ByMonthDay(day_of_month=month_days)
+        return cron_terms.ByMonthDay(day_of_month=month_days)
     if of_month == "*":
-        return ByWeekday(day_of_week=weekdays)
-    kind = BothDays if of_month.startswith("*") or of_week.startswith("*") else EitherDay
+        return cron_terms.ByWeekday(day_of_week=weekdays)
+    kind = cron_terms.BothDays if of_month.startswith("*") or of_week.startswith("*") else cron_terms.EitherDay
     return kind(day_of_month=month_days, day_of_week=weekdays)
 
 
-def _numeric(text: str, domain: Domain) -> list[NumericTerm]:
-    terms: list[NumericTerm] = []
+def _numeric(text: str, domain: cron_terms.Domain) -> list[cron_terms.NumericTerm]:
+    terms: list[cron_terms.NumericTerm] = []
     values: list[int] = []
     for piece in _pieces(text, domain, {}):
         match piece:
             case _Piece(start=None, step=None):
-                terms.append(CronEvery())
+                terms.append(cron_terms.CronEvery())
             case _Piece(start=None):
-                terms.append(CronStep(step=piece.step))
+                terms.append(cron_terms.CronStep(step=piece.step))
             case _Piece(start=int(start), end=None):
                 values.append(start)
             case _:
-                terms.append(CronRange(start=piece.start, end=piece.end, step=piece.step or 1))
-    return [*([CronValues(values=_once(values))] if values else []), *terms]
+                terms.append(cron_terms.CronRange(start=piece.start, end=piece.end, step=piece.step or 1))
+    return [*([cron_terms.CronValues(values=_once(values))] if values else []), *terms]
 
 
-def _months(text: str) -> list[MonthTerm]:
-    terms: list[MonthTerm] = []
-    values: list[Month] = []
+def _months(text: str) -> list[cron_terms.MonthTerm]:
+    terms: list[cron_terms.MonthTerm] = []
+    values: list[patterns.Month] = []
     names = {name: number for number, month in enumerate(_MONTHS, 1) for name in (month.value, month.value[:3])}
-    for piece in _pieces(text, MONTH, names):
+    for piece in _pieces(text, cron_terms.MONTH, names):
         match piece:
             case _Piece(start=None, step=None):
-                terms.append(CronEvery())
+                terms.append(cron_terms.CronEvery())
             case _Piece(start=None):
-                terms.append(CronEnumStep[Month](step=piece.step))
+                terms.append(cron_terms.CronEnumStep[patterns.Month](step=piece.step))
             case _Piece(start=int(start), end=None):
                 values.append(_MONTHS[start - 1])
             case _Piece(start=int(start), end=int(end)):
                 step = piece.step or 1
-                terms.append(CronEnumRange[Month](start=_MONTHS[start - 1], end=_MONTHS[end - 1], step=step))
-    return [*([CronEnumValues[Month](values=_once(values))] if values else []), *terms]
+                terms.append(
+                    cron_terms.CronEnumRange[patterns.Month](start=_MONTHS[start - 1], end=_MONTHS[end - 1], step=step)
+                )
+    return [*([cron_terms.CronEnumValues[patterns.Month](values=_once(values))] if values else []), *terms]
 
 
-def _weekdays(text: str) -> list[WeekdayTerm]:
-    terms: list[WeekdayTerm] = []
-    values: list[Weekday] = []
+def _weekdays(text: str) -> list[cron_terms.WeekdayTerm]:
+    terms: list[cron_terms.WeekdayTerm] = []
+    values: list[patterns.Weekday] = []
     names = {name: number for number, day in enumerate(_DAYS[:7]) for name in (day.value, day.value[:3])}
     for piece in _pieces(text, _WEEK, names):
         match piece:
             case _Piece(start=None, step=None):
-                terms.append(CronEvery())
+                terms.append(cron_terms.CronEvery())
             case _Piece(start=None):
                 terms.append(_listed(0, 6, piece.step or 1))
             case _Piece(start=int(start), end=None):
@@ -220,13 +190,15 @@ def _weekdays(text: str) -> list[WeekdayTerm]:
             case _Piece(start=0, end=int(end)):
                 terms.append(_listed(0, end, piece.step or 1))
             case _Piece(start=int(start), end=int(end)):
-                terms.append(CronEnumRange[Weekday](start=_DAYS[start], end=_DAYS[end], step=piece.step or 1))
-    return [*([CronEnumValues[Weekday](values=_once(values))] if values else []), *terms]
+                terms.append(
+                    cron_terms.CronEnumRange[patterns.Weekday](start=_DAYS[start], end=_DAYS[end], step=piece.step or 1)
+                )
+    return [*([cron_terms.CronEnumValues[patterns.Weekday](values=_once(values))] if values else []), *terms]
 
 
-def _listed(start: int, end: int, step: int) -> CronEnumValues[Weekday]:
+def _listed(start: int, end: int, step: int) -> cron_terms.CronEnumValues[patterns.Weekday]:
     named = {_DAYS[number] for number in range(start, end + 1, step)}
-    return CronEnumValues[Weekday](values=[day for day in Weekday if day in named])
+    return cron_terms.CronEnumValues[patterns.Weekday](values=[day for day in patterns.Weekday if day in named])
 
 
 def _once(values: list[T]) -> list[T]:
@@ -243,7 +215,7 @@ class _Piece:
     step: int | None
 
 
-def _pieces(text: str, domain: Domain, names: dict[str, int]) -> Iterator[_Piece]:
+def _pieces(text: str, domain: cron_terms.Domain, names: dict[str, int]) -> Iterator[_Piece]:
     for item in text.split(","):
         found = _TERM.fullmatch(item)
         if found is None:
@@ -261,7 +233,7 @@ def _pieces(text: str, domain: Domain, names: dict[str, int]) -> Iterator[_Piece
         yield _Piece(start, end, step)
 
 
-def _value(text: str | None, domain: Domain, names: dict[str, int]) -> int | None:
+def _value(text: str | None, domain: cron_terms.Domain, names: dict[str, int]) -> int | None:
     if text is None:
         return None
     if text in names:

@@ -13,65 +13,55 @@ from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from horsies.core.models.base import Violation
-from horsies.core.models.schedule.patterns import (
-    MONTH_DAYS,
-    WEEKDAYS,
-    Month,
-    Positive,
-    SchedulePart,
-    Weekday,
-    WholeNumber,
-    bits,
-    duplicates,
-)
+from horsies.core.models.schedule import patterns
 
-E = TypeVar("E", Weekday, Month)
+E = TypeVar("E", patterns.Weekday, patterns.Month)
 
 
-class CronEvery(SchedulePart):
+class CronEvery(patterns.SchedulePart):
     """Every value."""
 
     type: Literal["every"] = "every"
 
 
-class CronStep(SchedulePart):
+class CronStep(patterns.SchedulePart):
     """The first value of the domain, then every n-th: `*/n`."""
 
     type: Literal["step"] = "step"
-    step: Positive = Field(description="the n; at most 59 for minutes, 23 for hours, 30 for days")
+    step: patterns.Positive = Field(description="the n; at most 59 for minutes, 23 for hours, 30 for days")
 
 
-class CronValues(SchedulePart):
+class CronValues(patterns.SchedulePart):
     """These values."""
 
     type: Literal["values"] = "values"
-    values: tuple[WholeNumber, ...] = Field(min_length=1, description="each value once, in any order")
+    values: tuple[patterns.WholeNumber, ...] = Field(min_length=1, description="each value once, in any order")
 
     def _violations(self) -> Iterator[Violation]:
         yield from _listed_once(self.values)
 
 
-class CronRange(SchedulePart):
+class CronRange(patterns.SchedulePart):
     """From `start` to `end` inclusive, every `step`-th. A range does not wrap around."""
 
     type: Literal["range"] = "range"
-    start: WholeNumber = Field(description="the first")
-    end: WholeNumber = Field(description="the last value, unless the step skips it")
-    step: Positive = Field(default=1, description="1: every value")
+    start: patterns.WholeNumber = Field(description="the first")
+    end: patterns.WholeNumber = Field(description="the last value, unless the step skips it")
+    step: patterns.Positive = Field(default=1, description="1: every value")
 
     def _violations(self) -> Iterator[Violation]:
         if self.end < self.start:
             yield _backwards(self.start, self.end)
 
 
-class CronEnumStep(SchedulePart, Generic[E]):
+class CronEnumStep(patterns.SchedulePart, Generic[E]):
     """The first month or weekday, then every n-th."""
 
     type: Literal["step"] = "step"
-    step: Positive = Field(description="the n; at most 11 for months, 6 for weekdays")
+    step: patterns.Positive = Field(description="the n; at most 11 for months, 6 for weekdays")
 
 
-class CronEnumValues(SchedulePart, Generic[E]):
+class CronEnumValues(patterns.SchedulePart, Generic[E]):
     """These months or weekdays."""
 
     type: Literal["values"] = "values"
@@ -81,13 +71,13 @@ class CronEnumValues(SchedulePart, Generic[E]):
         yield from _listed_once(self.values)
 
 
-class CronEnumRange(SchedulePart, Generic[E]):
+class CronEnumRange(patterns.SchedulePart, Generic[E]):
     """From `start` to `end` inclusive, every `step`-th. A range does not wrap around."""
 
     type: Literal["range"] = "range"
     start: E = Field(description="the first")
     end: E = Field(description="the last value, unless the step skips it")
-    step: Positive = Field(default=1, description="1: every value")
+    step: patterns.Positive = Field(default=1, description="1: every value")
 
     def _violations(self) -> Iterator[Violation]:
         if type(self.start) is not type(self.end):
@@ -97,7 +87,7 @@ class CronEnumRange(SchedulePart, Generic[E]):
 
 
 def _listed_once(values: tuple[Any, ...]) -> Iterator[Violation]:
-    for value in duplicates(values):
+    for value in patterns.duplicates(values):
         yield Violation(("values",), f"{value} is listed more than once")
 
 
@@ -107,11 +97,11 @@ def _backwards(start: object, end: object) -> Violation:
     )
 
 
-def _place(member: Weekday | Month) -> int:
+def _place(member: patterns.Weekday | patterns.Month) -> int:
     return list(type(member)).index(member)
 
 
-def _made_for(wanted: type[Weekday] | type[Month]) -> BeforeValidator:
+def _made_for(wanted: type[patterns.Weekday] | type[patterns.Month]) -> BeforeValidator:
     """Refuse a term that was made for the other enum; a step would look the same."""
 
     def check(term: object) -> object:
@@ -138,8 +128,12 @@ DAY_OF_MONTH = Domain(1, 31, 30)
 MONTH = Domain(1, 12, 11)
 WEEKDAY = Domain(0, 6, 6)
 NumericTerm: TypeAlias = CronEvery | CronStep | CronValues | CronRange
-MonthTerm: TypeAlias = CronEvery | CronEnumStep[Month] | CronEnumValues[Month] | CronEnumRange[Month]
-WeekdayTerm: TypeAlias = CronEvery | CronEnumStep[Weekday] | CronEnumValues[Weekday] | CronEnumRange[Weekday]
+MonthTerm: TypeAlias = (
+    CronEvery | CronEnumStep[patterns.Month] | CronEnumValues[patterns.Month] | CronEnumRange[patterns.Month]
+)
+WeekdayTerm: TypeAlias = (
+    CronEvery | CronEnumStep[patterns.Weekday] | CronEnumValues[patterns.Weekday] | CronEnumRange[patterns.Weekday]
+)
 
 
 def _within(domain: Domain) -> AfterValidator:
@@ -171,8 +165,8 @@ def _numbers_named(term: NumericTerm | MonthTerm | WeekdayTerm) -> tuple[int, ..
 
 # In code the class says which term it is, in a stored schedule `type` does.
 _Numeric: TypeAlias = Annotated[NumericTerm, Field(discriminator="type")]
-_Month: TypeAlias = Annotated[MonthTerm, Field(discriminator="type"), _made_for(Month)]
-_Weekday: TypeAlias = Annotated[WeekdayTerm, Field(discriminator="type"), _made_for(Weekday)]
+_Month: TypeAlias = Annotated[MonthTerm, Field(discriminator="type"), _made_for(patterns.Month)]
+_Weekday: TypeAlias = Annotated[WeekdayTerm, Field(discriminator="type"), _made_for(patterns.Weekday)]
 MinuteTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(MINUTE)]
 HourTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(HOUR)]
 MonthDayTerms: TypeAlias = Annotated[tuple[_Numeric, ...], _within(DAY_OF_MONTH)]
@@ -186,13 +180,13 @@ def numeric_bits(terms: Sequence[NumericTerm], domain: Domain) -> int:
     for term in terms:
         match term:
             case CronEvery():
-                found |= bits(range(domain.first, domain.last + 1))
+                found |= patterns.bits(range(domain.first, domain.last + 1))
             case CronStep():
-                found |= bits(range(domain.first, domain.last + 1, term.step))
+                found |= patterns.bits(range(domain.first, domain.last + 1, term.step))
             case CronValues():
-                found |= bits(term.values)
+                found |= patterns.bits(term.values)
             case CronRange():
-                found |= bits(range(term.start, term.end + 1, term.step))
+                found |= patterns.bits(range(term.start, term.end + 1, term.step))
     return found
 
 
@@ -202,27 +196,27 @@ def enum_bits(terms: Sequence[MonthTerm] | Sequence[WeekdayTerm], domain: Domain
     for term in terms:
         match term:
             case CronEvery():
-                found |= bits(range(domain.first, domain.last + 1))
+                found |= patterns.bits(range(domain.first, domain.last + 1))
             case CronEnumStep():
-                found |= bits(range(domain.first, domain.last + 1, term.step))
+                found |= patterns.bits(range(domain.first, domain.last + 1, term.step))
             case CronEnumValues():
-                found |= bits(domain.first + _place(value) for value in term.values)
+                found |= patterns.bits(domain.first + _place(value) for value in term.values)
             case CronEnumRange():
                 start, end = domain.first + _place(term.start), domain.first + _place(term.end)
-                found |= bits(range(start, end + 1, term.step))
+                found |= patterns.bits(range(start, end + 1, term.step))
     return found
 
 
-class _Days(SchedulePart):
+class _Days(patterns.SchedulePart):
     """A day selector: the days of the month and of the week that it names."""
 
     @property
     def month_day_bits(self) -> int:
-        return MONTH_DAYS
+        return patterns.MONTH_DAYS
 
     @property
     def weekday_bits(self) -> int:
-        return WEEKDAYS
+        return patterns.WEEKDAYS
 
 
 class _MonthDays(_Days):

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from horsies.core.errors import ErrorCode, HorsiesError, MultipleWorkflowErrors, ValidationReport
-from horsies.core.models.workflow.input_checks import child_problems, input_problems
+from horsies.core.models.workflow import input_checks, results
 from horsies.core.models.workflow.nodes import (
     MAX_ID_LENGTH,
     MapNode,
@@ -24,7 +24,6 @@ from horsies.core.models.workflow.nodes import (
     TaskNode,
 )
 from horsies.core.models.workflow.plan import Draft
-from horsies.core.models.workflow.results import OnError
 from horsies.core.tasks.definition import TaskDefinition, flags_of
 
 MAX_NAME_LENGTH = 255
@@ -70,7 +69,7 @@ def _shape_problems(draft: Draft) -> Iterator[HorsiesError]:
     if not draft.nodes:
         help_text = "tasks=[a.node()(...), ...]; a definition with build_with must be built by build_with"
         yield draft.error(ErrorCode.WORKFLOW_NO_NODES, "it has no nodes", help_text)
-    if draft.on_error not in list(OnError):
+    if draft.on_error not in list(results.OnError):
         yield draft.error(ErrorCode.CONFIG_INVALID, f"on_error must be 'fail' or 'pause', not {draft.on_error!r}")
     yield from _ids(draft)
 
@@ -276,4 +275,4 @@ def _other_problems(node: TaskNode[Any]) -> Iterator[str]:
             yield f"max_parallel must be a number of elements, 1 or more, not {most!r}"
 
 
-_KINDS = (_shape_problems, _graph_problems, _option_problems, child_problems, input_problems)
+_KINDS = (_shape_problems, _graph_problems, _option_problems, input_checks.child_problems, input_checks.input_problems)

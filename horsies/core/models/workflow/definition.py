@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get
 
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.core.models.workflow import registry
-from horsies.core.models.workflow.input_checks import output_problem
+from horsies.core.models.workflow import input_checks, registry, results
 from horsies.core.models.workflow.nodes import Node, placed
-from horsies.core.models.workflow.results import OnError
 from horsies.core.models.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class WorkflowDefinition(Generic[T_co]):
         return WorkflowSpec(
             cls.name,
             list(cls._nodes.values()),
-            getattr(meta, "on_error", OnError.FAIL),
+            getattr(meta, "on_error", results.OnError.FAIL),
             getattr(meta, "output", None),
             getattr(meta, "success_policy", None),
             definition_key=cls.definition_key,
@@ -156,7 +154,7 @@ def _check_built(cls: type[WorkflowDefinition[Any]], spec: Any, location: Source
             code=ErrorCode.WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING,
             location=location,
         )
-    if problem := output_problem(spec.output, cls.declared_type()):
+    if problem := input_checks.output_problem(spec.output, cls.declared_type()):
         raise WorkflowValidationError(
             f"workflow {spec.name!r}: {problem}", code=ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH, location=location
         )

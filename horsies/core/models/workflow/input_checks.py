@@ -14,13 +14,11 @@ import typing
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, NewType, TypeVar, get_args, get_origin
 
-from horsies.core.codec.arguments import INJECTED, ArgumentsCodec
-from horsies.core.codec.shapes import CodecError
+from horsies.core.codec import arguments, shapes
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.models.tasks import TaskResult
+from horsies.core.models.workflow import plan, registry
 from horsies.core.models.workflow.nodes import FromNode, MapNode, Node, SubWorkflowNode, TaskNode
-from horsies.core.models.workflow.plan import Draft, map_param, type_of
-from horsies.core.models.workflow.registry import parameters_of
 from horsies.core.tasks.definition import TaskDefinition
 
 _ARRAYS = (list, tuple, set, frozenset)
@@ -37,7 +35,7 @@ _PROMOTED = {(int, float), (int, complex), (float, complex)}
 _WAIT = "waits_for=[...] lists every node whose result is used; from_node(...) adds its node automatically"
 
 
-def child_problems(draft: Draft) -> Iterator[HorsiesError]:
+def child_problems(draft: plan.Draft) -> Iterator[HorsiesError]:
     """Checks child workflows, and the declared output of a definition (HRS-016 of a child, HRS-025)."""
     for index, node in enumerate(draft.nodes):
         if not isinstance(node, SubWorkflowNode):
@@ -56,7 +54,7 @@ def child_problems(draft: Draft) -> Iterator[HorsiesError]:
             yield draft.error(ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH, problem)
 
 
-def input_problems(draft: Draft) -> Iterator[HorsiesError]:
+def input_problems(draft: plan.Draft) -> Iterator[HorsiesError]:
     """What is wrong with the arguments of the nodes. What can be written of the arguments is written, for the plan."""
     for index, node in enumerate(draft.nodes):
         draft.kwargs_json[index] = None
@@ -84,7 +82,7 @@ def output_problem(output: Node[Any] | None, declared: Any) -> str | None:
         if declared is Any or declared is None or declared is type(None):
             return None
         return f"WorkflowDefinition[{shown(declared)}] without an output: name one in Meta.output, or declare None"
-    gives = type_of(output)
+    gives = plan.type_of(output)
     if fits(gives, declared):
         return None
     return f"it is declared to give {shown(declared)}, but its output {output!r} gives {shown(gives)}"
@@ -97,18 +95,18 @@ def _is_sound(node: Node[Any]) -> bool:
     return isinstance(node, TaskNode) and isinstance(node.fn, TaskDefinition)
 
 
-def _codec_of(node: Node[Any]) -> ArgumentsCodec:
+def _codec_of(node: Node[Any]) -> arguments.ArgumentsCodec:
     if isinstance(node, TaskNode):
         return node.fn.codec.arguments
     assert isinstance(node, SubWorkflowNode)
-    return parameters_of(node.workflow_def)
+    return registry.parameters_of(node.workflow_def)
 
 
 def _takes_parameters(node: SubWorkflowNode[Any]) -> bool:
     return node.workflow_def.takes_parameters()
 
 
-def _without_parameters(draft: Draft, index: int, node: SubWorkflowNode[Any]) -> Iterator[HorsiesError]:
+def _without_parameters(draft: plan.Draft, index: int, node: SubWorkflowNode[Any]) -> Iterator[HorsiesError]:
     if given := sorted({*node.kwargs, *node.args_from}):
         yield draft.node_error(
             index,
@@ -121,7 +119,7 @@ def _without_parameters(draft: Draft, index: int, node: SubWorkflowNode[Any]) ->
         yield draft.node_error(index, ErrorCode.WORKFLOW_CTX_PARAM_MISSING, text)
 
 
-def _sources(draft: Draft, index: int, node: Node[Any]) -> Iterator[HorsiesError]:
+def _sources(draft: plan.Draft, index: int, node: Node[Any]) -> Iterator[HorsiesError]:
     waits_for = {id(getattr(other, "origin", other)) for other in node.waits_for}
 
     def is_known(source: Any) -> bool:
@@ -144,7 +142,7 @@ def _named(source: Any) -> str:
 class _Inputs:
     """The arguments of one node, by its signature."""
 
-    def __init__(self, draft: Draft, index: int, node: Node[Any], codec: ArgumentsCodec) -> None:
+    def __init__(self, draft: plan.Draft, index: int, node: Node[Any], codec: arguments.ArgumentsCodec) -> None:
         self.draft, self.index, self.node, self.codec = draft, index, node, codec
         self.signature = codec.signature
         self.what = f"task {node.name!r}" if isinstance(node, TaskNode) else f"build_with of {node.name!r}"
@@ -199,7 +197,7 @@ class _Inputs:
     def _type_problem(self, name: str, source: Node[Any]) -> str | None:
         annotation = self._annotation(name)
         wanted = results_in(annotation)
-        gives = type_of(source)
+        gives = plan.type_of(source)
         if not wanted:
             proper = f"TaskResult[{shown(gives)}, TaskError]"
             return f"{name!r} gets a whole result: annotate it {proper}, not {shown(annotation)}"
@@ -209,7 +207,7 @@ class _Inputs:
 
     def _map(self, node: MapNode[Any], given: set[str]) -> Iterator[HorsiesError]:
         """The parameter of the elements; it is added to the given ones."""
-        param = map_param(node)
+        param = plan.map_param(node)
         if param is None:
             text = f"{self.what} has no parameter left for the elements; name it with param=..."
             yield self._error(ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS, text)
@@ -218,7 +216,7 @@ class _Inputs:
             text = f"param={param!r} takes the elements and is given in kwargs or args_from too"
             yield self._error(ErrorCode.WORKFLOW_KWARGS_ARGS_FROM_OVERLAP, text)
         given.add(param)
-        gives = type_of(node.over)
+        gives = plan.type_of(node.over)
         element = element_of(gives)
         if element is None:
             text = f"it maps over {node.over!r}, which gives {shown(gives)}, not a list"
@@ -231,7 +229,7 @@ class _Inputs:
         known = {name: value for name, value in self.node.kwargs.items() if name not in unknown}
         try:
             self.draft.kwargs_json[self.index] = self.codec.encode_named(known)
-        except CodecError as problem:
+        except shapes.CodecError as problem:
             yield self._unwritable(str(problem), known)
 
     def _unwritable(self, problem: str, values: dict[str, Any]) -> HorsiesError:
@@ -244,12 +242,12 @@ class _Inputs:
         return signature.kinds.get(name, signature.kinds.get(signature.var_keyword or "", Any))
 
     def _is_parameter(self, name: str) -> bool:
-        if name in INJECTED:
+        if name in arguments.INJECTED:
             return False
         return name in self.signature.keyword or self.signature.var_keyword is not None
 
     def _why_not(self, name: str) -> str:
-        if name in INJECTED:
+        if name in arguments.INJECTED:
             return f"{name!r} is filled in by the workflow engine"
         return f"{self.what} has no parameter {name!r} that can be given by name"
 

@@ -22,8 +22,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from horsies.core.codec import arguments
 from horsies.core.codec import arguments as signatures
-from horsies.core.codec.arguments import ArgumentsCodec, Signature
 from horsies.core.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.workflow.plan import WorkflowPlan
@@ -50,7 +50,7 @@ _building: ContextVar[str | None] = ContextVar("horsies_definition_key", default
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 
 # A workflow may hold a thousand nodes of one definition, and building a codec takes a while.
-_codecs: WeakKeyDictionary[type[Any], ArgumentsCodec] = WeakKeyDictionary()
+_codecs: WeakKeyDictionary[type[Any], arguments.ArgumentsCodec] = WeakKeyDictionary()
 
 
 def find(key: str) -> Definition | None:
@@ -92,21 +92,23 @@ class NoPlaceForApp(ValueError):
     """`build_with` does not take the app as its first argument."""
 
 
-def parameters_of(definition: type[WorkflowDefinition[Any]]) -> ArgumentsCodec:
+def parameters_of(definition: type[WorkflowDefinition[Any]]) -> arguments.ArgumentsCodec:
     """The codec of its parameters. It raises what the user's annotations raise, or `NoPlaceForApp`."""
     codec = _codecs.get(definition)
     if codec is None:
-        codec = _codecs[definition] = ArgumentsCodec(signature_of(definition))
+        codec = _codecs[definition] = arguments.ArgumentsCodec(signature_of(definition))
     return codec
 
 
 def prepare(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any]) -> None:
     """Read the parameters now, while these names exist. A failure is reported when they are needed."""
     with suppress(Exception):
-        _codecs[definition] = ArgumentsCodec(signature_of(definition, local_names))
+        _codecs[definition] = arguments.ArgumentsCodec(signature_of(definition, local_names))
 
 
-def signature_of(definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any] = _NO_NAMES) -> Signature:
+def signature_of(
+    definition: type[WorkflowDefinition[Any]], local_names: Mapping[str, Any] = _NO_NAMES
+) -> arguments.Signature:
     """The signature of `build_with` without the app."""
     # These two names are often imported for type checkers only, and do not matter here.
     names = {**local_names, "Horsies": object, "WorkflowSpec": _Anything}

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
-from horsies.core.models.workflow import registry
-from horsies.core.models.workflow.checks import check
+from horsies.core.models.workflow import checks, registry
 from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, SuccessPolicy, placed
 from horsies.core.models.workflow.plan import Draft, WorkflowPlan, plan_of
-from horsies.core.models.workflow.registry import BuildRequest
 from horsies.core.models.workflow.results import OnError, WorkflowStartError, WorkflowStartResult, no_broker
 from horsies.core.types.twins import run_sync
 
@@ -79,7 +77,7 @@ class WorkflowSpec(Generic[OutT]):
             location or SourceLocation.of_caller(),
             declared,
         )
-        check(draft)
+        checks.check(draft)
         nodes = placed(draft.nodes, draft.ids)
         self.__dict__.update(
             name=draft.name,
@@ -124,7 +122,7 @@ class WorkflowSpec(Generic[OutT]):
             return self._plan
         children = {
             index: registry.build_plan(
-                app, BuildRequest(node.sub_workflow_key or "", node.kwargs_json, {}, depth=depth + 1)
+                app, registry.BuildRequest(node.sub_workflow_key or "", node.kwargs_json, {}, depth=depth + 1)
             )
             for index, node in roots.items()
         }
