@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from horsies.core.models.recovery import RecoveryConfig
-from horsies.core.models.retry import RetryPolicy, TaskOptions
+from horsies.core.models.sending import RetryPolicy, TaskOptions
 
 LONG_AGO = "2020-01-01"
 

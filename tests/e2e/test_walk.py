@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from horsies.core.types.result import Ok
 from tests.e2e.conftest import load
 from tests.worker_support import ROOT, running_worker
 
@@ -55,12 +54,9 @@ async def run_both_ways(walk: Any) -> None:
 
 
 async def run(task: Any, *args: Any) -> Any:
-    sent = await task.send_async(*args)
-    assert isinstance(sent, Ok), sent
-    return (await sent.value.get_async(timeout_ms=30_000)).unwrap()
+    handle = (await task.send_async(*args)).unwrap()
+    return (await handle.get_async(timeout_ms=30_000)).unwrap()
 
 
 def run_sync(task: Any, *args: Any) -> Any:
-    sent = task.send(*args)
-    assert isinstance(sent, Ok), sent
-    return sent.value.get(timeout_ms=30_000).unwrap()
+    return task.send(*args).unwrap().get(timeout_ms=30_000).unwrap()

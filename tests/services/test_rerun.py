@@ -16,7 +16,7 @@ from horsies import monitoring
 from horsies.core.brokers.actions import TaskActionErrorCode
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
-from horsies.core.models.retry import RetryPolicy, TaskOptions
+from horsies.core.models.sending import RetryPolicy, TaskOptions
 from horsies.core.types.status import TaskStatus
 from tests.conftest import fresh_database
 from tests.factories import count_tasks, given_task, given_workflow, task_row

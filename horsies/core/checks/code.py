@@ -29,7 +29,7 @@ from horsies.core.errors import (
     ValidationReport,
     WorkflowValidationError,
 )
-from horsies.core.models import codes, retry
+from horsies.core.models import codes, sending
 from horsies.core.models.tasks import OutcomeCode, TaskOptions
 from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
 from horsies.core.scheduler.payloads import schedule_problems
@@ -361,5 +361,5 @@ def _late(
     )
 
 
-def _is_limited(policy: retry.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
+def _is_limited(policy: sending.RetryPolicy | None, tasks: Collection[TaskDefinition[Any, Any]]) -> bool:
     return any(task.options.timeout_ms is not None for task in tasks if task.options.retry_policy == policy)

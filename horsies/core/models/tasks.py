@@ -27,8 +27,15 @@ from horsies.core.models.codes import (
     OutcomeCode,
     RetrievalCode,
 )
-from horsies.core.models.retry import MIN_TIMEOUT_MS, RetryPolicy, TaskOptions
-from horsies.core.models.sending import TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult
+from horsies.core.models.sending import (
+    MIN_TIMEOUT_MS,
+    RetryPolicy,
+    TaskOptions,
+    TaskSendError,
+    TaskSendErrorCode,
+    TaskSendPayload,
+    TaskSendResult,
+)
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus, WorkflowStatus
 
 __all__ = [
