@@ -46,7 +46,7 @@ from horsies.core.models.workflow.results import (
     WorkflowStartResult, WorkflowTaskInfo,
 )
 from horsies.core.models.workflow.spec import WorkflowSpec
-from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.send import TaskHandle
 from horsies.core.producer.many import PreparedTask, TaskSendOptions
 from horsies.core.recovery.reconcile import recover_stuck_workflows, recover_stuck_workflows_sync
 from horsies.core.recovery.utils import WorkerUtils

@@ -21,7 +21,7 @@ from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models import queues, tasks
 from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope, many
-from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
 from horsies.core.types.result import Err, Ok, Result

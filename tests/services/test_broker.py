@@ -28,7 +28,7 @@ from horsies.core.db.failures import is_transient
 from horsies.core.models.broker import BrokerErrorCode, PostgresConfig
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskOptions, TaskResult
 from horsies.core.producer.envelope import payload_for, with_sha
-from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.send import TaskHandle
 from horsies.core.schema.install import SCHEMA_VERSION
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder

@@ -97,7 +97,8 @@ async def test_the_fingerprint_and_idempotency_know_nothing_of_the_trace(
         keyed = greet.with_options(idempotency_key="k").send("you").unwrap()
     assert (await rows.task(sent.task_id))["enqueue_sha"] == payload.enqueue_sha
     with TRACER.start_as_current_span("another"):
-        assert app.sender.send(payload, greet, task_id=sent.task_id).unwrap().task_id == sent.task_id
+        again = (await app.sender.send(payload, greet, task_id=sent.task_id)).unwrap()
+        assert again.task_id == sent.task_id
         assert greet.with_options(idempotency_key="k").send("you").unwrap().task_id == keyed.task_id
     assert greet.with_options(idempotency_key="k").send("you").unwrap().task_id == keyed.task_id, "nor outside of one"
 

@@ -26,7 +26,7 @@ from horsies.core.models.tasks import (
     TaskResult,
 )
 from horsies.core.producer import hub, waiter
-from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.send import TaskHandle
 from horsies.core.schema.install import install
 from horsies.core.types.status import TaskStatus
 from tests.app_support import an_app, define_add

@@ -1,4 +1,4 @@
-"""What travels with a task from its send to its end: the payload and how a send can fail, the retry policy and the other
+"""What travels with a task from its send to its end: the payload and how a send can fail, the retry policy and other
 options that are stored in its row, and its trace context. Most of it is importable from `models/tasks.py`.
 
 The trace context is in `task_options`, as `"trace": {"traceparent": "…"}`. It is added when the row is written and is

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, Typ
 
 from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
 from horsies.core.producer import enqueue, envelope
-from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given
 from horsies.core.types.result import Err, Ok, Result

@@ -1,5 +1,6 @@
-"""Writes sends to the queue: a payload becomes a row, and a handle. What fails for a reason that passes is tried again,
-under the same id, so that a try that had succeeded unseen is recognised (T-51).
+"""Writes sends to the queue: a payload becomes a row, and a handle with methods to wait for the task, inspect it and
+cancel it. What fails for a reason that passes is tried again, under the same id, so that a try that had succeeded unseen
+is recognised (T-51).
 
 Nothing is raised for expected failures. The error has a code, the reason, the id and the payload, so that the send can
 be repeated without being written twice. `envelope.py` builds the payload and decides what can be repeated, and
@@ -11,26 +12,92 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.errors import UndefinedTable
 
 from horsies.core import tracing
 from horsies.core.db.failures import describe, reason
-from horsies.core.models.tasks import TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult
+from horsies.core.models.tasks import (
+    TaskError,
+    TaskInfo,
+    TaskResult,
+    TaskSendError,
+    TaskSendErrorCode,
+    TaskSendPayload,
+    TaskSendResult,
+)
 from horsies.core.producer import enqueue
-from horsies.core.producer.handle import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.types.result import Err, Ok, Result
 from horsies.core.types.twins import pause as wait
+from horsies.core.types.twins import run_sync
 
 if TYPE_CHECKING:
+    from horsies.core.brokers.actions import TaskActionResult
     from horsies.core.brokers.postgres import PostgresBroker
+    from horsies.core.codec.shapes import ResultCodec
     from horsies.core.db.bridge import Reply
+    from horsies.core.models.broker import BrokerResult
     from horsies.core.producer.hub import Hub
+    from horsies.core.producer.waiter import Ending
     from horsies.core.tasks.definition import CallerConnection
+
+
+T = TypeVar("T")
+
+
+class TaskHandle(Generic[T]):
+    """A task that was sent, with the type of its result."""
+
+    __slots__ = ("_broker", "_codec", "_final", "task_id")
+
+    def __init__(self, task_id: str, broker: PostgresBroker, codec: ResultCodec | None = None) -> None:
+        self.task_id = task_id
+        self._broker = broker
+        self._codec = codec
+        self._final: TaskResult[T, TaskError] | None = None
+
+    async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """Wait for the result, at most `timeout_ms` milliseconds. It never raises: a failure is an error result."""
+        if self._final is not None:
+            return self._final
+        with tracing.getting("task", self.task_id):
+            return self._keep(await self._broker.wait_async(self.task_id, timeout_ms))
+
+    get = run_sync(get_async)
+
+    async def info_async(
+        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
+    ) -> BrokerResult[TaskInfo | None]:
+        """The state of the task; `Ok(None)` if its row is gone."""
+        return await self._broker.get_task_info_async(
+            self.task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
+
+    info = run_sync(info_async)
+
+    async def cancel_async(self, *, include_running: bool = False) -> TaskActionResult:
+        """Cancel the task unless it has ended. A running task is cancelled only with `include_running`; its code is
+        then stopped."""
+        return await self._broker.cancel_task_async(self.task_id, include_running=include_running)
+
+    cancel = run_sync(cancel_async)
+
+    def _keep(self, ending: Ending) -> TaskResult[T, TaskError]:
+        """The result of an ending. Only the task's own result is final; a wait that failed may be repeated."""
+        result, is_final = self._broker.read_ending(self.task_id, ending, self._codec)
+        if is_final:
+            self._final = result
+        return result
+
+    def __repr__(self) -> str:
+        return f"TaskHandle(task_id={self.task_id!r})"
 
 
 class Retryable(Protocol):
@@ -48,10 +115,12 @@ _NO_TABLES = (
     "connection="
 )
 
-T = TypeVar("T")
 E = TypeVar("E", bound=Retryable)
+
 Ids: TypeAlias = list[str]
+
 Written: TypeAlias = Result[Ids, TaskSendError]
+
 Explain: TypeAlias = Callable[[BaseException], TaskSendError]
 
 

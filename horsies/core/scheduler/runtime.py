@@ -28,7 +28,7 @@ from horsies.core.models.schedule.config import (
     ScheduleSource,
 )
 from horsies.core.producer import enqueue, envelope
-from horsies.core.producer.handle import TaskHandle
+from horsies.core.producer.send import TaskHandle
 from horsies.core.scheduler import calendar, payloads, plan, sync
 from horsies.core.store import schedules, sends
 from horsies.core.store import schedules as store
