@@ -1,6 +1,6 @@
 """Writes sends to the queue: a payload becomes a row, and a handle with methods to wait for the task, inspect it and
-cancel it. What fails for a reason that passes is tried again, under the same id, so that a try that had succeeded unseen
-is recognised (T-51).
+cancel it. What fails for a reason that passes is tried again, under the same id, so that a try that had succeeded
+unseen is recognised (T-51).
 
 Nothing is raised for expected failures. The error has a code, the reason, the id and the payload, so that the send can
 be repeated without being written twice. `envelope.py` builds the payload and decides what can be repeated, and
