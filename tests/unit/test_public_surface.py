@@ -195,11 +195,3 @@ def test_l02_terminal_states() -> None:
 def test_f20_f21_terminal_states_of_workflows() -> None:
     assert {status.name for status in WorkflowStatus if not status.is_terminal} == {"PENDING", "RUNNING", "PAUSED"}
     assert {status.name for status in WorkflowTaskStatus if status.is_terminal} == {"COMPLETED", "FAILED", "SKIPPED"}
-
-
-@pytest.mark.parametrize(
-    "name", ["horsies", "horsies.monitoring", "horsies.core.models.schedule", "horsies.core.models.workflow"]
-)
-def test_every_name_that_a_module_offers_is_there(name: str) -> None:
-    module = importlib.import_module(name)
-    assert [one for one in module.__all__ if not hasattr(module, one)] == []
