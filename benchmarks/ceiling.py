@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from horsies.core.db.connect import BY_INDEX, IN_BULK, connect
+from horsies.core.db.connections import BY_INDEX, IN_BULK, connect
 from horsies.core.db.pool import Connection
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.store import tasks

@@ -33,7 +33,7 @@ from rich.table import Table
 from benchmarks import server
 from benchmarks import soak_report as report
 from benchmarks.soak_report import Sample, percentile
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
 

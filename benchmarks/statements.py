@@ -9,7 +9,7 @@ import psutil
 from benchmarks.ceiling import RESULT, WORKER, claim_order, claimant
 from benchmarks.process import own_seconds
 from benchmarks.server import Server
-from horsies.core.db.connect import BY_INDEX, IN_BULK, connect
+from horsies.core.db.connections import BY_INDEX, IN_BULK, connect
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.store import tasks
 from horsies.core.tasks.moves import Claim, Complete

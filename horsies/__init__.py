@@ -51,10 +51,9 @@ from horsies.core.producer.many import PreparedTask, TaskSendOptions
 from horsies.core.recovery.reconcile import recover_stuck_workflows, recover_stuck_workflows_sync
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
-from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
-from horsies.core.types.status import (
-    TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus,
-    WorkflowStatus, WorkflowTaskStatus,
+from horsies.core.types import (
+    TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, Err, Ok, Result, TaskAttemptOutcome,
+    TaskStatus, WorkflowStatus, WorkflowTaskStatus, is_err, is_ok,
 )
 from horsies.core.workflows.control import pause_workflow, pause_workflow_sync, resume_workflow, resume_workflow_sync
 from horsies.core.workflows.handle import WorkflowHandle

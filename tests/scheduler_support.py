@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from horsies import AppConfig, Horsies, HourlySchedule, ScheduleConfig, TaskError, TaskResult, TaskSchedule
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.scheduler.payloads import USUAL, LocalPreparer, PreparationLimits
 from horsies.core.scheduler.service import Scheduler
 from tests.support import eventually

@@ -2,8 +2,6 @@
 findings; `core/checks` finds them.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

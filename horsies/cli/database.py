@@ -4,8 +4,6 @@ there (M-07). The first of these that is given decides (docs/decisions/0006-cli.
 --database-url  →  the app's own, if a module is given  →  DATABASE_URL  →  the embedded server in .horsies/postgres
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
@@ -18,8 +16,7 @@ from pydantic import SecretStr
 from horsies.cli import options, output
 from horsies.core import errors, locate
 from horsies.core.app import Horsies
-from horsies.core.db.connect import connect
-from horsies.core.db.failures import AWAY, describe, hint_for
+from horsies.core.db import AWAY, connect, describe, hint_for
 from horsies.core.models.broker import PostgresConfig, driver_url
 from horsies.core.schema.install import InstallReport, install
 

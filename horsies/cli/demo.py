@@ -2,16 +2,13 @@
 This module chooses the database and prepares it; the package `horsies/demo` is the show.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import uuid
 
 from horsies.cli import database, options, output
-from horsies.core.db.connect import connect
-from horsies.core.db.failures import AWAY, describe
+from horsies.core.db import AWAY, connect, describe
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import install

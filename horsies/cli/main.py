@@ -1,7 +1,5 @@
 """The `horsies` command and its subcommands. A mistake is reported on standard error, with exit code 1 (M-11)."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

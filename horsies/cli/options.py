@@ -6,8 +6,6 @@ A word that cannot be read is a `typer.BadParameter`, which names the option. Co
 queries no database; it only reads the names of files.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 _NAMES = 10
 WIDEST = 10_000  # characters; the width of a table is measured within this

@@ -2,8 +2,6 @@
 `horsies metrics` serves the metrics of the database for Prometheus, from one process for all workers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal
@@ -21,7 +19,7 @@ from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring.http import Encode, Endpoints, encoder
 from horsies.core.monitoring.metrics import of_reading
 from horsies.core.monitoring.snapshot import NoReading, Reader, take_snapshot
-from horsies.core.types.result import Err
+from horsies.core.types import Err
 
 _TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "oldest due", "ended/min", "workers")
 

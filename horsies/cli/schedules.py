@@ -2,8 +2,6 @@
 matches and not how it was written: `*/15` and `0,15,30,45` read the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,11 +11,11 @@ import typer
 from rich.text import Text
 
 from horsies.cli import options, output, session
-from horsies.core.db.failures import hint_for
+from horsies.core.db import hint_for
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, Month, SchedulePattern, Weekday, config
 from horsies.core.models.schedule.patterns import HOURS, MONTH_DAYS, MONTHS, WEEKDAYS, WallTimes, numbers_of
-from horsies.core.types.result import Err
+from horsies.core.types import Err
 
 _MONTHS = ["", *(month.value.capitalize() for month in Month)]
 _DAYS = [day.value.capitalize() for day in Weekday]

@@ -2,8 +2,6 @@
 (M-13); which of the words `[MODULE] ID...` is the app; and how a failure of the database ends a command.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +12,12 @@ import typer
 from horsies.cli import database, options, output
 from horsies.core import errors, locate
 from horsies.core.app import Horsies
-from horsies.core.db.failures import hint_for
+from horsies.core.db import hint_for
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
 from horsies.core.models.monitoring.tasks import MonitoringErrorCode, MonitoringResult
 from horsies.core.models.workflow.results import HandleResult
-from horsies.core.types.result import Err, Ok
+from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
 _OURS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(:[0-9]+)?")

@@ -4,8 +4,6 @@ tasks or cancels the waiting tasks of a queue; without `--yes` it only counts. T
 `tasks.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 from collections.abc import Awaitable, Callable
@@ -24,8 +22,7 @@ from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.codec.shapes import CodecError
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.recovery import retention
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
+from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
 
 T = TypeVar("T")
 _ID = "0198c5de-0001-7000-8000-000000000001"

@@ -3,8 +3,6 @@ M-46). `horsies task` shows everything about one: its columns, its payload and r
 says why one is not running. `horsies stale-tasks` lists running tasks without a recent heartbeat (M-10, R-91).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from horsies.cli import options, output, session
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
 from horsies.core.models.tasks import TaskAttemptInfo
-from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
+from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 from horsies.monitoring import explain_task, get_task_detail, list_tasks
 
 _TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries", "error", "worker")

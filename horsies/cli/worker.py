@@ -2,8 +2,6 @@
 the worker (M-02, W-80), and `horsies scheduler` sends the scheduled tasks of an app (M-03, S-40).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

@@ -3,8 +3,6 @@ are silent (M-09), `horsies sweep-stale-workers` makes one sweep by hand (M-08),
 tasks of the named workers to the queue (M-09).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@ repairs stuck ones (M-10, R-37). A workflow is shown as a tree for people and as
 elements of maps and the nodes of child workflows below them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,8 +22,7 @@ from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.recovery.reconcile import recover_stuck_workflows_sync
 from horsies.core.store.workflow_reads import NodeRow, WorkflowRow
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import Err, Ok, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control, read
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.read import WorkflowFamily

@@ -22,7 +22,7 @@ from horsies.core.producer.send import Sender
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
 from horsies.core.tasks.definition import Flags, SizeGuard
-from horsies.core.types.twins import run_sync
+from horsies.core.types import run_sync
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
 H = TypeVar("H", bound=Callable[[], None])

@@ -1,7 +1,5 @@
 """The part of an application that makes workflows: `app.workflow(...)`, and the builders that `horsies check` calls."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A dotted entry is imported by name, an entry that ends in `.py` by its path. A f
 gets the name it has there, so that another import finds the same module and nothing is defined twice.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import importlib

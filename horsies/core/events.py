@@ -13,8 +13,6 @@ emits, so they must do no I/O; a listener that fails is logged and does not affe
     child.ended       expected                a child process is gone
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias

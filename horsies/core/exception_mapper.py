@@ -3,8 +3,6 @@ in the app's, then the task's default code, then the app's. This module also def
 users may configure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias

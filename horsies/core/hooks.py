@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 
 from horsies.core.codec.serde import loads_json
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 
 class FailureReason(StrEnum):

@@ -2,8 +2,6 @@
 defines the name under which a file is imported; modules in the current directory can be imported.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

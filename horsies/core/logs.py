@@ -6,8 +6,6 @@ contains are listed (`extra={"horsies": …, "horsies_said": ("task_id",)}`), an
 of another library shows only the message.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

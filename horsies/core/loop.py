@@ -1,15 +1,12 @@
 """How the worker's services run: each has a step, a delay, and the same backoff while the database is away."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
 
 from horsies.core import logs
-from horsies.core.db.failures import AWAY, describe
-from horsies.core.db.listener import Backoff
+from horsies.core.db import AWAY, Backoff, describe
 from horsies.core.models.recovery import WorkerResilienceConfig
 
 log = logging.getLogger("horsies.worker")

@@ -24,8 +24,7 @@ from horsies.core.producer import envelope, many
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
-from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, Result, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies

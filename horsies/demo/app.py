@@ -3,8 +3,6 @@ Each run has its own queue, so that it meets neither the tasks of others nor tho
 variables name the queue and the database.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -2,8 +2,6 @@
 the figures, and a sentence for each scene. Pure, except for the printing.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

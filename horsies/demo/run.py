@@ -2,8 +2,6 @@
 the rows, and reports. `scenes.py` says what is shown, and `report.py` judges and prints it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -23,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from horsies.core.child.forkserver import die_with_parent
-from horsies.core.db.connect import connect
+from horsies.core.db import connect
 from horsies.core.errors import HorsiesError
 from horsies.core.sql import load
 from horsies.demo import app as tasks

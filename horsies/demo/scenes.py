@@ -3,8 +3,6 @@ says how its rows must look afterwards: (state, error code, outcomes of the atte
 that with the database. The scene itself checks what the caller gets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

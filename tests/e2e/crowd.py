@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerRecoveryConfig

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import tasks
 from horsies.core.store.tasks import Claimant, ClaimOrder
 from tests.audit import audit, transactions

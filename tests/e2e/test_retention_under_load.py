@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.retention import Retention

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from horsies import PostgresConfig, RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
 
-from horsies.core.db.connect import BY_INDEX, IN_BULK
+from horsies.core.db.connections import BY_INDEX, IN_BULK
 from horsies.core.embedded import ensure_running, stop
 from horsies.core.schema.install import install
 from tests.embedded_support import is_gone

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from horsies.core.db.connect import BY_INDEX, IN_BULK
+from horsies.core.db.connections import BY_INDEX, IN_BULK
 from tests.proof_pairs.kinds import Operation
 from tests.proof_pairs.rows import Start
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.models.workflow.plan import WorkflowPlan
 from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.recovery.reconcile import Reconciler

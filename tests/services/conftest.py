@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.worker.launcher import Launcher

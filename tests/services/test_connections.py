@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import connect, drain_pending_connects
+from horsies.core.db.connections import connect, drain_pending_connects
 from horsies.core.models.broker import PostgresConfig
 from tests.support import eventually, eventually_sync
 

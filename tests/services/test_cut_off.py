@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from horsies import FailureReason, HookRegistry, JobInterrupted, PostgresConfig, TaskStatus
-from horsies.core.db.connect import make_pool
+from horsies.core.db.connections import make_pool
 from horsies.core.recovery.decide import crashed, not_charged
 from horsies.core.recovery.hooks import InProcess
 from horsies.core.store.tasks import Claimed

@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import RetrievalCode, TaskResult
 from horsies.core.producer import waiter

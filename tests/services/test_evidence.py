@@ -16,7 +16,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from horsies.core.db.connect import make_pool
+from horsies.core.db.connections import make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.hooks import Decision, FailureReason, Job, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.loop import Service

@@ -13,7 +13,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.db import pool as pool_module
-from horsies.core.db.connect import connect, make_pool
+from horsies.core.db.connections import connect, make_pool
 from horsies.core.db.failures import describe, is_transient
 from horsies.core.db.pool import Pool, PoolTimeout
 from horsies.core.errors import ConfigurationError

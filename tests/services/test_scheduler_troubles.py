@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from pydantic import BaseModel, model_serializer
 
 from horsies import Horsies, IntervalSchedule, MonthlySchedule, TaskError, TaskResult, TaskSchedule
-from horsies.core.db.connect import make_pool
+from horsies.core.db.connections import make_pool
 from horsies.core.scheduler import fire
 from horsies.core.scheduler.payloads import PreparationLimits
 from horsies.core.scheduler.plan import slot_task_id

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import workflow_reads
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Plan, explaining

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring.filters import TaskFilter, order, page
 from horsies.core.monitoring.snapshot import MOST_ENDED

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX, IN_BULK
+from horsies.core.db.connections import BY_INDEX, IN_BULK
 from horsies.core.store import tasks
 from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining

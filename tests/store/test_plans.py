@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX, IN_BULK
+from horsies.core.db.connections import BY_INDEX, IN_BULK
 from tests.conftest import fresh_database
 from tests.store import plan_states as states
 from tests.store.plan_acts import ACTS, PREPARED, Act

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, sql
 
-from horsies.core.db.connect import connect as open_connection
+from horsies.core.db.connections import connect as open_connection
 from horsies.core.errors import ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import SCHEMA_VERSION, InstallReport, SchemaError, Server, install, refuse_unusable

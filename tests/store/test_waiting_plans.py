@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.store import tasks
 from horsies.core.store.tasks import WaitingSample
 from tests.conftest import fresh_database

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX
+from horsies.core.db.connections import BY_INDEX
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.store import recovery, tasks
 from horsies.core.workflows import control

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from psycopg import AsyncConnection
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.db.failures import facts_of
+from horsies.core.db import facts_of
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
 from horsies.core.sql import load
 from horsies.core.store import sends
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

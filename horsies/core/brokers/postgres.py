@@ -3,8 +3,6 @@ the bridge's loop; its blocking twin is a line. Results are decoded in the calle
 because decoding runs validators of the user's types.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,8 +12,7 @@ from typing import Any, Protocol
 from horsies.core.brokers.actions import TaskActionResult, action_failed, cancel, why_not_cancelled
 from horsies.core.codec.serde import can_be_stored
 from horsies.core.codec.shapes import ResultCodec
-from horsies.core.db.bridge import Bridge, BridgeError, on_bridge
-from horsies.core.db.failures import OperationRefused, as_broker_result
+from horsies.core.db import Bridge, BridgeError, OperationRefused, as_broker_result, on_bridge
 from horsies.core.hooks import HookRegistry
 from horsies.core.models import broker
 from horsies.core.models.app import AppConfig
@@ -29,9 +26,7 @@ from horsies.core.recovery.hooks import NoHooks
 from horsies.core.store import tasks, workers
 from horsies.core.store.sends import Send
 from horsies.core.tasks.moves import InFlight
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import TaskStatus
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, TaskStatus, run_sync
 
 _DB = broker.BrokerErrorCode.DB_OPERATION_FAILED
 

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from psycopg import AsyncConnection, errors
 
 from horsies.core.checks.code import CheckedApp
-from horsies.core.db.bridge import BridgeError
-from horsies.core.db.connect import BY_INDEX, connect
-from horsies.core.db.failures import as_broker_result, broker_error, describe
+from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe
 from horsies.core.errors import (
     CheckWarning,
     ConfigurationError,
@@ -37,8 +35,7 @@ from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.scheduler.sync import read, unusable
 from horsies.core.store import schedules, tasks
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

@@ -12,8 +12,6 @@ so that processes which tasks leave behind are reaped even if nothing else does 
 container).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -9,8 +9,6 @@ requests for the payloads of schedules. When the helper is started and what it i
 (`helper_process.py`, `helper_calls.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -28,8 +26,7 @@ from horsies.core.models.workflow.plan import WorkflowPlan, plan_from_json, plan
 from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.recovery.hooks import Handlers
 from horsies.core.scheduler.payloads import UNDATED, Wanted
-from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import Err, Ok, Result, TaskStatus
 
 log = logging.getLogger("horsies.child")
 

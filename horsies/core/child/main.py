@@ -7,8 +7,6 @@ tasks. It has two threads: the main thread, which runs user code (`run.py`, or `
 thread (`io.py`).
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import faulthandler

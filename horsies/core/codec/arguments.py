@@ -8,8 +8,6 @@ them too. Defaults are not stored, because they belong to the code that runs. Va
 (F-36, F-37) are among the keyword arguments of a stored call; a sender cannot set them.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import typing

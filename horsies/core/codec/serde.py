@@ -5,8 +5,6 @@ without a task, on plain JSON values; none of them raises, and `serialize_error_
 `sanitize_text` and `can_be_stored` know which texts PostgreSQL accepts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from pydantic import JsonValue
 from horsies.core.codec import arguments, shapes
 from horsies.core.models.codes import BUILTIN_CODE_FAMILIES, BuiltInTaskCode, ContractCode, OperationalErrorCode
 from horsies.core.models.tasks import BUILTIN_KEY, TaskError, TaskResult
-from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types import Err, Ok, Result
 
 T = TypeVar("T")
 _UNREADABLE = OperationalErrorCode.RESULT_DESERIALIZATION_ERROR

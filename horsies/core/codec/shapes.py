@@ -7,8 +7,6 @@ parts that would not survive as JSON: NaN, Infinity, text that is not Unicode, m
 JSON requires (a date is a string there). Nothing in the text names a class.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types

@@ -1,0 +1,52 @@
+"""The way to PostgreSQL: connections, their pool, the listener for notifications, the bridge from threads to the loop,
+and what a failure means.
+"""
+
+# fmt: off
+from horsies.core.db.bridge import Bridge, BridgeError, Reply, on_bridge
+from horsies.core.db.connections import BY_INDEX, IN_BULK, connect, drain_pending_connects, make_pool
+from horsies.core.db.failures import (
+    AWAY, OperationRefused, SchemaInitFailed, as_broker_result, broker_error, by_halves, describe, facts_of, halves,
+    hint_for, is_about_content, is_away, is_held_up, is_known, is_transient, reason,
+)
+from horsies.core.db.listener import Backoff, Listener, answered_within, cancel_all
+from horsies.core.db.pool import Connection, Connections, Pool, PoolClosed, PoolTimeout
+
+# fmt: on
+
+__all__ = [
+    "AWAY",
+    "BY_INDEX",
+    "IN_BULK",
+    "Backoff",
+    "Bridge",
+    "BridgeError",
+    "Connection",
+    "Connections",
+    "Listener",
+    "OperationRefused",
+    "Pool",
+    "PoolClosed",
+    "PoolTimeout",
+    "Reply",
+    "SchemaInitFailed",
+    "answered_within",
+    "as_broker_result",
+    "broker_error",
+    "by_halves",
+    "cancel_all",
+    "connect",
+    "describe",
+    "drain_pending_connects",
+    "facts_of",
+    "halves",
+    "hint_for",
+    "is_about_content",
+    "is_away",
+    "is_held_up",
+    "is_known",
+    "is_transient",
+    "make_pool",
+    "on_bridge",
+    "reason",
+]

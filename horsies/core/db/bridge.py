@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from horsies.core.types.twins import is_blocking
+from horsies.core.types import is_blocking
 
 log = logging.getLogger("horsies.sync")
 R = TypeVar("R")

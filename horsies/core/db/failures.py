@@ -8,8 +8,6 @@ act on, and `retryable`, which is true exactly for lost or refused connections, 
 back by it.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -21,7 +19,7 @@ from psycopg import errors
 from horsies.core.db.bridge import BridgeError
 from horsies.core.errors import HorsiesError
 from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, BrokerResult
-from horsies.core.types.result import Err, Ok
+from horsies.core.types import Err, Ok
 
 P = ParamSpec("P")
 T = TypeVar("T")

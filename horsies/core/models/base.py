@@ -5,8 +5,6 @@ raised together as `ConfigurationError`s with the HRS code of the field, never w
 secret).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,7 +28,9 @@ class Violation:
 class ConfigModel(BaseModel):
     """A frozen settings object whose mistakes are `ConfigurationError`s."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False
+    )
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CONFIG_INVALID
     field_error_codes: ClassVar[Mapping[str, ErrorCode]] = {}

@@ -1,7 +1,7 @@
 """How to reach PostgreSQL, and what the broker returns.
 
 The URL is a secret: it is shown only with its password masked, and `redact` removes it from messages of the driver.
-`db/connect.py` opens the connections.
+`db/connections.py` opens the connections.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
 from horsies.core.errors import ErrorCode
 from horsies.core.models.base import ConfigModel, Violation
-from horsies.core.types.result import Err, Ok
+from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
 

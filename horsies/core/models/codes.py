@@ -1,7 +1,5 @@
 """The built-in error codes of tasks, in four families; importable from `models/tasks.py`."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Queues as the user configures them: one default queue, or named queues with priority and limit."""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 from typing import ClassVar

@@ -6,8 +6,6 @@ milliseconds and retention times in hours; the second uses `timedelta`, where a 
 results of manual sweeps are here too (R-43, R-49, R-94).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from horsies.core.exception_mapper import is_reserved, validate_error_code_string
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
-from horsies.core.types.result import Err, Ok
+from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
 

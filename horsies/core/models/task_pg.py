@@ -6,8 +6,6 @@ server default, so that a row inserted with plain SQL looks like any other. A ch
 (see ``core/schema/install.py``); a test compares both ways.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import Enum as PyEnum
 from typing import Any
@@ -16,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
+from horsies.core.types import TaskAttemptOutcome, TaskStatus
 
 TIMESTAMP = sa.DateTime(timezone=True)
 NOW = sa.text("now()")

@@ -5,8 +5,6 @@ the queue (`TaskInfo`, `TaskAttemptInfo`) and, re-exported, the codes, policies 
 `codec/serde.py` turns results into text.
 """
 
-from __future__ import annotations
-
 import traceback
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,7 +34,7 @@ from horsies.core.models.sending import (
     TaskSendPayload,
     TaskSendResult,
 )
-from horsies.core.types.status import TaskAttemptOutcome, TaskStatus, WorkflowStatus
+from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus
 
 __all__ = [
     "BUILTIN_CODE_REGISTRY",

@@ -1,7 +1,5 @@
 """The tables of workflows and their nodes, as SQLAlchemy describes them; see ``task_pg`` for the conventions."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +8,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from horsies.core.models import task_pg
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 
 IS_OVER = "status = 'RUNNING' AND open_nodes = 0"
 IS_OPEN = task_pg.one_of("status", ("PENDING", "RUNNING", "PAUSED"))

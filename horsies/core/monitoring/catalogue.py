@@ -4,8 +4,6 @@ Names of a worker's own numbers begin with `horsies_worker_`, those of a schedul
 are read from the database, and every process that exposes them reports the same values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models.monitoring.cluster import Explanation, Why, WorkerStateInfo
 from horsies.core.models.monitoring.tasks import MonitoringResult
 from horsies.core.monitoring.queries import MOST_WORKERS, ask
 from horsies.core.producer.hub import can_exist
 from horsies.core.store import monitoring
 from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

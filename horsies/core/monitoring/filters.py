@@ -2,8 +2,6 @@
 lists become the parameters of the statements, and mistakes in them are reported here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from typing import Any, TypeVar
 from horsies.core.codec.serde import can_be_stored
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY
 from horsies.core.models.monitoring.tasks import ErrorCategory, category_of
-from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus
+from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 
 DEFAULT_LIMIT = 50
 MOST = 500

@@ -7,8 +7,6 @@ request for each connection, without bodies. Everything is bounded (the size of 
 connections), so a client of the port can only read what is offered.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -18,7 +16,7 @@ from http import HTTPStatus
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
-from horsies.core.db.listener import cancel_all
+from horsies.core.db import cancel_all
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.monitoring import metrics, snapshot
 

@@ -7,8 +7,6 @@ make one up. A worker counts the first `MOST_TASKS`, `MOST_QUEUES` and `MOST_PAI
 a snapshot the names with the largest values are kept, and the rest is added up as `other`.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

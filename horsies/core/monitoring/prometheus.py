@@ -1,7 +1,5 @@
 """Encodes metric families in the format of Prometheus. It needs the extra `metrics`: see `http.encoder`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import exposition as client

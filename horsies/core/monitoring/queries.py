@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from psycopg import errors
 
-from horsies.core.db.failures import describe, is_transient
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection, describe, is_transient
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerOperationError
 from horsies.core.models.monitoring import cluster, tasks
@@ -23,8 +22,7 @@ from horsies.core.monitoring import filters
 from horsies.core.producer.hub import can_exist
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.store import monitoring
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import TaskStatus, WorkflowStatus
+from horsies.core.types import Err, Ok, TaskStatus, WorkflowStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

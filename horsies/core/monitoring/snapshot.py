@@ -17,15 +17,13 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from horsies.core.db.failures import AWAY, describe
-from horsies.core.db.listener import answered_within
-from horsies.core.db.pool import Connection, Pool
+from horsies.core.db import AWAY, Connection, Pool, answered_within, describe
 from horsies.core.models.app import AppConfig
 from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring import metrics, queries
 from horsies.core.store import monitoring
 from horsies.core.store.monitoring import EndedOfLate, InFlightCount, WaitingCount
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

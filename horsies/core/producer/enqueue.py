@@ -10,8 +10,6 @@ visible, and a savepoint keeps a failed send from breaking the transaction. SQLA
 program with one of its connections has imported it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -30,7 +28,7 @@ from psycopg.rows import tuple_row
 from horsies.core.models import sending, tasks
 from horsies.core.store import sends as send_rows
 from horsies.core.store.sends import ConflictingRow, Rows, Send, Statement
-from horsies.core.types.twins import is_blocking
+from horsies.core.types import is_blocking
 
 _NANOS_PER_MS = 1_000_000
 _AT_ONCE = 128

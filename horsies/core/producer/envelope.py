@@ -4,8 +4,6 @@ arguments are plain JSON, and their types are not checked (`payload_for`). Pure,
 `send.py` writes the payload.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +20,7 @@ from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.core.models.sending import TaskSendPayload
 from horsies.core.models.tasks import TaskOptions, TaskSendError, TaskSendErrorCode
 from horsies.core.tasks.definition import NO_OPTIONS, SendOptions, TaskDefinition, flags_of
-from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types import Err, Ok, Result
 
 MAX_KEY_LENGTH = 255
 _MAX_DELAY = 10 * 365 * 86_400  # seconds; a longer delay is probably a mistake, and PostgreSQL has limits too

@@ -4,8 +4,6 @@ knowledge that the schema is installed. It lives on the loop of the bridge and i
 NOTIFY and a time of listening for the workers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -19,10 +17,7 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX, connect, drain_pending_connects, make_pool
-from horsies.core.db.failures import SchemaInitFailed
-from horsies.core.db.listener import Listener
-from horsies.core.db.pool import PoolClosed
+from horsies.core.db import BY_INDEX, Listener, PoolClosed, SchemaInitFailed, connect, drain_pending_connects, make_pool
 from horsies.core.models.broker import DatabasePing, PostgresConfig, WorkerPong
 from horsies.core.producer.waiter import (
     FIRST_LOOK_SECONDS,

@@ -17,8 +17,7 @@ from horsies.core.producer import enqueue, envelope
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given
-from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.twins import pause, run_sync
+from horsies.core.types import Err, Ok, Result, pause, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.task_decorator import TaskFunction

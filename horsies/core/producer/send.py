@@ -18,22 +18,13 @@ import psycopg
 from psycopg.errors import UndefinedTable
 
 from horsies.core import tracing
-from horsies.core.db.failures import describe, reason
-from horsies.core.models.tasks import (
-    TaskError,
-    TaskInfo,
-    TaskResult,
-    TaskSendError,
-    TaskSendErrorCode,
-    TaskSendPayload,
-    TaskSendResult,
-)
+from horsies.core.db import describe, reason
+from horsies.core.models import tasks as models
 from horsies.core.producer import enqueue
 from horsies.core.store.sends import Send
 from horsies.core.tasks.definition import TaskDefinition
-from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.twins import pause as wait
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, Result, run_sync
+from horsies.core.types import pause as wait
 
 if TYPE_CHECKING:
     from horsies.core.brokers.actions import TaskActionResult
@@ -58,9 +49,9 @@ class TaskHandle(Generic[T]):
         self.task_id = task_id
         self._broker = broker
         self._codec = codec
-        self._final: TaskResult[T, TaskError] | None = None
+        self._final: models.TaskResult[T, models.TaskError] | None = None
 
-    async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+    async def get_async(self, timeout_ms: int | None = None) -> models.TaskResult[T, models.TaskError]:
         """Wait for the result, at most `timeout_ms` milliseconds. It never raises: a failure is an error result."""
         if self._final is not None:
             return self._final
@@ -71,7 +62,7 @@ class TaskHandle(Generic[T]):
 
     async def info_async(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
-    ) -> BrokerResult[TaskInfo | None]:
+    ) -> BrokerResult[models.TaskInfo | None]:
         """The state of the task; `Ok(None)` if its row is gone."""
         return await self._broker.get_task_info_async(
             self.task_id,
@@ -89,7 +80,7 @@ class TaskHandle(Generic[T]):
 
     cancel = run_sync(cancel_async)
 
-    def _keep(self, ending: Ending) -> TaskResult[T, TaskError]:
+    def _keep(self, ending: Ending) -> models.TaskResult[T, models.TaskError]:
         """The result of an ending. Only the task's own result is final; a wait that failed may be repeated."""
         result, is_final = self._broker.read_ending(self.task_id, ending, self._codec)
         if is_final:
@@ -119,9 +110,9 @@ E = TypeVar("E", bound=Retryable)
 
 Ids: TypeAlias = list[str]
 
-Written: TypeAlias = Result[Ids, TaskSendError]
+Written: TypeAlias = Result[Ids, models.TaskSendError]
 
-Explain: TypeAlias = Callable[[BaseException], TaskSendError]
+Explain: TypeAlias = Callable[[BaseException], models.TaskSendError]
 
 
 class Sender:
@@ -136,12 +127,12 @@ class Sender:
 
     async def send(
         self,
-        payload: TaskSendPayload,
+        payload: models.TaskSendPayload,
         task: TaskDefinition[Any, T],
         *,
         task_id: str | None = None,
         connection: CallerConnection | None = None,
-    ) -> TaskSendResult[TaskHandle[T]]:
+    ) -> models.TaskSendResult[TaskHandle[T]]:
         """Write the row, under a new id or, for a repeated send, under its own id."""
         task_id = task_id or enqueue.new_task_id()
         with tracing.sending(payload, task_id) as span:
@@ -153,7 +144,7 @@ class Sender:
 
     async def send_many(
         self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
-    ) -> TaskSendResult[list[TaskHandle[T]]]:
+    ) -> models.TaskSendResult[list[TaskHandle[T]]]:
         """Write all rows, or none."""
         if not sends:
             return Ok([])
@@ -174,7 +165,7 @@ class Sender:
 
     def _handle(
         self, task: TaskDefinition[Any, T], written: Written, span: tracing.Spanning
-    ) -> TaskSendResult[TaskHandle[T]]:
+    ) -> models.TaskSendResult[TaskHandle[T]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
             return written
@@ -182,7 +173,7 @@ class Sender:
 
     def _handles(
         self, task: TaskDefinition[Any, T], written: Written, span: tracing.Spanning
-    ) -> TaskSendResult[list[TaskHandle[T]]]:
+    ) -> models.TaskSendResult[list[TaskHandle[T]]]:
         if isinstance(written, Err):
             span.failed(written.error.code)
             return written
@@ -225,19 +216,19 @@ async def tried(
     return Err(error)
 
 
-def failure(send: Send, problem: BaseException) -> TaskSendError:
+def failure(send: Send, problem: BaseException) -> models.TaskSendError:
     """Why one send was not written; with its id and payload."""
     code, why, cause = _judged(problem)
     message = f"task {send.payload.task_name!r}: {why}"
-    return TaskSendError(code, message, code.is_retryable, send.task_id, send.payload, cause)
+    return models.TaskSendError(code, message, code.is_retryable, send.task_id, send.payload, cause)
 
 
-def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendError:
+def failure_of_many(sends: Sequence[Send], problem: BaseException) -> models.TaskSendError:
     """Why none of many was written; with all of them if a retry may succeed."""
     code, why, cause = _judged(problem)
     position = problem.position if isinstance(problem, enqueue.SendMismatchError) else None
     where = "" if position is None else f"calls[{position}]: "
-    return TaskSendError(
+    return models.TaskSendError(
         code,
         f"task {sends[0].payload.task_name!r}: {where}{why}",
         code.is_retryable,
@@ -247,23 +238,23 @@ def failure_of_many(sends: Sequence[Send], problem: BaseException) -> TaskSendEr
     )
 
 
-def of_the_caller(error: TaskSendError) -> TaskSendError:
+def of_the_caller(error: models.TaskSendError) -> models.TaskSendError:
     """The same for a send in the caller's transaction. There is nothing to replay, because the task belongs to the rest
     of the transaction; the caller runs the transaction again."""
     return replace(error, retryable=False, task_id=None, payload=None, batch=())
 
 
-def _judged(problem: BaseException) -> tuple[TaskSendErrorCode, str, BaseException | None]:
+def _judged(problem: BaseException) -> tuple[models.TaskSendErrorCode, str, BaseException | None]:
     if isinstance(problem, enqueue.SendMismatchError):
-        return TaskSendErrorCode.PAYLOAD_MISMATCH, str(problem), None
+        return models.TaskSendErrorCode.PAYLOAD_MISMATCH, str(problem), None
     if isinstance(problem, enqueue.WrongConnectionError):
-        return TaskSendErrorCode.VALIDATION_FAILED, str(problem), problem
+        return models.TaskSendErrorCode.VALIDATION_FAILED, str(problem), problem
     if enqueue.is_misuse(problem):
-        return TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem
+        return models.TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem
     cause = reason(enqueue.behind(problem))
     if isinstance(cause, psycopg.DataError | ValueError):
         # No number of tries can write or store this payload.
-        return TaskSendErrorCode.VALIDATION_FAILED, describe(cause), cause
+        return models.TaskSendErrorCode.VALIDATION_FAILED, describe(cause), cause
     if isinstance(cause, UndefinedTable):
-        return TaskSendErrorCode.VALIDATION_FAILED, _NO_TABLES, cause
-    return TaskSendErrorCode.ENQUEUE_FAILED, describe(cause), cause
+        return models.TaskSendErrorCode.VALIDATION_FAILED, _NO_TABLES, cause
+    return models.TaskSendErrorCode.ENQUEUE_FAILED, describe(cause), cause

@@ -23,15 +23,12 @@ from psycopg import AsyncConnection
 
 from horsies.core.codec.serde import SerializationError, task_result_from_json
 from horsies.core.codec.shapes import ResultCodec
-from horsies.core.db.failures import broker_error, describe, is_transient
-from horsies.core.db.listener import Backoff, Listener
-from horsies.core.db.pool import Pool
+from horsies.core.db import Backoff, Listener, Pool, broker_error, describe, is_transient
 from horsies.core.models import broker
 from horsies.core.models import tasks as models
 from horsies.core.schema.install import read_meta
 from horsies.core.store import tasks, workflow_reads
-from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import Err, Ok, Result, TaskStatus
 
 log = logging.getLogger("horsies.waiter")
 POLL_SECONDS = 1.0

@@ -5,8 +5,6 @@ committed, the next sends of all threads and loops of the process collect, and f
 is limited by its own work and not by commits. This part runs on the loop of the bridge.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import deque
@@ -18,11 +16,10 @@ from typing import Any, Protocol, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.db.bridge import Reply
-from horsies.core.db.failures import by_halves, is_about_content
+from horsies.core.db import Reply, by_halves, is_about_content
 from horsies.core.producer import enqueue
 from horsies.core.store.sends import Rows, Send, Statement
-from horsies.core.types.twins import is_blocking
+from horsies.core.types import is_blocking
 
 LANES = 2  # statements under way at once: one commits while the next is on its way
 Waiting: TypeAlias = tuple[Send, Reply[enqueue.SendOutcome]]

@@ -7,8 +7,6 @@ Recovered tasks of workflows are reported to the caller after the commit, so tha
 (R-57). If a report is lost, `reconcile.py` finds them (R-30).
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,8 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from horsies.core import events, hooks, logs
-from horsies.core.db.failures import by_halves, describe, is_about_content
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.recovery.decide import Action, move_for
@@ -26,7 +23,7 @@ from horsies.core.recovery.hooks import HookCaller
 from horsies.core.store import recovery, tasks
 from horsies.core.store.tasks import Expired
 from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 EndedNode: TypeAlias = tuple[str, str]  # the ids of the task and of its workflow
 OnEnded: TypeAlias = Callable[[Iterable[EndedNode]], None]

@@ -7,8 +7,6 @@ process. It answers only if it is sure: a process that may not be inspected coun
 start is unknown.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -18,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from horsies.core.db.pool import Connections
+from horsies.core.db import Connections
 from horsies.core.hooks import FailureReason, JobInterrupted
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, start_journal, sweep
@@ -28,7 +26,7 @@ from horsies.core.store.recovery import STEP
 from horsies.core.store.tasks import jobs
 from horsies.core.store.workers import START, WHENEVER, Gone, Judge, Registered
 from horsies.core.tasks.moves import InFlight
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 UNKNOWN = Process(None)
 

@@ -5,8 +5,6 @@ All functions are pure. The registry, the system and the server provide the fact
 answers (`hooks.py`), and `apply.py` makes the moves under the fence of the claim.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +17,7 @@ from horsies.core.hooks import Decision, JobRecoveryResult, Reschedule
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, RetryPolicy, TaskError, TaskOptions, TaskResult
 from horsies.core.store.workers import Judge, Registered
 from horsies.core.tasks.moves import Claim, Expire, Fail, InFlight, Move, Requeue, Retry, retry_or_fail
-from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
+from horsies.core.types import TaskAttemptOutcome, TaskStatus
 
 RECOVERED = "Job recovered after worker interruption"
 

@@ -5,8 +5,6 @@ worker uses its helper child (`worker/helper_process.py`), which calls them thro
 the views of tasks before it recovers them, because afterwards their old owner is no longer known.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging
@@ -16,7 +14,7 @@ from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from horsies.core import hooks, logs
-from horsies.core.db.bridge import Bridge, BridgeError
+from horsies.core.db import Bridge, BridgeError
 
 log = logging.getLogger("horsies.recovery")
 

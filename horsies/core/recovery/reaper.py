@@ -5,8 +5,6 @@ any number of reapers may work at the same time. Full retention (R-80) is a sepa
 stale tasks must not wait for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,15 +14,14 @@ from time import monotonic
 from typing import TypeAlias
 
 from horsies.core import events, logs
-from horsies.core.db.failures import AWAY, describe
-from horsies.core.db.pool import Connections
+from horsies.core.db import AWAY, Connections, describe
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
 from horsies.core.store import tasks, workers
 from horsies.core.store.recovery import STEP
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
 
 log = logging.getLogger("horsies.recovery")

@@ -17,15 +17,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.core import errors, logs
-from horsies.core.db.bridge import on_bridge
-from horsies.core.db.failures import as_broker_result, by_halves, describe, is_away, is_held_up
-from horsies.core.db.pool import Connections
+from horsies.core.db import Connections, as_broker_result, by_halves, describe, is_away, is_held_up, on_bridge
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.apply import EndedNode
 from horsies.core.store import recovery, workflows
 from horsies.core.store.recovery import DEADLINES, LOOK_AT, NODES, STEP, WORKFLOWS, Stuck, What
-from horsies.core.types.twins import run_sync
+from horsies.core.types import run_sync
 from horsies.core.workflows import control, finish
 from horsies.core.workflows.advance import Advanced, BuildLater, Worklist, advance
 

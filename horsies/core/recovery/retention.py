@@ -20,16 +20,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.db.bridge import on_bridge
-from horsies.core.db.failures import as_broker_result
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import Connection, Connections, as_broker_result, on_bridge
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.store import retention
 from horsies.core.store.retention import BATCH, FIRST, LOOK, START, Choice, Pruned, RetentionPosition, WaitingTask
-from horsies.core.types.status import TaskStatus
-from horsies.core.types.twins import run_sync
+from horsies.core.types import TaskStatus, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

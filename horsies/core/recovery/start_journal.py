@@ -10,8 +10,6 @@ A header names the worker. Slots follow, each with a task id, its `claim_seq` an
 that belongs to this user alone. A file that is missing, damaged, or of another worker or user proves nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

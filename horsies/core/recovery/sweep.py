@@ -5,8 +5,6 @@ workers and their tasks are read without locks, because hooks are called next an
 applied through `recover_tasks`, which skips everything that has changed in the meantime. Events follow the commit.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +14,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
 from horsies.core import events, hooks, logs
-from horsies.core.db.failures import AWAY
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import AWAY, Connection, Connections
 from horsies.core.models.recovery import RecoveryConfig, SweepStaleWorkersResult, WorkerRecoveryConfig
 from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
 from horsies.core.recovery.decide import SweepDecision, SweepDecisions, sweep_decisions

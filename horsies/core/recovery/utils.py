@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from horsies.core.db.bridge import Bridge, on_bridge
-from horsies.core.db.failures import as_broker_result
+from horsies.core.db import Bridge, as_broker_result, on_bridge
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.hooks import HookRegistry
 from horsies.core.models import recovery
@@ -20,7 +19,7 @@ from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.recovery import apply, reconcile, sweep
 from horsies.core.recovery.hooks import HookCaller, InProcess, NoHooks
 from horsies.core.store import workers
-from horsies.core.types.twins import run_sync
+from horsies.core.types import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

@@ -6,8 +6,6 @@ this is the end of the gap (S-22); if they repeat it, this is the first pass (S-
 one run. A pattern that runs every hour also runs in the second pass. Intervals do not depend on local time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache

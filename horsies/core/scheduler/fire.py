@@ -17,7 +17,7 @@ from time import perf_counter
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.producer import enqueue, envelope
 from horsies.core.scheduler import plan, timetable
 from horsies.core.store import schedules

@@ -7,8 +7,6 @@ their payload is ready, so that a slow schedule delays only itself. Its slot is 
 before there is a payload.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import difflib
@@ -34,7 +32,7 @@ from horsies.core.producer import envelope
 from horsies.core.scheduler import calendar, fire, sync
 from horsies.core.scheduler.timetable import Entry
 from horsies.core.tasks.definition import NO_OPTIONS
-from horsies.core.types.result import Err, Ok, Result
+from horsies.core.types import Err, Ok, Result
 
 log = logging.getLogger("horsies.scheduler")
 

@@ -1,7 +1,5 @@
 """What to do about a schedule: begin, restart, send or wait (S-31 to S-38). Pure: the time is passed in."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime

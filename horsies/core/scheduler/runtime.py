@@ -15,9 +15,7 @@ from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from horsies.core.db.bridge import Bridge, on_bridge
-from horsies.core.db.failures import facts_of, is_about_content
-from horsies.core.db.pool import Connection
+from horsies.core.db import Bridge, Connection, facts_of, is_about_content, on_bridge
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
 from horsies.core.models.schedule.config import (
@@ -32,8 +30,7 @@ from horsies.core.producer.send import TaskHandle
 from horsies.core.scheduler import calendar, payloads, plan, sync
 from horsies.core.store import schedules, sends
 from horsies.core.store import schedules as store
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

@@ -4,16 +4,13 @@
 schedulers may run at the same time. `timetable.py` knows what is due, `fire.py` makes one transaction.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 from time import monotonic
 
-from horsies.core.db.failures import AWAY, by_halves, describe, is_away
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_away
 from horsies.core.models.schedule import ScheduleConfig
 from horsies.core.scheduler import fire, payloads, plan, sync
 from horsies.core.scheduler.timetable import DueQueue, Entry, Timetable

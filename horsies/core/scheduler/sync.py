@@ -3,13 +3,10 @@
 Rows of run-time schedules can be written by hand. A mistake in a row is HRS-205 and concerns only that row.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 
-from horsies.core.db.failures import describe
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection, describe
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, MultipleValidationErrors
 from horsies.core.models.schedule import TaskSchedule
 from horsies.core.scheduler.fire import LoopBreak

@@ -7,8 +7,6 @@ schedules go first. Catching up gets the rest of each transaction, so that a wee
 not hold up the others (S-36).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping

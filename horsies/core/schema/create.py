@@ -2,8 +2,6 @@
 rest of the library; so it is imported only if tables are really created.
 """
 
-from __future__ import annotations
-
 import psycopg
 from sqlalchemy import create_mock_engine
 from sqlalchemy.schema import ExecutableDDLElement

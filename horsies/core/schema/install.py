@@ -9,8 +9,6 @@ functions and triggers of the current version are installed after the last one. 
 derived here from purpose strings, so that two uses never collide by accident.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path

@@ -5,8 +5,6 @@ lists, but checks the type and the escaping of every element in Python; on the h
 results in a batch, this took more time than anything else in the supervisor.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -3,8 +3,6 @@ workflows and the database. All of them only read. They are planned anew each ti
 filter.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -12,12 +10,12 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
 from horsies.core.sql import load
 from horsies.core.store import tasks
-from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 
 async def settle(conn: Connection, timeout: timedelta) -> None:

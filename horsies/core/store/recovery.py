@@ -4,8 +4,6 @@ nodes. None is prepared: on an empty table any index looks good, and the plan of
 time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum
@@ -13,11 +11,11 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.sql import load, numbers, texts
 from horsies.core.tasks.moves import InFlight
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 STEP = 500  # rows that one transaction of a maintenance pass handles (R-17)
 LOOK = 10_000  # rows that one look finds; a look reads everything in flight, so it serves many steps

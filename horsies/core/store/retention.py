@@ -4,14 +4,12 @@ lock. The ordinary move cancels tasks. None is prepared: on an empty table any i
 prepared statement is kept for a long time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.schema.install import RETENTION, lock_key
 from horsies.core.sql import load, texts
 

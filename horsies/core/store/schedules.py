@@ -1,7 +1,5 @@
 """One typed function for each statement about schedules: their states (D-35), and those added at run time (D-36)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.schema.install import lock_key, schedule_purpose
 from horsies.core.sql import load, numbers, texts
 

@@ -4,15 +4,13 @@ Inserts are made here and run elsewhere, because they may go over our own connec
 blocking or not, psycopg's or SQLAlchemy's. Rows are sent as one JSON text, which every kind of connection can carry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models import sending, tasks
 from horsies.core.sql import load
 

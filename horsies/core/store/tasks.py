@@ -8,8 +8,6 @@ it is locked before the task and moves with it. The statements of `workflows.py`
 row; these two do not (D-63).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
@@ -19,13 +17,13 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.hooks import Job
 from horsies.core.models.tasks import OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
 from horsies.core.schema.install import CLAIM, lock_key
 from horsies.core.sql import load, numbers, texts
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
-from horsies.core.types.status import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
 

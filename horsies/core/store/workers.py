@@ -4,8 +4,6 @@ deletion of their rows. The queries about dead workers are not prepared: on an e
 prepared plan is kept for a long time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row, dict_row
 from psycopg.types.json import Jsonb
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models.broker import WorkerStateSnapshot
 from horsies.core.models.recovery import ActiveWorker, RecoveryConfig, WorkerRecoveryConfig, WorkerSilence
 from horsies.core.schema.install import SWEEP, lock_key

@@ -4,8 +4,6 @@ none.
 Nothing here changes anything: the statements of the engine are in `store/workflows.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from horsies.core.sql import load
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 
 DEEPEST = 32  # how many levels of child workflows there may be (F-65)
 

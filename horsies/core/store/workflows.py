@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.sql import load, numbers, texts
-from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.workflows.settle import FlowState, NodeState

@@ -5,8 +5,6 @@ Every failure on the way becomes an error result; only `StopTask` (the child was
 tasks, cancellation pass through.
 """
 
-from __future__ import annotations
-
 import inspect
 from asyncio import CancelledError
 from dataclasses import dataclass

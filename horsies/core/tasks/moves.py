@@ -6,8 +6,6 @@ is pure: the random factor is passed in. The services decide about the other mov
 that need no claim (insert, expire a waiting task, cancel) are statements of the store without a value here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +13,7 @@ from random import random
 from typing import NamedTuple, TypeAlias
 
 from horsies.core.models.tasks import BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE, RetryPolicy
-from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
+from horsies.core.types import TaskAttemptOutcome, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ This module has only values: `tasks/moves.py` defines the transitions, and the s
 equals its name, so the text in the database, in logs and in Python is the same.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -5,8 +5,6 @@ instead: a call over the bridge, a pause, a statement on the caller's connection
 then runs to its end in the caller's thread without ever being suspended, also inside a running loop of the caller's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import threading

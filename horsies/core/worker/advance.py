@@ -6,8 +6,6 @@ advanced for another reason, waits separately, and the others continue. Children
 user code may take long. What is lost when the worker dies here is found by reconciliation (R-30 to R-36).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -17,9 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db.failures import AWAY, by_halves, describe, is_away, is_held_up
-from horsies.core.db.listener import Backoff
-from horsies.core.db.pool import Connections
+from horsies.core.db import AWAY, Backoff, Connections, by_halves, describe, is_away, is_held_up
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.models.workflow.registry import Builder
 from horsies.core.store.workflows import Key

@@ -6,8 +6,6 @@ while hooks are called, so it has its own. The services themselves are in `recov
 runs their steps.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import logging
@@ -16,8 +14,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from horsies.core import logs, loop
-from horsies.core.db.failures import AWAY
-from horsies.core.db.pool import Connections, Pool, PoolTimeout
+from horsies.core.db import AWAY, Connections, Pool, PoolTimeout
 from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.recovery.sweep import Sweeper

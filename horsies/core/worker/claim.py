@@ -17,7 +17,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from horsies.core import events
-from horsies.core.db.pool import Pool
+from horsies.core.db import Pool
 from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Requeue
 from horsies.core.worker.children import Child, Children, is_short

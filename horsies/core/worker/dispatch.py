@@ -6,8 +6,6 @@ committed, and the child reports `started` before it calls the function. So what
 tasks has exactly one correct end, which goes to the finalizer as a move.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

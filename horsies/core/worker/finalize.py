@@ -25,15 +25,13 @@ import psycopg
 from horsies.core import events, logs, loop
 from horsies.core.child.wire import Done
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
-from horsies.core.db.failures import AWAY, by_halves, describe, is_about_content
-from horsies.core.db.listener import Backoff
-from horsies.core.db.pool import Connection, Pool
+from horsies.core.db import AWAY, Backoff, Connection, Pool, by_halves, describe, is_about_content
 from horsies.core.models.recovery import WorkerRecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, OutcomeCode, TaskError, TaskResult
 from horsies.core.recovery.decide import crashed, expired, not_charged
 from horsies.core.store import tasks
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry, retry_or_fail
-from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 
 log = logging.getLogger("horsies.worker")

@@ -2,8 +2,6 @@
 database is queried, and a child that is stopped or stuck does not count as alive. `metrics.py` serves the answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable
@@ -13,9 +11,8 @@ from typing import NamedTuple
 
 import psutil
 
-from horsies.core.db.failures import AWAY, describe
-from horsies.core.db.listener import Listener, answered_within
-from horsies.core.db.pool import Pool as Connections
+from horsies.core.db import AWAY, Listener, answered_within, describe
+from horsies.core.db import Pool as Connections
 from horsies.core.store import workers
 from horsies.core.worker import claim, fence, liveness
 from horsies.core.worker.children import Child, Children

@@ -6,8 +6,6 @@ when they are ready, and a helper is started only if it is needed. The process i
 and the helper's own side are in `child/helper.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque
@@ -20,7 +18,7 @@ from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.hooks import SWEEP_S, Budget, complain, news_about, question_about
 from horsies.core.scheduler.payloads import PreparerFailed, Wanted
-from horsies.core.types.result import Result
+from horsies.core.types import Result
 from horsies.core.worker.helper_process import NAME, HelperChild, HelperFailed
 
 log = logging.getLogger("horsies.worker")

@@ -5,8 +5,6 @@ Nothing here blocks the worker: each question has its time limit, and events wai
 to the thread of the worker's event loop. What is asked, and what an answer means, is in `helper_calls.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from dataclasses import dataclass, replace

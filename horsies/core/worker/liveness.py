@@ -7,8 +7,6 @@ itself (R-101, `fence.py`): a heartbeat that is not confirmed in time has failed
 only while `VitalSigns` finds the child alive: it has reported recently, or it uses the processor (W-01).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -17,9 +15,7 @@ from typing import TypeVar
 
 import psutil
 
-from horsies.core.db.failures import AWAY
-from horsies.core.db.listener import answered_within
-from horsies.core.db.pool import Connection
+from horsies.core.db import AWAY, Connection, answered_within
 from horsies.core.store import tasks, workers
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.config import Identity, Plan, publishable

@@ -7,8 +7,6 @@ rows into the database and answers pings. Whether the worker is ready is decided
 made in `monitoring/`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -22,14 +20,12 @@ from typing import Any
 import psutil
 
 from horsies.core import events, tracing
-from horsies.core.db.connect import make_pool
-from horsies.core.db.listener import Listener, cancel_all
-from horsies.core.db.pool import Pool
+from horsies.core.db import Listener, Pool, cancel_all, make_pool
 from horsies.core.monitoring import http, metrics
 from horsies.core.monitoring.snapshot import Reader, configured_by, over
 from horsies.core.store import workers
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
-from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker import claim, fence, finalize, health
 from horsies.core.worker.children import Children
 from horsies.core.worker.config import Identity, Plan

@@ -4,8 +4,6 @@ what is sent is decided in `scheduler/`.
 `exposed` serves /metrics, /healthz and /readyz beside it, if it has a port; that part only observes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -16,8 +14,7 @@ from time import monotonic
 
 from horsies.core import errors, logs, loop
 from horsies.core.app import Horsies
-from horsies.core.db.connect import BY_INDEX, make_pool
-from horsies.core.db.failures import AWAY
+from horsies.core.db import AWAY, BY_INDEX, make_pool
 from horsies.core.models.app import AppConfig
 from horsies.core.monitoring import http, metrics, snapshot
 from horsies.core.scheduler import payloads, service

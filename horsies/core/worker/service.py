@@ -10,8 +10,6 @@ The worker runs no user code. `run()` serves until it is told to stop; `run_once
 now, and returns. What a stage does is in its own module; this one has only who is told what.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -22,10 +20,7 @@ from functools import partial
 from typing import Any
 
 from horsies.core.app import Horsies
-from horsies.core.db.connect import BY_INDEX, connect
-from horsies.core.db.failures import AWAY
-from horsies.core.db.listener import Backoff, Listener, cancel_all
-from horsies.core.db.pool import Connection
+from horsies.core.db import AWAY, BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
 from horsies.core.errors import HorsiesError
 from horsies.core.loop import DatabaseGone, Service, every
 from horsies.core.recovery.start_journal import Journal

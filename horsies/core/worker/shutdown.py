@@ -6,8 +6,6 @@ Workflows are advanced to the last end that was written, as far as the grace per
 once (W-52, R-73). What becomes of such a task is decided in `finalize.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -15,13 +13,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from horsies.core import logs
-from horsies.core.db.failures import AWAY
-from horsies.core.db.pool import Pool
+from horsies.core.db import AWAY, Pool
 from horsies.core.hooks import FailureReason, Job, JobInterrupted
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.store.tasks import jobs
 from horsies.core.tasks.moves import Fail, Move, Retry
-from horsies.core.types.status import TaskAttemptOutcome
+from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker import advance, claim, dispatch, liveness, start
 from horsies.core.worker.children import Children
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase

@@ -5,8 +5,6 @@ state of their workflow is checked (L-25). A batch without such tasks is not aff
 here; a task that cannot start goes to the finalizer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter
@@ -15,11 +13,10 @@ from time import monotonic
 
 from horsies.core import events, logs
 from horsies.core.child.wire import clock
-from horsies.core.db import pool
-from horsies.core.db.failures import AWAY
+from horsies.core.db import AWAY, pool
 from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Requeue
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.worker import config, dispatch, finalize
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 from horsies.core.workflows import finish

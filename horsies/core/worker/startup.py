@@ -6,17 +6,13 @@ rows. Recovery has its own connection; so do workflows, and so does a sweep, whi
 called. If fewer connections are allowed, they share. The order of the start is in `service.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from horsies.core.db.connect import BY_INDEX, IN_BULK, connect, make_pool
-from horsies.core.db.failures import AWAY, describe, hint_for
-from horsies.core.db.pool import Pool
+from horsies.core.db import AWAY, BY_INDEX, IN_BULK, Pool, connect, describe, hint_for, make_pool
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
 from horsies.core.schema.install import install

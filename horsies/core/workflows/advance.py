@@ -17,14 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 
-from horsies.core.db.failures import describe, halves, is_about_content
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import Connection, Connections, describe, halves, is_about_content
 from horsies.core.models import codes, sending
 from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.plan import WorkflowPlan
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Key, Payload, Source
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish, inputs
 from horsies.core.workflows.layout import TreePosition, height, lay_out, write_layout
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction

@@ -11,13 +11,11 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from horsies.core.db.failures import AWAY, describe
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import AWAY, Connection, Connections, describe
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.workflow import HandleResult, plan, registry
 from horsies.core.store import workflow_reads, workflows
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.types.twins import run_sync
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus, run_sync
 from horsies.core.workflows import advance, finish, read
 from horsies.core.workflows.step import UNFINISHED, Step, StepResult, transaction
 

@@ -16,7 +16,7 @@ from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models import codes
 from horsies.core.models.tasks import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
 from horsies.core.store.workflows import Closing
-from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.inputs import NO_RESULT, mapped_result
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.nodes import Node, NodeKey
 from horsies.core.models.workflow.results import HandleResult, WorkflowTaskInfo
 from horsies.core.store.workflow_reads import NodeRow, StoredNode
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import WorkflowStatus
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, WorkflowStatus, run_sync
 from horsies.core.workflows import control, read
 
 if TYPE_CHECKING:

@@ -4,8 +4,6 @@ becomes its elements (F-95).
 Everything here is JSON text that is combined and never decoded: the child that runs the task decodes it by its types.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models import codes, tasks
 from horsies.core.models.workflow.registry import InputError, with_members
 from horsies.core.store.workflows import Payload, Source
-from horsies.core.types.status import WorkflowTaskStatus
+from horsies.core.types import WorkflowTaskStatus
 
 CTX, META = "workflow_ctx", "workflow_meta"
 

@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection
 from horsies.core.models.sending import with_trace
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.models.workflow.registry import with_members
 from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Key, NewTask, Payload
-from horsies.core.types.status import WorkflowTaskStatus
+from horsies.core.types import WorkflowTaskStatus
 from horsies.core.workflows.inputs import CTX, META, context, meta
 
 

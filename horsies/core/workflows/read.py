@@ -18,8 +18,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from horsies.core.codec.shapes import ResultCodec
-from horsies.core.db.bridge import BridgeError
-from horsies.core.db.failures import describe, facts_of, is_known
+from horsies.core.db import BridgeError, describe, facts_of, is_known
 from horsies.core.errors import HorsiesError
 from horsies.core.models import tasks
 from horsies.core.models.workflow import registry
@@ -30,9 +29,7 @@ from horsies.core.producer.waiter import AnyResult, TimedOut, Unreachable, Workf
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
 from horsies.core.tasks.definition import TaskDefinition
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, WorkflowStatus, WorkflowTaskStatus, run_sync
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker

@@ -6,8 +6,6 @@ writes the changes. The decisions hold as long as nobody else changes these work
 locked during that time (F-71).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from horsies.core.store.workflows import Flow, FlowNode, Key
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.finish import SKIPPED, NodeEnd, error_of
 
 

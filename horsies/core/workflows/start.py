@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from horsies.core import errors, tracing
-from horsies.core.db.failures import describe, is_about_content, is_known, is_transient, reason
+from horsies.core.db import describe, is_about_content, is_known, is_transient, reason
 from horsies.core.models.workflow import nodes, registry, results
 from horsies.core.producer.send import RESEND_PAUSES, tried
 from horsies.core.store import workflow_reads
-from horsies.core.types.result import Err, Ok, Result
-from horsies.core.types.twins import run_sync
+from horsies.core.types import Err, Ok, Result, run_sync
 from horsies.core.workflows.handle import WorkflowHandle
 from horsies.core.workflows.layout import Layout, TreePosition, lay_out, write_layout
 

@@ -5,20 +5,18 @@ Many workflows and nodes share a step. Two things must not happen under its lock
 parents that their children have ended. The step leaves both to its caller (`advance.py`) in the `StepResult`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from horsies.core.db.pool import Connection, Connections
+from horsies.core.db import Connection, Connections
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.workflow.registry import InputError
 from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.store import workflows
 from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
-from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish, inputs, layout
 from horsies.core.workflows.finish import SKIPPED, NodeEnd, conclude, deciding, end_of_child, end_of_map, end_of_task
 from horsies.core.workflows.settle import FlowState, Settling

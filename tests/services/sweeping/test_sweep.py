@@ -25,7 +25,7 @@ from horsies import (
     WorkerRecovered,
     WorkerRecoveryConfig,
 )
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.recovery import sweep as sweeping
 from horsies.core.recovery.hooks import HookCaller, InProcess, NoHooks

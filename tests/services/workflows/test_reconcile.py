@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db.connect import BY_INDEX, make_pool
+from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.workflow.plan import MapOptions, WorkflowPlan

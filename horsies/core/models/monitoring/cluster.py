@@ -4,8 +4,6 @@ these at one moment (`Snapshot`); and why a task is not running (`Explanation`).
 These are plain values. `core/monitoring` makes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from horsies.core.models.recovery import ActiveWorker
-from horsies.core.types.status import TaskStatus
+from horsies.core.types import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ reason why there is none), and how answers become JSON.
 These are plain values. `core/monitoring` makes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,8 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pydantic_core import to_jsonable_python
 
 from horsies.core.models import codes, tasks
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import Err, Ok, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 T = TypeVar("T")
 

@@ -2,8 +2,6 @@
 returns: the state of schedules, and why one could not be changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +15,7 @@ from pydantic import AfterValidator, Field
 from horsies.core.errors import HorsiesError, SourceLocation
 from horsies.core.models.base import Violation
 from horsies.core.models.schedule import cron, patterns
-from horsies.core.types.result import Err, Ok
+from horsies.core.types import Err, Ok
 
 SchedulePattern: TypeAlias = (
     patterns.IntervalSchedule

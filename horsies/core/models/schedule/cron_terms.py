@@ -4,8 +4,6 @@ A term does not know its field, so the limits belong to the lists of the fields 
 `numeric_bits` and `enum_bits` say what such a list matches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar

@@ -7,8 +7,6 @@ Sets of small numbers are the bits of an `int`, so that the next member is found
 `scheduler/calendar.py` finds the next run.
 """
 
-from __future__ import annotations
-
 from calendar import isleap
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping

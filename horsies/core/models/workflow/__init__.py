@@ -12,7 +12,7 @@ from horsies.core.models.workflow.results import (
     WorkflowStartResult, WorkflowTaskInfo,
 )
 from horsies.core.models.workflow.spec import WorkflowSpec
-from horsies.core.types.status import (
+from horsies.core.types import (
     WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus,
 )
 # fmt: on

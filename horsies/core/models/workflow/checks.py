@@ -5,8 +5,6 @@ This module checks the workflow as a whole, its graph, and the options of its no
 nodes are called with.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime

@@ -5,8 +5,6 @@ child workflows take and give (HRS-008 to HRS-010, HRS-013 for F-35, HRS-016 of 
 that decodes the value decides. `checks.py` has the checks of the workflow as a whole.
 """
 
-from __future__ import annotations
-
 import collections.abc
 import re
 import types

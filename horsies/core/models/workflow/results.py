@@ -2,8 +2,6 @@
 it (F-86). What a workflow does about errors (`OnError`) and how a node waits for several others (`Join`) are here too.
 """
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.types.result import Err, Ok
-from horsies.core.types.status import WorkflowTaskStatus
+from horsies.core.types import Err, Ok, WorkflowTaskStatus
 
 T = TypeVar("T")
 Join: TypeAlias = Literal["all", "any", "quorum"]

@@ -16,7 +16,7 @@ from horsies.core.models.workflow import checks, registry
 from horsies.core.models.workflow.nodes import Node, SubWorkflowNode, SuccessPolicy, placed
 from horsies.core.models.workflow.plan import Draft, WorkflowPlan, plan_of
 from horsies.core.models.workflow.results import OnError, WorkflowStartError, WorkflowStartResult, no_broker
-from horsies.core.types.twins import run_sync
+from horsies.core.types import run_sync
 
 if TYPE_CHECKING:
     from horsies.core.models.workflow.nodes import NodeRef

@@ -5,8 +5,6 @@ operator sees in `pg_stat_activity`, and gives up after `pool_timeout`. Errors c
 the password.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Coroutine
