@@ -18,17 +18,7 @@ from itertools import accumulate
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horsies.core import app_workflows, discovery, exception_mapper
-from horsies.core.errors import (
-    CheckWarning,
-    ConfigurationError,
-    ErrorCode,
-    HorsiesError,
-    MultipleValidationErrors,
-    SourceLocation,
-    ValidationReport,
-    WorkflowValidationError,
-)
+from horsies.core import app_workflows, discovery, errors, exception_mapper
 from horsies.core.models import codes, sending
 from horsies.core.models.tasks import OutcomeCode, TaskOptions
 from horsies.core.models.workflow import SubWorkflowNode, TaskNode, WorkflowDefinition, WorkflowSpec
@@ -72,14 +62,14 @@ class CheckedApp:
             yield self.own_module
 
 
-def imports(subject: CheckedApp) -> Iterator[HorsiesError]:
+def imports(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 2: every discovered module can be imported, and every task's types can be resolved."""
-    report = ValidationReport(phase="imports")
+    report = errors.ValidationReport(phase="imports")
     subject.app.collect_imports(report)
     for task in subject.app.tasks.values():
         try:
             _ = task.codec
-        except HorsiesError as error:
+        except errors.HorsiesError as error:
             report.add(error)
     yield from report
 
@@ -89,7 +79,7 @@ def definitions_of(app: Horsies) -> list[Definition]:
     return [definition for definition in _concrete(WorkflowDefinition) if _belongs(app, definition, set())]
 
 
-def definitions(subject: CheckedApp) -> Iterator[HorsiesError]:
+def definitions(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 3.1: every definition has a key, and one with nodes is a valid workflow. (If two have the same key, the
     second is refused when it is defined.)"""
     for definition in definitions_of(subject.app):
@@ -97,28 +87,28 @@ def definitions(subject: CheckedApp) -> Iterator[HorsiesError]:
             yield from _errors_of(definition, subject)
 
 
-def builders(subject: CheckedApp) -> Iterator[HorsiesError]:
+def builders(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 3.2: every builder gives a sound workflow, sends suppressed (F-91)."""
     with type(subject.app).loading():
         for builder in subject.app.get_workflow_builders():
             yield from _check_builder(builder, subject)
 
 
-def undecorated(subject: CheckedApp) -> Iterator[HorsiesError]:
+def undecorated(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders (F-92)."""
     for module in subject.discovered:
         for fn in _forgotten(module):
-            yield WorkflowValidationError(**_forgotten_fields(fn))
+            yield errors.WorkflowValidationError(**_forgotten_fields(fn))
 
 
-def undecorated_in_own_module(subject: CheckedApp) -> Iterator[CheckWarning]:
+def undecorated_in_own_module(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
     """The same in the module that made the app, which F-92 does not mention: a warning, not an error."""
     if subject.own_module is not None:
         for fn in _forgotten(subject.own_module):
-            yield CheckWarning(**_forgotten_fields(fn))
+            yield errors.CheckWarning(**_forgotten_fields(fn))
 
 
-def schedules(subject: CheckedApp) -> Iterator[HorsiesError]:
+def schedules(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 4: every schedule names a task, a queue and a time zone that exist, and arguments that the task takes
     (S-04). Disabled ones as well: they are meant to be enabled again."""
     config = subject.app.config.schedule
@@ -126,7 +116,7 @@ def schedules(subject: CheckedApp) -> Iterator[HorsiesError]:
         yield from schedule_problems(subject.app, schedule)
 
 
-def policies(subject: CheckedApp) -> Iterator[HorsiesError]:
+def policies(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """Phase 5: mappers and default codes, checked once more because a dict can change after its first check."""
     app, config = subject.app, subject.app.config
     yield from _mapper_errors(config.exception_mapper, config.default_unhandled_error_code, "AppConfig", app.location)
@@ -135,7 +125,7 @@ def policies(subject: CheckedApp) -> Iterator[HorsiesError]:
         yield from _mapper_errors(task.exception_mapper, task.default_unhandled_error_code, owner, task.location)
 
 
-def advice(subject: CheckedApp) -> Iterator[CheckWarning]:
+def advice(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
     """All warnings."""
     yield from undecorated_in_own_module(subject)
     now = datetime.now(UTC)
@@ -144,7 +134,7 @@ def advice(subject: CheckedApp) -> Iterator[CheckWarning]:
     yield from useless_retry_codes(subject.app.tasks.values())
 
 
-def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[CheckWarning]:
+def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[errors.CheckWarning]:
     """Retries that cannot happen before the deadline of their node (HRS-216), if the workflow is started now.
 
     A deadline and a retry policy are both known beforehand in one place only: a node with `good_until`. The pauses are
@@ -172,7 +162,7 @@ def earliest_retries(options: TaskOptions) -> list[float]:
     return list(accumulate(pauses))
 
 
-def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[CheckWarning]:
+def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator[errors.CheckWarning]:
     """Built-in codes in `auto_retry_for` that never cause a retry (HRS-217). A policy that several tasks share may list
     what only one of them can end with. Which codes of their own the functions return is not known here."""
     for task in tasks:
@@ -184,9 +174,9 @@ def useless_retry_codes(tasks: Collection[TaskDefinition[Any, Any]]) -> Iterator
                 why, hint = "the task has no time limit", "@app.task(..., timeout_ms=...)"
             else:
                 continue
-            yield CheckWarning(
+            yield errors.CheckWarning(
                 f"task {task.task_name!r}: auto_retry_for lists {code}, but {why}",
-                code=ErrorCode.CHECK_RETRY_CODE_NEVER_SEEN,
+                code=errors.ErrorCode.CHECK_RETRY_CODE_NEVER_SEEN,
                 location=task.location,
                 help_text=hint,
             )
@@ -203,8 +193,8 @@ def _forgotten(module: ModuleType) -> list[FunctionType]:
 def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
     return {
         "message": f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
-        "code": ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
-        "location": SourceLocation.from_function(fn),
+        "code": errors.ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
+        "location": errors.SourceLocation.from_function(fn),
         "help_text": "decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments",
     }
 
@@ -231,22 +221,22 @@ def _belongs(app: Horsies, definition: Definition, seen: set[Definition]) -> boo
     )
 
 
-def _errors_of(definition: Definition, subject: CheckedApp) -> Iterator[HorsiesError]:
+def _errors_of(definition: Definition, subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     try:
         subject.specs.append(definition.build(subject.app))
-    except MultipleValidationErrors as errors:
-        yield from errors.report
-    except HorsiesError as error:
+    except errors.MultipleValidationErrors as several:
+        yield from several.report
+    except errors.HorsiesError as error:
         yield error
 
 
-def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) -> Iterator[HorsiesError]:
+def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     signature = inspect.signature(builder.fn)
     if builder.cases is None:
         if problem := _binding_problem(signature, {}):
             yield _finding(
                 builder,
-                ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED,
+                errors.ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED,
                 f"needs arguments to be checked: {problem}",
                 "@app.workflow_builder(cases=[{...}])",
             )
@@ -257,7 +247,7 @@ def _check_builder(builder: app_workflows.WorkflowBuilder, subject: CheckedApp) 
         problem = _case_problem(case) or _binding_problem(signature, case)
         if problem:
             text = f"has cases[{number}], which does not fit its parameters: {problem}"
-            yield _finding(builder, ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
+            yield _finding(builder, errors.ErrorCode.WORKFLOW_CHECK_CASE_INVALID, text)
         else:
             yield from _build(builder, subject, case, f" with cases[{number}]")
 
@@ -278,15 +268,15 @@ def _binding_problem(signature: inspect.Signature, case: dict[str, Any]) -> str 
 
 def _build(
     builder: app_workflows.WorkflowBuilder, subject: CheckedApp, case: dict[str, Any], which: str
-) -> Iterator[HorsiesError]:
-    code = ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
+) -> Iterator[errors.HorsiesError]:
+    code = errors.ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
     try:
         spec = builder.fn(**case)
-    except HorsiesError as error:
+    except errors.HorsiesError as error:
         yield _finding(builder, code, f"builds an invalid workflow{which}").with_note(error.format_rust_style())
     except (Exception, SystemExit) as problem:
         text = f"raised {type(problem).__name__}{which}{': ' + str(problem) if str(problem) else ''}"
-        yield _finding(builder, code, text, location=SourceLocation.of_exception(problem))
+        yield _finding(builder, code, text, location=errors.SourceLocation.of_exception(problem))
     else:
         if inspect.iscoroutine(spec):
             spec.close()  # nobody will await it
@@ -298,12 +288,12 @@ def _build(
 
 def _finding(
     builder: app_workflows.WorkflowBuilder,
-    code: ErrorCode,
+    code: errors.ErrorCode,
     text: str,
     help_text: str | None = None,
-    location: SourceLocation | None = None,
-) -> WorkflowValidationError:
-    return WorkflowValidationError(
+    location: errors.SourceLocation | None = None,
+) -> errors.WorkflowValidationError:
+    return errors.WorkflowValidationError(
         f"workflow builder {builder.name} {text}", code=code, location=location or builder.location, help_text=help_text
     )
 
@@ -320,8 +310,8 @@ def _looks_like_a_builder(module: ModuleType, fn: Any) -> bool:
 
 
 def _mapper_errors(
-    mapper: Mapping[type[BaseException], str], default: Any, owner: str, location: SourceLocation | None
-) -> Iterator[HorsiesError]:
+    mapper: Mapping[type[BaseException], str], default: Any, owner: str, location: errors.SourceLocation | None
+) -> Iterator[errors.HorsiesError]:
     for kind, code in mapper.items():
         for text in exception_mapper.mapper_problems({kind: code}):
             yield _mapper_error(f"{owner}: {text}", code, location)
@@ -330,10 +320,12 @@ def _mapper_errors(
             yield _mapper_error(f"{owner}: {text}", default, location)
 
 
-def _mapper_error(message: str, code: Any, location: SourceLocation | None) -> ConfigurationError:
+def _mapper_error(message: str, code: Any, location: errors.SourceLocation | None) -> errors.ConfigurationError:
     collides = isinstance(code, str) and exception_mapper.is_reserved(code)
-    kind = ErrorCode.CHECK_RESERVED_CODE_COLLISION if collides else ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
-    return ConfigurationError(message, code=kind, location=location)
+    kind = (
+        errors.ErrorCode.CHECK_RESERVED_CODE_COLLISION if collides else errors.ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+    )
+    return errors.ConfigurationError(message, code=kind, location=location)
 
 
 def _specs(subject: CheckedApp) -> list[WorkflowSpec[Any]]:
@@ -346,12 +338,12 @@ def _specs(subject: CheckedApp) -> list[WorkflowSpec[Any]]:
 
 def _late(
     spec: WorkflowSpec[Any], node: TaskNode[Any], left_s: float, times: list[float], fitting: int
-) -> CheckWarning:
+) -> errors.CheckWarning:
     which = "none" if fitting == 0 else f"only {fitting}"
-    return CheckWarning(
+    return errors.CheckWarning(
         f"workflow {spec.name!r}, node {node.node_id!r}: {which} of the {len(times)} retries of task {node.name!r} can "
         "happen before its deadline",
-        code=ErrorCode.CHECK_RETRY_MISSES_DEADLINE,
+        code=errors.ErrorCode.CHECK_RETRY_MISSES_DEADLINE,
         location=node.location or spec.location,
         notes=[
             f"the deadline is {left_s:.0f} s away; at the earliest the retries come after "

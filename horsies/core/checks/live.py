@@ -18,18 +18,11 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
-from psycopg import AsyncConnection, errors
+import psycopg
 
+from horsies.core import errors
 from horsies.core.checks.code import CheckedApp
 from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe
-from horsies.core.errors import (
-    CheckWarning,
-    ConfigurationError,
-    ErrorCode,
-    HorsiesError,
-    RegistryError,
-    ValidationReport,
-)
 from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
@@ -42,7 +35,7 @@ if TYPE_CHECKING:
     from horsies.core.task_decorator import TaskFunction
 
 T = TypeVar("T")
-Question: TypeAlias = Callable[[AsyncConnection[Any]], Awaitable[T]]
+Question: TypeAlias = Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]
 
 MOST = 10_000  # tasks of each queue
 SAMPLE = 500  # tasks of each name in a queue
@@ -52,7 +45,7 @@ PAGE = 500  # schedules that are read at a time
 _WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
 
-def database(subject: CheckedApp) -> Iterator[HorsiesError]:
+def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     """The database answers."""
     with CheckConnection(subject.app.get_broker()) as visit:
         answer = visit.ask(lambda conn: conn.execute("SELECT 1"))
@@ -60,7 +53,7 @@ def database(subject: CheckedApp) -> Iterator[HorsiesError]:
         yield from no_answer(answer)
 
 
-def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[HorsiesError]:
+def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
     """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
     found = visit.ask(lambda conn: tasks.waiting(conn, queues, most=MOST, sample=SAMPLE))
@@ -80,7 +73,7 @@ def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[Horsi
             yield _unreadable(each, task, read.value)
 
 
-def stored_schedules(subject: CheckedApp, visit: CheckConnection) -> Iterator[HorsiesError]:
+def stored_schedules(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
     """The schedules that were put in place at run time (D-36) fit the present code as those of the code do. One that
     the code hides by its own of that name is left out."""
     app = subject.app
@@ -161,7 +154,7 @@ def _read(visit: CheckConnection, task: TaskFunction[Any, Any], each: WaitingTas
     return Ok(reading)
 
 
-def _jobs(conn: AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]]:
+def _jobs(conn: psycopg.AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]]:
     return tasks.jobs(conn, ids)
 
 
@@ -173,18 +166,18 @@ def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:
     return None
 
 
-def _unknown(each: WaitingTasks, names: list[str]) -> HorsiesError:
+def _unknown(each: WaitingTasks, names: list[str]) -> errors.HorsiesError:
     near = get_close_matches(each.task_name, names, n=1)
-    return RegistryError(
+    return errors.RegistryError(
         f"no module defines the task {each.task_name!r}, but {each.amount} of that name wait in {_queues(each)}",
-        code=ErrorCode.TASK_NOT_REGISTERED,
+        code=errors.ErrorCode.TASK_NOT_REGISTERED,
         notes=[f"for example {each.ids[0]}", "a worker that takes one fails it with WORKER_RESOLUTION_ERROR"],
         help_text=(f"was it renamed to {near[0]}? " if near else "")
         + "Keep the task under its old name until none is waiting, or cancel the waiting ones",
     )
 
 
-def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: ArgumentsRead) -> HorsiesError:
+def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: ArgumentsRead) -> errors.HorsiesError:
     is_exact = each.are_all and read.tried == each.count
     seen = f"the {read.tried}" if is_exact else f"the first {read.tried}"
     notes = [
@@ -193,9 +186,9 @@ def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: Argument
     ]
     if not is_exact:
         notes.append(f"{each.amount} wait in {_queues(each)}; the others were not checked")
-    return ConfigurationError(
+    return errors.ConfigurationError(
         f"task {each.task_name!r} cannot read the arguments of {read.unreadable} of {seen} waiting tasks",
-        code=ErrorCode.CHECK_WAITING_UNREADABLE,
+        code=errors.ErrorCode.CHECK_WAITING_UNREADABLE,
         location=task.location,
         notes=notes,
         help_text="let the task also accept the old arguments (a default, a union) until none is waiting",
@@ -207,13 +200,13 @@ def _queues(each: WaitingTasks) -> str:
     return f"queue {named}" if len(each.queues) == 1 else f"queues {named}"
 
 
-def _stored_problems(subject: CheckedApp, stored: schedules.StoredSchedule) -> Iterator[HorsiesError]:
-    report = ValidationReport(phase="a schedule")
+def _stored_problems(subject: CheckedApp, stored: schedules.StoredSchedule) -> Iterator[errors.HorsiesError]:
+    report = errors.ValidationReport(phase="a schedule")
     try:
         for error in schedule_problems(subject.app, read(stored), is_stored=True):
             report.add(error)
     except Exception as problem:  # the app's own models, which check the arguments, can raise anything
-        report.add(problem if isinstance(problem, HorsiesError) else unusable(describe(problem)))
+        report.add(problem if isinstance(problem, errors.HorsiesError) else unusable(describe(problem)))
         for finding in report:
             finding.message = f"schedule {stored.name!r}: {finding.message}"
     for finding in report:
@@ -221,7 +214,7 @@ def _stored_problems(subject: CheckedApp, stored: schedules.StoredSchedule) -> I
         yield finding.with_note(_WHERE)
 
 
-async def _page(conn: AsyncConnection[Any], after: str) -> list[schedules.StoredSchedule]:
+async def _page(conn: psycopg.AsyncConnection[Any], after: str) -> list[schedules.StoredSchedule]:
     return await schedules.definitions(conn, list(await schedules.marks(conn, after, PAGE)))
 
 
@@ -230,7 +223,7 @@ class CheckConnection:
 
     def __init__(self, broker: PostgresBroker) -> None:
         self._broker = broker
-        self._conn: AsyncConnection[Any] | None = None
+        self._conn: psycopg.AsyncConnection[Any] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -255,18 +248,18 @@ class CheckConnection:
         return await question(self._conn)
 
 
-def no_answer(answer: Err[Any]) -> Iterator[HorsiesError]:
+def no_answer(answer: Err[Any]) -> Iterator[errors.HorsiesError]:
     """The finding for a query that failed. There is none if the tables do not exist yet, because then they contain
     nothing."""
     match answer.error.exception:
-        case errors.UndefinedTable():
+        case psycopg.errors.UndefinedTable():
             return
-        case errors.UndefinedColumn() | errors.UndefinedFunction():
-            yield CheckWarning(
+        case psycopg.errors.UndefinedColumn() | psycopg.errors.UndefinedFunction():
+            yield errors.CheckWarning(
                 "the tables are of an older version, so their contents could not be checked",
-                code=ErrorCode.BROKER_INIT_FAILED,
+                code=errors.ErrorCode.BROKER_INIT_FAILED,
                 help_text="horsies init-db upgrades them, and so does the first worker that starts",
             )
         case _:
             text = f"the database does not answer: {answer.error.message}"
-            yield ConfigurationError(text, code=ErrorCode.BROKER_INIT_FAILED)
+            yield errors.ConfigurationError(text, code=errors.ErrorCode.BROKER_INIT_FAILED)

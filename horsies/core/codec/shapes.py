@@ -16,17 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    JsonValue,
-    Secret,
-    SecretBytes,
-    SecretStr,
-    TypeAdapter,
-    ValidationError,
-)
+import pydantic
 from pydantic_core import CoreSchema, ErrorDetails, PydanticSerializationError, core_schema
 
 from horsies.core.models.tasks import SubWorkflowError, TaskError, TaskResult
@@ -39,7 +29,7 @@ _LEAVES = (str, bytes, int, float, Enum, type(None))
 
 # Bytes travel as base64. NaN is written as NaN, so that it is found and refused. Models with a configuration of their
 # own write null instead; `find_unsendable` finds those.
-_CONFIG = ConfigDict(
+_CONFIG = pydantic.ConfigDict(
     ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants", hide_input_in_errors=True
 )
 
@@ -75,7 +65,7 @@ class Shape:
     __slots__ = ("_named", "_serialize", "_suspicious", "_validate_json", "_validate_python")
 
     def __init__(
-        self, build: Callable[[GetCoreSchemaHandler], CoreSchema], name_of: Callable[[Any], str] = str
+        self, build: Callable[[pydantic.GetCoreSchemaHandler], CoreSchema], name_of: Callable[[Any], str] = str
     ) -> None:
         adapter = _adapter(build)
         self._validate_python = adapter.validator.validate_python
@@ -88,7 +78,7 @@ class Shape:
         """The value as its type defines it, if it fits strictly; otherwise a `TypeMismatchError`."""
         try:
             return self._validate_python(value, strict=True)
-        except ValidationError as problem:
+        except pydantic.ValidationError as problem:
             raise self._mismatch(problem) from None
         except Exception as problem:
             raise _foreign(problem) from None
@@ -102,7 +92,7 @@ class Shape:
         try:
             # The text must be readable again: the sender finds that out, and not the worker.
             self._validate_json(data, by_alias=True, by_name=True)
-        except ValidationError as problem:
+        except pydantic.ValidationError as problem:
             raise CodecError(f"its JSON cannot be read back: {self._describe(problem)}") from None
         except Exception as problem:
             raise _foreign(problem) from None
@@ -112,7 +102,7 @@ class Shape:
         """The value of a text. `UnreadableError` if it is not JSON, `TypeMismatchError` if it does not fit."""
         try:
             return self._validate_json(text, by_alias=True, by_name=True)
-        except ValidationError as problem:
+        except pydantic.ValidationError as problem:
             details = problem.errors(include_url=False, include_input=False, include_context=False)
             if not details[0]["loc"] and details[0]["type"] in ("json_invalid", "json_type", "string_unicode"):
                 raise UnreadableError(details[0]["msg"]) from None
@@ -147,11 +137,11 @@ class Shape:
             path, problem = found
             raise CodecError(f"{self._path(path)}: {problem}")
 
-    def _mismatch(self, problem: ValidationError) -> TypeMismatchError:
+    def _mismatch(self, problem: pydantic.ValidationError) -> TypeMismatchError:
         details = problem.errors(include_url=False, include_input=False, include_context=False)
         return TypeMismatchError(self._describe(problem), str(details[0]["loc"][0]) if details[0]["loc"] else "")
 
-    def _describe(self, problem: ValidationError) -> str:
+    def _describe(self, problem: pydantic.ValidationError) -> str:
         details = problem.errors(include_url=False, include_input=False, include_context=False)
         lines = [self._line(detail) for detail in details[:_MAX_SHOWN]]
         if len(details) > _MAX_SHOWN:
@@ -172,7 +162,7 @@ class Shape:
 def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
     """A JSON object with these members, all optional; other members have the type `others`, or are refused."""
 
-    def build(handler: GetCoreSchemaHandler) -> CoreSchema:
+    def build(handler: pydantic.GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.typed_dict_schema(
             {
                 name: core_schema.typed_dict_field(handler.generate_schema(json_safe(kind)), required=False)
@@ -189,7 +179,7 @@ def object_shape(fields: Mapping[str, Any], *, others: Any = None) -> Shape:
 def list_shape(kinds: Sequence[Any], name_of: Callable[[Any], str], *, last_repeats: bool = False) -> Shape:
     """A JSON list with one member of each kind and any number of the last; messages use `name_of(index)`."""
 
-    def build(handler: GetCoreSchemaHandler) -> CoreSchema:
+    def build(handler: pydantic.GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.tuple_schema(
             [handler.generate_schema(json_safe(kind)) for kind in kinds],
             variadic_item_index=len(kinds) - 1 if last_repeats else None,
@@ -264,25 +254,25 @@ class _Hashable:
 
 _BARE = _Hashable(
     {
-        Any: JsonValue,
-        object: JsonValue,
-        list: list[JsonValue],
-        typing.List: list[JsonValue],  # noqa: UP006
-        dict: dict[str, JsonValue],
-        typing.Dict: dict[str, JsonValue],  # noqa: UP006
-        tuple: tuple[JsonValue, ...],
-        typing.Tuple: tuple[JsonValue, ...],  # noqa: UP006
+        Any: pydantic.JsonValue,
+        object: pydantic.JsonValue,
+        list: list[pydantic.JsonValue],
+        typing.List: list[pydantic.JsonValue],  # noqa: UP006
+        dict: dict[str, pydantic.JsonValue],
+        typing.Dict: dict[str, pydantic.JsonValue],  # noqa: UP006
+        tuple: tuple[pydantic.JsonValue, ...],
+        typing.Tuple: tuple[pydantic.JsonValue, ...],  # noqa: UP006
     }
 )
 
 
-def _adapter(build: Callable[[GetCoreSchemaHandler], CoreSchema]) -> TypeAdapter[Any]:
+def _adapter(build: Callable[[pydantic.GetCoreSchemaHandler], CoreSchema]) -> pydantic.TypeAdapter[Any]:
     class Members:
         @classmethod
-        def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def __get_pydantic_core_schema__(cls, source: Any, handler: pydantic.GetCoreSchemaHandler) -> CoreSchema:
             return build(handler)
 
-    adapter: TypeAdapter[Any] = TypeAdapter(Members, config=_CONFIG)
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Members, config=_CONFIG)
     if not adapter.pydantic_complete:
         raise NameError("a model refers to a type that is not defined")
     return adapter
@@ -332,7 +322,7 @@ def _problem(item: Any) -> str | None:
         return _NOT_FINITE
     if isinstance(item, str) and not _is_text(item):
         return _NOT_TEXT
-    if isinstance(item, Secret | SecretStr | SecretBytes):
+    if isinstance(item, pydantic.Secret | pydantic.SecretStr | pydantic.SecretBytes):
         return _SECRET
     return None
 
@@ -346,7 +336,7 @@ def _is_text(item: str) -> bool:
 
 
 def _children(item: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(item, BaseModel):
+    if isinstance(item, pydantic.BaseModel):
         yield from item.__dict__.items()
         yield from (item.model_extra or {}).items()
     elif dataclasses.is_dataclass(item) and not isinstance(item, type):

@@ -15,26 +15,16 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SerializeAsAny
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeVar
 
+# fmt: off
 from horsies.core.models.codes import (
-    BUILTIN_CODE_FAMILIES,
-    BUILTIN_CODE_REGISTRY,
-    RETRY_ELIGIBLE,
-    BuiltInTaskCode,
-    ContractCode,
-    OperationalErrorCode,
-    OutcomeCode,
-    RetrievalCode,
+    BUILTIN_CODE_FAMILIES, BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE, BuiltInTaskCode, ContractCode, OperationalErrorCode,
+    OutcomeCode, RetrievalCode,
 )
 from horsies.core.models.sending import (
-    MIN_TIMEOUT_MS,
-    RetryPolicy,
-    TaskOptions,
-    TaskSendError,
-    TaskSendErrorCode,
-    TaskSendPayload,
-    TaskSendResult,
+    MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult,
 )
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus
+# fmt: on
 
 __all__ = [
     "BUILTIN_CODE_REGISTRY",

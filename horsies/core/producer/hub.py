@@ -19,16 +19,7 @@ from psycopg import AsyncConnection
 
 from horsies.core.db import BY_INDEX, Listener, PoolClosed, SchemaInitFailed, connect, drain_pending_connects, make_pool
 from horsies.core.models.broker import DatabasePing, PostgresConfig, WorkerPong
-from horsies.core.producer.waiter import (
-    FIRST_LOOK_SECONDS,
-    TASKS,
-    WORKFLOWS,
-    Ending,
-    TimedOut,
-    Unreachable,
-    Waiter,
-    WorkflowEnding,
-)
+from horsies.core.producer import waiter
 from horsies.core.producer.writer import Writer
 from horsies.core.schema.install import InstallReport, install, look
 from horsies.core.sql import load
@@ -57,8 +48,8 @@ class Hub:
         self.listener = Listener(self._session, name="result listener")
         self.writer = Writer(self)
         self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._waiter: Waiter[tasks.EndedTask] | None = None
-        self._workflow_waiter: Waiter[workflow_reads.WorkflowEnded] | None = None
+        self._waiter: waiter.Waiter[tasks.EndedTask] | None = None
+        self._workflow_waiter: waiter.Waiter[workflow_reads.WorkflowEnded] | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
 
@@ -89,14 +80,14 @@ class Hub:
     def bring_back(self, conn: AsyncConnection[Any]) -> None:
         self._pool.bring_back(conn)
 
-    async def wait_for(self, task_id: str, timeout: float | None) -> Ending:
+    async def wait_for(self, task_id: str, timeout: float | None) -> waiter.Ending:
         """How the task ended, or why that is not known; it never raises."""
         if not can_exist(task_id):
             # No such id can exist. It is left out, because the database would refuse the whole statement.
             return tasks.EndedTask(task_id, None, None, None, None)
         return await self._wait(self._open_waiter, task_id, timeout)
 
-    async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> WorkflowEnding:
+    async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> waiter.WorkflowEnding:
         """How the workflow ended, or that it is paused, or why that is not known; it never raises."""
         if not can_exist(workflow_id):
             return workflow_reads.WorkflowEnded(workflow_id, None)
@@ -111,36 +102,38 @@ class Hub:
 
     async def close(self) -> None:
         await self.writer.close()
-        for waiter in (self._waiter, self._workflow_waiter):
-            if waiter is not None:
-                await waiter.stop()
+        for one in (self._waiter, self._workflow_waiter):
+            if one is not None:
+                await one.stop()
         await self.listener.stop()
         await self._pool.close()
         await drain_pending_connects()
 
     async def _wait(
-        self, open_waiter: Callable[[], Awaitable[Waiter[EndedT]]], id_: str, timeout: float | None
-    ) -> EndedT | TimedOut | Unreachable:
+        self, open_waiter: Callable[[], Awaitable[waiter.Waiter[EndedT]]], id_: str, timeout: float | None
+    ) -> EndedT | waiter.TimedOut | waiter.Unreachable:
         begun = monotonic()
         try:
-            async with asyncio.timeout(None if timeout is None else max(timeout, FIRST_LOOK_SECONDS)):
-                waiter = await open_waiter()
+            async with asyncio.timeout(None if timeout is None else max(timeout, waiter.FIRST_LOOK_SECONDS)):
+                opened = await open_waiter()
         except TimeoutError:
-            return TimedOut()
+            return waiter.TimedOut()
         except SchemaInitFailed as problem:
-            return Unreachable(problem)
-        return await waiter.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
+            return waiter.Unreachable(problem)
+        return await opened.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
 
-    async def _open_waiter(self) -> Waiter[tasks.EndedTask]:
+    async def _open_waiter(self) -> waiter.Waiter[tasks.EndedTask]:
         report = await self.ready()
         if self._waiter is None:
-            self._waiter = Waiter(self._pool, self.listener, TASKS, holder=self._holder, notify=report.notify)
+            self._waiter = waiter.Waiter(
+                self._pool, self.listener, waiter.TASKS, holder=self._holder, notify=report.notify
+            )
         return self._waiter
 
-    async def _open_workflow_waiter(self) -> Waiter[workflow_reads.WorkflowEnded]:
+    async def _open_workflow_waiter(self) -> waiter.Waiter[workflow_reads.WorkflowEnded]:
         await self.ready()
         if self._workflow_waiter is None:
-            self._workflow_waiter = Waiter(self._pool, self.listener, WORKFLOWS, holder=self._holder)
+            self._workflow_waiter = waiter.Waiter(self._pool, self.listener, waiter.WORKFLOWS, holder=self._holder)
         return self._workflow_waiter
 
     async def _install(self) -> InstallReport:

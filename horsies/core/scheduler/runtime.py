@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from horsies.core.db import Bridge, Connection, facts_of, is_about_content, on_bridge
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, TaskSchedule
-from horsies.core.models.schedule.config import (
-    ScheduleError,
-    ScheduleErrorCode,
-    ScheduleInfo,
-    ScheduleResult,
-    ScheduleSource,
-)
+from horsies.core.models.schedule import config as models
 from horsies.core.producer import enqueue, envelope
 from horsies.core.producer.send import TaskHandle
 from horsies.core.scheduler import calendar, payloads, plan, sync
@@ -45,7 +39,7 @@ UPCOMING = 5
 class Refused(Exception):
     """Why it was refused."""
 
-    def __init__(self, code: ScheduleErrorCode, message: str, errors: tuple[HorsiesError, ...] = ()) -> None:
+    def __init__(self, code: models.ScheduleErrorCode, message: str, errors: tuple[HorsiesError, ...] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.errors = errors
@@ -53,24 +47,24 @@ class Refused(Exception):
 
 def _as_result(
     method: Callable[Concatenate[Schedules, P], Awaitable[T]],
-) -> Callable[Concatenate[Schedules, P], Coroutine[Any, Any, ScheduleResult[T]]]:
+) -> Callable[Concatenate[Schedules, P], Coroutine[Any, Any, models.ScheduleResult[T]]]:
     @wraps(method)
-    async def safe(self: Schedules, /, *args: P.args, **kwargs: P.kwargs) -> ScheduleResult[T]:
+    async def safe(self: Schedules, /, *args: P.args, **kwargs: P.kwargs) -> models.ScheduleResult[T]:
         try:
             return Ok(await method(self, *args, **kwargs))
         except Refused as refusal:
-            return Err(ScheduleError(refusal.code, str(refusal), _name_in(args), errors=refusal.errors))
+            return Err(models.ScheduleError(refusal.code, str(refusal), _name_in(args), errors=refusal.errors))
         except Exception as problem:
             return _failed(problem, _name_in(args))
 
     return safe
 
 
-def _failed(problem: BaseException, name: str | None = None) -> Err[ScheduleError]:
-    code, facts = ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
+def _failed(problem: BaseException, name: str | None = None) -> Err[models.ScheduleError]:
+    code, facts = models.ScheduleErrorCode.DB_OPERATION_FAILED, facts_of(problem)
     if is_about_content(facts["exception"]):  # a name or arguments that it cannot store
-        code = ScheduleErrorCode.INVALID_SCHEDULE
-    return Err(ScheduleError(code, name=name, **facts))
+        code = models.ScheduleErrorCode.INVALID_SCHEDULE
+    return Err(models.ScheduleError(code, name=name, **facts))
 
 
 class Schedules:
@@ -92,7 +86,7 @@ class Schedules:
         _want_a_schedule(schedule)
         self._refuse_code(schedule.name, "choose another name")
         if errors := tuple(payloads.schedule_problems(self._app, schedule)):
-            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(sync.in_one_line, errors)), errors)
+            raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, "; ".join(map(sync.in_one_line, errors)), errors)
         made = payloads.payload_of(self._app, schedule)
         assert isinstance(made, Ok)
         definition = json.dumps(payloads.stored_form(schedule, made.value))
@@ -142,7 +136,7 @@ class Schedules:
             schedule, is_stored = await self._find(conn, name)
             made = payloads.payload_of(self._app, schedule, is_stored=is_stored)
             if not isinstance(made, Ok):
-                raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, f"schedule {name!r}: {made.error}")
+                raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, f"schedule {name!r}: {made.error}")
             now = (await store.look(conn)).now
             send = sends.Send(enqueue.new_task_id(), envelope.with_sha(replace(made.value, sent_at=now)))
             statement = sends.insert([send], now)
@@ -155,7 +149,7 @@ class Schedules:
 
     @_as_result
     @on_bridge
-    async def list_async(self) -> list[ScheduleInfo]:
+    async def list_async(self) -> list[models.ScheduleInfo]:
         """Every schedule, of the code and of the database, by name."""
         async with self._broker().hub.connection() as conn:
             look = await store.look(conn)
@@ -188,7 +182,7 @@ class Schedules:
     def _refuse_code(self, name: str, what_to_do: str) -> None:
         if name in self._of_code():
             message = f"the schedule {name!r} is defined in the code of the app: {what_to_do}"
-            raise Refused(ScheduleErrorCode.SCHEDULE_IN_CODE, message)
+            raise Refused(models.ScheduleErrorCode.SCHEDULE_IN_CODE, message)
 
     async def _find(self, conn: Connection, name: str) -> tuple[TaskSchedule, bool]:
         if (schedule := self._of_code().get(name)) is not None:
@@ -198,7 +192,7 @@ class Schedules:
         try:
             return sync.read(stored[0]), True
         except HorsiesError as problem:
-            raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, sync.in_one_line(problem)) from None
+            raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, sync.in_one_line(problem)) from None
 
 
 def _info(
@@ -207,18 +201,18 @@ def _info(
     stored: schedules.StoredSchedule | None,
     state: schedules.ScheduleState | None,
     look: schedules.Look,
-) -> ScheduleInfo:
+) -> models.ScheduleInfo:
     schedule, problem = of_code, None
-    source = ScheduleSource.DATABASE if schedule is None else ScheduleSource.CODE
+    source = models.ScheduleSource.DATABASE if schedule is None else models.ScheduleSource.CODE
     if schedule is None:
         assert stored is not None
         try:
             schedule = sync.read(stored)
         except HorsiesError as error:
             problem = sync.in_one_line(error)
-    is_paused = source is ScheduleSource.DATABASE and stored is not None and stored.paused
+    is_paused = source is models.ScheduleSource.DATABASE and stored is not None and stored.paused
     is_active = schedule is not None and schedule.enabled and not is_paused
-    return ScheduleInfo(
+    return models.ScheduleInfo(
         name=name,
         source=source,
         schedule=schedule,
@@ -257,12 +251,14 @@ def _upcoming(
 
 def _want_a_schedule(given: object) -> None:
     if not isinstance(given, TaskSchedule):
-        raise Refused(ScheduleErrorCode.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {type(given).__name__}")
+        raise Refused(
+            models.ScheduleErrorCode.INVALID_SCHEDULE, f"put takes a TaskSchedule, not {type(given).__name__}"
+        )
 
 
 def _found(name: str, is_there: bool) -> None:
     if not is_there:
-        raise Refused(ScheduleErrorCode.SCHEDULE_NOT_FOUND, f"there is no run-time schedule {name!r}")
+        raise Refused(models.ScheduleErrorCode.SCHEDULE_NOT_FOUND, f"there is no run-time schedule {name!r}")
 
 
 def _name_in(args: tuple[object, ...]) -> str | None:

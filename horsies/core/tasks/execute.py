@@ -13,19 +13,12 @@ from typing import Any, TypeAlias
 from horsies.core import errors, exception_mapper, tracing
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.codec.shapes import CodecError, TypeMismatchError
-from horsies.core.models.tasks import (
-    BUILTIN_CODE_REGISTRY,
-    ContractCode,
-    OperationalErrorCode,
-    TaskError,
-    TaskResult,
-    exception_dict,
-)
+from horsies.core.models import tasks as models
 from horsies.core.tasks.definition import TaskDefinition
 
 AnyTask: TypeAlias = TaskDefinition[Any, Any]
 
-AnyResult: TypeAlias = TaskResult[Any, TaskError]
+AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
 
 _MAX_MESSAGE_CHARS = 4_000
 
@@ -100,7 +93,7 @@ def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyRes
     except StopTask:
         raise
     except BaseException as exc:
-        return TaskResult(err=error_of_exception(task, exc))
+        return models.TaskResult(err=error_of_exception(task, exc))
     return _checked(task, outcome)
 
 
@@ -111,32 +104,36 @@ async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any
     except (StopTask, CancelledError):
         raise
     except BaseException as exc:
-        return TaskResult(err=error_of_exception(task, exc))
+        return models.TaskResult(err=error_of_exception(task, exc))
     return _checked(task, outcome)
 
 
-def report_of(error: TaskError) -> Report:
+def report_of(error: models.TaskError) -> Report:
     """The report of an attempt that ended with this error."""
     message = None if error.message is None else sanitize_text(error.message)
     code = None if error.code is None else sanitize_text(error.code)
-    return Report(False, serialize_error_payload(TaskResult(err=error)), code, message)
+    return Report(False, serialize_error_payload(models.TaskResult(err=error)), code, message)
 
 
-def error_of_exception(task: AnyTask, exc: BaseException) -> TaskError:
+def error_of_exception(task: AnyTask, exc: BaseException) -> models.TaskError:
     """The error of an exception that left the function, with the code from the mappers."""
     is_missing_id = isinstance(exc, errors.WorkflowContextMissingIdError)
     code = exception_mapper.resolve(
         exc,
         task_mapper=task.exception_mapper,
         app_mapper=task.app_exception_mapper,
-        task_default=ContractCode.WORKFLOW_CTX_MISSING_ID if is_missing_id else task.default_unhandled_error_code,
+        task_default=models.ContractCode.WORKFLOW_CTX_MISSING_ID
+        if is_missing_id
+        else task.default_unhandled_error_code,
         app_default=task.app_default_unhandled_error_code,
     )
     if (ours := exc.__traceback__) is not None and ours.tb_next is not None:
         exc = exc.with_traceback(ours.tb_next)  # the reader wants the task's own frames
-    described = {key: sanitize_text(text) for key, text in exception_dict(exc).items()}
+    described = {key: sanitize_text(text) for key, text in models.exception_dict(exc).items()}
     message = f"task {task.task_name!r} raised {described['type']}: {described['message']}"[:_MAX_MESSAGE_CHARS]
-    return TaskError(error_code=BUILTIN_CODE_REGISTRY.get(code, code), message=message, exception=described)
+    return models.TaskError(
+        error_code=models.BUILTIN_CODE_REGISTRY.get(code, code), message=message, exception=described
+    )
 
 
 def _report(task: AnyTask, outcome: Any) -> Report:
@@ -149,7 +146,7 @@ def _report(task: AnyTask, outcome: Any) -> Report:
     except (CodecError, MemoryError) as unwritable:
         return report_of(_unwritable(task, outcome, unwritable))
     task.sizes.watch(task.task_name, "result", text)
-    error: TaskError | None = outcome.err
+    error: models.TaskError | None = outcome.err
     if error is None:
         return Report(True, text, None, None)
     return Report(False, text, error.code, None if error.message is None else sanitize_text(error.message))
@@ -157,38 +154,38 @@ def _report(task: AnyTask, outcome: Any) -> Report:
 
 def _checked(task: AnyTask, outcome: Any) -> AnyResult:
     if (problem := _not_a_result(task, outcome)) is not None:
-        return TaskResult(err=problem)
+        return models.TaskResult(err=problem)
     result: AnyResult = outcome
     if result.is_ok():
         try:
             task.codec.result.check(result.ok)
         except TypeMismatchError as mismatch:
-            return TaskResult(err=_type_mismatch(task, mismatch))
+            return models.TaskResult(err=_type_mismatch(task, mismatch))
     return result
 
 
-def _not_a_result(task: AnyTask, outcome: Any) -> TaskError | None:
-    if isinstance(outcome, TaskResult) and (outcome.is_ok() or isinstance(outcome.err, TaskError)):
+def _not_a_result(task: AnyTask, outcome: Any) -> models.TaskError | None:
+    if isinstance(outcome, models.TaskResult) and (outcome.is_ok() or isinstance(outcome.err, models.TaskError)):
         return None
     if inspect.iscoroutine(outcome):
         outcome.close()  # nobody will await it
-    returned = f"TaskResult(err=<{type(outcome.err).__name__}>)" if isinstance(outcome, TaskResult) else None
+    returned = f"TaskResult(err=<{type(outcome.err).__name__}>)" if isinstance(outcome, models.TaskResult) else None
     message = f"task {task.task_name!r} returned {returned or type(outcome).__name__}, not a TaskResult[T, TaskError]"
-    return TaskError(error_code=OperationalErrorCode.TASK_EXCEPTION, message=message)
+    return models.TaskError(error_code=models.OperationalErrorCode.TASK_EXCEPTION, message=message)
 
 
-def _type_mismatch(task: AnyTask, problem: TypeMismatchError) -> TaskError:
+def _type_mismatch(task: AnyTask, problem: TypeMismatchError) -> models.TaskError:
     message = f"task {task.task_name!r} returned a value that is not of its declared type: {problem}"
-    return TaskError(error_code=ContractCode.RETURN_TYPE_MISMATCH, message=message)
+    return models.TaskError(error_code=models.ContractCode.RETURN_TYPE_MISMATCH, message=message)
 
 
-def _undecodable(task: AnyTask, problem: Exception) -> TaskError:
+def _undecodable(task: AnyTask, problem: Exception) -> models.TaskError:
     text = problem.message if isinstance(problem, errors.TaskDefinitionError) else str(problem)
     message = sanitize_text(f"the arguments of task {task.task_name!r} cannot be read: {text}")
-    return TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)
+    return models.TaskError(error_code=models.OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)
 
 
-def _unwritable(task: AnyTask, outcome: AnyResult, problem: BaseException) -> TaskError:
+def _unwritable(task: AnyTask, outcome: AnyResult, problem: BaseException) -> models.TaskError:
     kind = "result" if outcome.err is None else f"error {outcome.err.code}"
     message = sanitize_text(f"the {kind} of task {task.task_name!r} cannot be written as JSON: {problem}")
-    return TaskError(error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)
+    return models.TaskError(error_code=models.OperationalErrorCode.WORKER_SERIALIZATION_ERROR, message=message)

@@ -11,16 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from horsies.core.errors import ErrorCode, HorsiesError, MultipleWorkflowErrors, ValidationReport
-from horsies.core.models.workflow import input_checks, results
-from horsies.core.models.workflow.nodes import (
-    MAX_ID_LENGTH,
-    MapNode,
-    Node,
-    NodeKey,
-    SuccessCase,
-    SuccessPolicy,
-    TaskNode,
-)
+from horsies.core.models.workflow import input_checks, nodes, results
 from horsies.core.models.workflow.plan import Draft
 from horsies.core.tasks.definition import TaskDefinition, flags_of
 
@@ -92,10 +83,9 @@ def _ids(draft: Draft) -> Iterator[HorsiesError]:
     seen: dict[str, int] = {}
     placed: dict[int, int] = {}
     for index, (node, node_id) in enumerate(zip(draft.nodes, draft.ids, strict=True)):
-        if not isinstance(node_id, str) or len(node_id) > MAX_ID_LENGTH or not _NODE_ID.fullmatch(node_id):
-            text = (
-                f"node_id must match [A-Za-z0-9_\\-:.]+ and have 1 to {MAX_ID_LENGTH} characters, not {node_id!r:.200}"
-            )
+        if not isinstance(node_id, str) or len(node_id) > nodes.MAX_ID_LENGTH or not _NODE_ID.fullmatch(node_id):
+            rule = f"node_id must match [A-Za-z0-9_\\-:.]+ and have 1 to {nodes.MAX_ID_LENGTH} characters"
+            text = f"{rule}, not {node_id!r:.200}"
             yield draft.node_error(index, ErrorCode.WORKFLOW_INVALID_NODE_ID, text)
             continue
         if (first := placed.setdefault(id(node.origin), index)) != index:
@@ -146,7 +136,7 @@ def _walk(dependencies: tuple[tuple[int, ...], ...], stuck: set[int]) -> list[in
 def _edges(draft: Draft) -> Iterator[HorsiesError]:
     for index, node in enumerate(draft.nodes):
         for other in node.waits_for:
-            if draft.index_of(other) is None or not isinstance(other, Node):
+            if draft.index_of(other) is None or not isinstance(other, nodes.Node):
                 text = f"it waits for {_shown(other)}, which is not a node of the workflow"
                 yield draft.node_error(
                     index, ErrorCode.WORKFLOW_INVALID_DEPENDENCY, text, "put every node into tasks=[...]"
@@ -155,14 +145,14 @@ def _edges(draft: Draft) -> Iterator[HorsiesError]:
 
 def _policy(draft: Draft, policy: Any) -> Iterator[HorsiesError]:
     code = ErrorCode.WORKFLOW_INVALID_SUCCESS_POLICY
-    if not isinstance(policy, SuccessPolicy):
+    if not isinstance(policy, nodes.SuccessPolicy):
         yield draft.error(code, f"success_policy must be a SuccessPolicy, not {type(policy).__name__}")
         return
     cases = tuple(policy.cases)
     if not cases:
         yield draft.error(code, "its success policy has no cases, so it could never succeed")
     for number, case in enumerate(cases):
-        if not isinstance(case, SuccessCase):
+        if not isinstance(case, nodes.SuccessCase):
             yield draft.error(code, f"cases[{number}] must be a SuccessCase, not {type(case).__name__}")
         elif not case.required:
             yield draft.error(code, f"cases[{number}] requires no node, so it would always hold")
@@ -171,16 +161,16 @@ def _policy(draft: Draft, policy: Any) -> Iterator[HorsiesError]:
     yield from _unknown(draft, policy.optional, "optional names")
 
 
-def _unknown(draft: Draft, nodes: Any, who: str) -> Iterator[HorsiesError]:
-    for node in nodes:
+def _unknown(draft: Draft, given: Any, who: str) -> Iterator[HorsiesError]:
+    for node in given:
         if draft.index_of(node) is None:
             yield draft.error(
                 ErrorCode.WORKFLOW_INVALID_SUCCESS_POLICY, f"{who} {_shown(node)}, which is not one of its nodes"
             )
 
 
-def _join_problem(node: Node[Any]) -> str | None:
-    if isinstance(node, MapNode):
+def _join_problem(node: nodes.Node[Any]) -> str | None:
+    if isinstance(node, nodes.MapNode):
         return _map_join_problem(node)
     if node.join not in JOINS:
         return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
@@ -195,7 +185,7 @@ def _join_problem(node: Node[Any]) -> str | None:
     return None
 
 
-def _map_join_problem(node: MapNode[Any]) -> str | None:
+def _map_join_problem(node: nodes.MapNode[Any]) -> str | None:
     """The join of a map is about its elements, whose number is not known yet; a minimum alone is enough."""
     if node.join not in JOINS:
         return f"join must be one of {', '.join(map(repr, JOINS))}, not {node.join!r}"
@@ -214,9 +204,9 @@ def _is_count(value: Any) -> bool:
 def _shown(node: Any) -> str:
     return (
         repr(node)
-        if isinstance(node, Node | str)
+        if isinstance(node, nodes.Node | str)
         else repr(node.node_id)
-        if isinstance(node, NodeKey)
+        if isinstance(node, nodes.NodeKey)
         else str(type(node))
     )
 
@@ -225,7 +215,7 @@ def _option_problems(draft: Draft) -> Iterator[HorsiesError]:
     """What a node is enqueued with: its task, queue, priority, deadline and flags (HRS-014, HRS-015, HRS-300; HRS-215
     for what no other code speaks for)."""
     for index, node in enumerate(draft.nodes):
-        if not isinstance(node, TaskNode):
+        if not isinstance(node, nodes.TaskNode):
             continue
         if problem := _task_problem(draft, node):
             yield draft.node_error(index, ErrorCode.TASK_NOT_REGISTERED, problem)
@@ -239,7 +229,7 @@ def _option_problems(draft: Draft) -> Iterator[HorsiesError]:
             yield draft.node_error(index, ErrorCode.CONFIG_INVALID, problem)
 
 
-def _task_problem(draft: Draft, node: TaskNode[Any]) -> str | None:
+def _task_problem(draft: Draft, node: nodes.TaskNode[Any]) -> str | None:
     if not isinstance(node.fn, TaskDefinition):
         return f"fn must be a task, not {type(node.fn).__name__}; @app.task('name') turns a function into a task"
     if draft.app is not None and node.fn.task_name not in draft.app.tasks:
@@ -247,7 +237,7 @@ def _task_problem(draft: Draft, node: TaskNode[Any]) -> str | None:
     return None
 
 
-def _queue_problem(draft: Draft, node: TaskNode[Any]) -> str | None:
+def _queue_problem(draft: Draft, node: nodes.TaskNode[Any]) -> str | None:
     queue = node.fn.queue_name if node.queue is None else node.queue
     known = node.fn.known_queues if draft.app is None else draft.queues.keys()
     return None if queue in known else f"there is no queue {queue!r}; known: {', '.join(sorted(known))}"
@@ -259,7 +249,7 @@ def _is_priority(priority: Any) -> bool:
     return isinstance(priority, int) and not isinstance(priority, bool) and 1 <= priority <= 100
 
 
-def _other_problems(node: TaskNode[Any]) -> Iterator[str]:
+def _other_problems(node: nodes.TaskNode[Any]) -> Iterator[str]:
     until = node.good_until
     if until is not None and (not isinstance(until, datetime) or until.utcoffset() is None):
         yield "good_until must be a datetime with a time zone: datetime.now(UTC) + timedelta(...)"
@@ -267,7 +257,7 @@ def _other_problems(node: TaskNode[Any]) -> Iterator[str]:
         flags_of(node.flags)
     except (ValueError, TypeError) as problem:
         yield str(problem)
-    if isinstance(node, MapNode) and node.max_parallel is not None:
+    if isinstance(node, nodes.MapNode) and node.max_parallel is not None:
         most = node.max_parallel
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
             yield f"max_parallel must be a number of elements, 1 or more, not {most!r}"
