@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from tests import warm_start
+
 VARIABLE = "HORSIES_TEST_DATABASE"
 PATIENCE = 3.0
 SESSIONS = """
@@ -100,8 +102,8 @@ def _is_running(process: psutil.Process) -> bool:
 
 
 def _is_tracker(process: psutil.Process) -> bool:
-    """multiprocessing keeps one for the life of the interpreter."""
-    return "multiprocessing.resource_tracker" in _command(process)
+    """multiprocessing keeps one for the life of the interpreter, and so does the warm start of commands."""
+    return process.pid == warm_start.server_pid() or "multiprocessing.resource_tracker" in _command(process)
 
 
 def _command(process: psutil.Process) -> str:

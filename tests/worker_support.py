@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +18,7 @@ from psycopg.rows import dict_row
 from horsies import Horsies
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
+from tests import warm_start
 from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,15 +49,12 @@ class WorkerProcess:
     def __init__(
         self, database_url: str, *options: str, locator: str = BASIC, env: dict[str, str] | None = None
     ) -> None:
-        command = [sys.executable, "-m", "horsies.cli.main", "worker", locator, *options]
-        self.process = subprocess.Popen(
-            command,
+        self.process = warm_start.start(
+            ("worker", locator, *options),
             cwd=ROOT,
             env={**os.environ, "DATABASE_URL": database_url, "NO_COLOR": "1", **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
         )
 
     def __enter__(self) -> WorkerProcess:

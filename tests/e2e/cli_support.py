@@ -6,11 +6,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import TracebackType
 
+from tests import warm_start
 from tests.support import eventually_sync
 
 APP = """
@@ -39,15 +39,7 @@ def refuse(reason: str) -> TaskResult[None, TaskError]:
 
 def run(*args: str, cwd: Path, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
     """One command to its end. Neither the caller's database nor his taste in colours reaches it."""
-    return subprocess.run(
-        [sys.executable, "-m", "horsies", *args],
-        cwd=cwd,
-        env=environment(**env),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    return warm_start.run(args, cwd=cwd, env=environment(**env), timeout=timeout)
 
 
 def environment(**env: str) -> dict[str, str]:
@@ -59,14 +51,8 @@ class Started:
     """A command that runs until it is told to stop; `said` is what it has written to standard error so far."""
 
     def __init__(self, *args: str, cwd: Path, **env: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "horsies", *args],
-            cwd=cwd,
-            env=environment(**env),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+        self._process = warm_start.start(
+            args, cwd=cwd, env=environment(**env), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         self._lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
