@@ -187,8 +187,10 @@ def fresh_database(server_url: str, template: str) -> Iterator[str]:
 
 
 def _create(conn: psycopg.Connection, name: str, template: str = "template0") -> None:
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-    conn.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+    # As files, because to copy a small database through the log takes twice as long. Older servers do only this.
+    how = sql.SQL("STRATEGY file_copy" if conn.info.server_version >= 150_000 else "")
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}")
+    conn.execute(statement.format(sql.Identifier(name), sql.Identifier(template), how))
 
 
 async def _install(url: str) -> None:

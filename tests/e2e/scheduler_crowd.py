@@ -49,6 +49,7 @@ def wait_until_caught_up(patience_s: float = 60) -> bool:
 def main(seconds: float, count: int, seed: int) -> int:
     logs.configure("WARNING")
     require_sound(app)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # for one that is told to end before it has begun
     chance = random.Random(seed)
     running = [start() for _ in range(count)]
     killed = 0

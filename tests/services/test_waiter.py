@@ -25,7 +25,7 @@ from horsies.core.models.tasks import (
     TaskError,
     TaskResult,
 )
-from horsies.core.producer import hub, waiter
+from horsies.core.producer import waiter
 from horsies.core.producer.send import TaskHandle
 from horsies.core.schema.install import install
 from horsies.core.types.status import TaskStatus
@@ -335,7 +335,7 @@ async def test_t61_an_outage_is_waited_out_for_a_moment_and_then_reported(
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         return list(await real(conn, ids))
 
-    monkeypatch.setattr(hub, "TASKS", replace(waiter.TASKS, look=flaky))
+    monkeypatch.setattr(waiter, "TASKS", replace(waiter.TASKS, look=flaky))
     failures = 1
     assert await broker.get_result_async(task_id) == TaskResult(ok=1)
     asked, failures = 0, 1000
