@@ -9,7 +9,7 @@ with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-install lint docs-check fmt docs dev bench bench-peers soak proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-install lint docs-check fmt docs dev bench bench-peers soak proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -27,6 +27,12 @@ test: $(call with,test) ## all tests
 test-quick: $(call with,test) ## the tests that need no worker process
 	$(BIN)/python -m pytest -n logical --maxprocesses $(JOBS) --dist loadscope -q \
 		tests/unit tests/architecture tests/store tests/deploy
+
+# Servers of the system, and for the others archives of npm, kept in .postgres. VERSIONS=15,16 for some of them, TESTS= for
+# other tests. With HORSIES_TEST_DATABASE_URL the same tests run on that server alone.
+test-versions: $(call with,test) ## the tests of store, schema, recovery and workflows on PostgreSQL 13 to 18
+	$(BIN)/python -m compileall -q horsies tests
+	$(BIN)/python -m tests.versions --jobs $(JOBS) $(if $(VERSIONS),--versions $(VERSIONS)) $(TESTS)
 
 test-install: $(call with,test) ## resolve the pinned versions for each supported Python, and build the package
 	HORSIES_TEST_INSTALL=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/install
@@ -93,8 +99,8 @@ heavy: $(call with,test) ## the tests that take minutes
 		tests/unit/test_calendar_search.py tests/e2e/test_schedulers_killed.py tests/e2e/test_scheduler_process.py \
 		tests/store/test_monitoring_plans.py tests/e2e/test_getting_started.py
 
-clean: ## remove the environments, the embedded database and the caches
-	rm -rf $(VENV) $(PEERS) .horsies .pytest_cache .mypy_cache .ruff_cache
+clean: ## remove the environments, the embedded database, fetched servers and the caches
+	rm -rf $(VENV) $(PEERS) .horsies .postgres .pytest_cache .mypy_cache .ruff_cache
 
 # pip says what it does and why it fails, which --quiet would hide.
 $(VENV)/.installed-%: $(VENV)/.made pyproject.toml constraints.txt

@@ -2,6 +2,8 @@
 database with the schema, a fresh copy of it for each test that asks. A test that leaves a connection, an advisory
 lock or a process behind fails. The server lives in memory where there is room: to make and drop a database writes and
 deletes several hundred files, and on a disk this takes most of the time of a short test.
+
+`HORSIES_TEST_DATABASE_URL` names another server to use instead: `given_server.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import pytest
 from psycopg import AsyncConnection, sql
 
 from horsies.core import logs
+from tests import given_server
 from tests.heavy import VARIABLE as HEAVY_VARIABLE
 from tests.leaks import Watch
 
@@ -61,11 +64,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if SERVER_VARIABLE in os.environ:
         return
     _clear_away_killed_runs()
-    directory = tempfile.mkdtemp(prefix=PREFIX, dir=_servers_home())
+    directory = tempfile.mkdtemp(prefix=PREFIX, dir=servers_home())
     os.chmod(directory, 0o711)  # run by root, the server is another user's and must get through
     os.environ[SERVER_VARIABLE] = directory
     os.environ["HORSIES_RUNTIME_DIR"] = str(Path(directory) / "runtime")  # for the start journals of workers
     config.add_cleanup(lambda: _remove_server(Path(directory)))
+    if (run := given_server.begin()) is not None:
+        config.add_cleanup(run.end)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,7 +95,7 @@ def _logging_as_it_was() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-def _servers_home() -> Path:
+def servers_home() -> Path:
     """Where the directory of the server is made. The tests that fill tables with a million rows stay on the disk."""
     with contextlib.suppress(OSError):
         if not os.environ.get(HEAVY_VARIABLE) and shutil.disk_usage(MEMORY).free >= MEMORY_NEEDED:
@@ -123,6 +128,8 @@ def _remove_server(directory: Path) -> None:
 @pytest.fixture(scope="session")
 def server_url() -> str:
     """The maintenance database of the run's server."""
+    if given_server.VARIABLE in os.environ:
+        return given_server.url()
     from horsies.core.embedded import ensure_running
 
     return with_database(ensure_running(os.environ[SERVER_VARIABLE], settings=SETTINGS), "postgres")
@@ -131,15 +138,17 @@ def server_url() -> str:
 @pytest.fixture(scope="session")
 def template(server_url: str) -> str:
     """Name of a database with the schema installed, made once for each run."""
+    name, draft = given_server.database_name(TEMPLATE), given_server.database_name("horsies_draft")
     with _only_one_worker(), psycopg.connect(server_url, autocommit=True) as conn:
-        if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
-            conn.execute("DROP DATABASE IF EXISTS horsies_draft WITH (FORCE)")  # of a try that failed
-            _create(conn, "horsies_draft")
+        if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+            conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(draft)))
+            create_database(conn, draft)  # the one dropped above was of a try that failed
             with ThreadPoolExecutor(1) as aside:  # the first test to ask may have a loop running already
-                aside.submit(asyncio.run, _install(with_database(server_url, "horsies_draft"))).result()
-            conn.execute("ALTER DATABASE horsies_draft ALLOW_CONNECTIONS false")  # so that copies never have to wait
-            conn.execute(f"ALTER DATABASE horsies_draft RENAME TO {TEMPLATE}")
-    return TEMPLATE
+                aside.submit(asyncio.run, _install(with_database(server_url, draft))).result()
+            # So that copies never have to wait.
+            conn.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(draft)))
+            conn.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(draft), sql.Identifier(name)))
+    return name
 
 
 @pytest.fixture
@@ -176,9 +185,9 @@ def with_database(url: str, name: str) -> str:
 
 @contextlib.contextmanager
 def fresh_database(server_url: str, template: str) -> Iterator[str]:
-    name = f"test_{uuid.uuid4().hex[:12]}"
+    name = given_server.database_name(f"test_{uuid.uuid4().hex[:12]}")
     with psycopg.connect(server_url, autocommit=True) as conn:
-        _create(conn, name, template)
+        create_database(conn, name, template)
         try:
             with Watch(conn, name):
                 yield with_database(server_url, name)
@@ -186,7 +195,7 @@ def fresh_database(server_url: str, template: str) -> Iterator[str]:
             conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def _create(conn: psycopg.Connection, name: str, template: str = "template0") -> None:
+def create_database(conn: psycopg.Connection, name: str, template: str = "template0") -> None:
     # As files, because to copy a small database through the log takes twice as long. Older servers do only this.
     how = sql.SQL("STRATEGY file_copy" if conn.info.server_version >= 150_000 else "")
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}")

@@ -9,7 +9,9 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
+
+from psycopg.conninfo import conninfo_to_dict
 
 # The messages of the protocol that bring the text of a statement, and that run one that was brought before.
 PARSE = re.compile(rb"P.{4}(_pg3_\w+)\x00([^\x00]+)", re.DOTALL)
@@ -21,17 +23,23 @@ class Network:
     says nothing about it, as when a cable is pulled; `mend` ends both."""
 
     def __init__(self, url: str) -> None:
-        there = parse_qs(urlsplit(url).query)
-        self._name = f".s.PGSQL.{there['port'][0]}"
-        self.server = str(Path(there["host"][0]) / self._name)
+        there = conninfo_to_dict(url)
+        self._host, self._port = str(there["host"]), str(there.get("port", "5432"))
+        self._name = f".s.PGSQL.{self._port}"
         self._place = Path(tempfile.mkdtemp(prefix="hsn-"))
-        query = f"host={self._place}&port={there['port'][0]}"
-        self.url = urlunsplit(urlsplit(url)._replace(query=query))
+        user = urlsplit(url).netloc.rpartition("@")[0]
+        query = f"host={self._place}&port={self._port}"
+        self.url = urlunsplit(urlsplit(url)._replace(netloc=f"{user}@", query=query))
         self.whole = asyncio.Event()
         self.whole.set()
         self.traps: dict[bytes, tuple[bool, asyncio.Event]] = {}
         self._is_cut = False
         self._lines: set[Line] = set()
+
+    async def server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{self._host}/{self._name}")
+        return await asyncio.open_connection(self._host, int(self._port))
 
     async def open(self) -> None:
         self._listening = await asyncio.start_unix_server(self._connected, self._place / self._name)
@@ -85,7 +93,7 @@ class Line:
     async def carry(self) -> None:
         await self._network.whole.wait()
         with contextlib.suppress(OSError):
-            reader, self._server = await asyncio.open_unix_connection(self._network.server)
+            reader, self._server = await self._network.server()
             there = asyncio.create_task(self._ask(self._server))
             await self._answer(reader)
             there.cancel()

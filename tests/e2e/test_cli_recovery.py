@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 
 from horsies.cli import main
 from horsies.core.store.workers import SWEEP_LOCK
+from tests.conftest import with_database
 from tests.e2e.cli_support import APP, run
 
 pytestmark = pytest.mark.e2e
@@ -199,7 +200,7 @@ def test_who_only_looks_does_not_create_a_database(command: tuple[str, ...], tmp
 
 
 def test_a_database_that_does_not_exist_comes_with_advice(project: Path, server_url: str) -> None:
-    missing = server_url.replace("/postgres?", "/nowhere?")
+    missing = with_database(server_url, "nowhere")
     for command in (("workers",), ("init-db",)):
         done = run(*command, "--database-url", missing, cwd=project)
         assert done.returncode == 1 and done.stderr.count("createdb nowhere") == 1, done.stderr

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.conftest import with_database
 from tests.e2e.cli_support import APP, Started, environment, run
 from tests.support import eventually_sync
 
@@ -226,7 +227,7 @@ def test_w61_a_database_that_is_away_is_waited_for_and_named_without_its_passwor
 def test_w61_a_database_that_does_not_exist_is_waited_for_and_the_advice_is_given_once(
     project: Path, server_url: str
 ) -> None:
-    missing = server_url.replace("/postgres?", "/nowhere?")
+    missing = with_database(server_url, "nowhere")
     with Started("worker", "shop", cwd=project, SHOP_DATABASE_URL=missing) as worker:
         worker.until_it_says(r"(?s)trying again.*trying again.*trying again")
         assert worker.stop() == 0

@@ -20,6 +20,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
+from tests import given_server
 from tests.conftest import SERVER_VARIABLE
 from tests.proof_pairs.arena import Arena
 from tests.proof_pairs.examples import examples
@@ -92,6 +93,10 @@ def judging(database_url: str, server_url: str) -> Iterator[Callable[[Example], 
 
 @contextmanager
 def log_of_deadlocks() -> Iterator[Callable[[], list[str]]]:
+    """What the log of our own server says; a server that was given keeps its log to itself."""
+    if given_server.VARIABLE in os.environ:
+        yield list
+        return
     path = Path(os.environ[SERVER_VARIABLE], "server.log")
     before = path.stat().st_size if path.exists() else 0
 

@@ -14,6 +14,7 @@ from horsies.core.errors import ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import SCHEMA_VERSION, InstallReport, SchemaError, Server, install, refuse_unusable
 from tests.conftest import with_database
+from tests.given_server import database_name
 
 UP_TO_DATE = InstallReport(SCHEMA_VERSION, "always")
 
@@ -62,7 +63,7 @@ async def test_a_read_only_server_is_refused(request: pytest.FixtureRequest, url
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 async def test_a_database_of_another_encoding_is_refused(server_url: str, encoding: str) -> None:
-    name = f"odd_{uuid.uuid4().hex[:8]}"
+    name = database_name(f"odd_{uuid.uuid4().hex[:8]}")
     create = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING {} LOCALE 'C'").format(
         sql.Identifier(name), encoding
     )
