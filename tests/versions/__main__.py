@@ -1,6 +1,6 @@
 """`make test-versions`: the tests of what meets the server, on each PostgreSQL that can be had, and a table in the end.
-Every version is a temporary server of its own, which the tests are pointed at with `HORSIES_TEST_DATABASE_URL`. If that is
-set already, the tests are run on that server alone.
+Every version is a temporary server of its own, which the tests are pointed at with `HORSIES_TEST_DATABASE_URL`. If that
+is set already, the tests are run on that server alone.
 """
 
 from __future__ import annotations
@@ -75,11 +75,13 @@ def table(outcomes: list[Outcome]) -> str:
     rows = [HEAD, *(outcome.cells for outcome in outcomes)]
     # What could not be had has a sentence instead of figures, which must not make the columns wide.
     widths = [max(len(row[at]) for row in rows if row[2]) for at in range(len(HEAD))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if at < 2 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths)))
-        .rstrip()
-        for row in rows
-    )  # fmt: skip
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    names = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+    figures = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+    return "  ".join([*names, *figures]).rstrip()
 
 
 def verdict(outcomes: list[Outcome], *, is_chosen: bool) -> int:

