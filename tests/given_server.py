@@ -1,7 +1,7 @@
 """The server that `HORSIES_TEST_DATABASE_URL` names, for a run that does not bring its own (O-30). The role of that URL
 must be able to create databases; the database of the URL is only connected to. Everything that a run makes there has
-the run's name in it, and is dropped at its end. What a killed run has left is dropped by the next one: each run holds an
-advisory lock as long as it lives, so that nobody has to guess by age which of them are gone.
+the run's name in it, and is dropped at its end. What a killed run has left is dropped by the next one: each run holds
+an advisory lock as long as it lives, so that nobody has to guess by age which of them are gone.
 """
 
 from __future__ import annotations

@@ -95,6 +95,16 @@ def test_t12_a_send_to_a_database_it_cannot_use_says_so(
     assert error.task_id is not None and error.payload is not None, "it can be sent again when the database is well"
 
 
+def test_o30_every_command_refuses_an_old_server(project: Path, database_url: str) -> None:
+    """Also those that would not write to it: `check --live` is what somebody runs before the first worker."""
+    too_old(database_url)
+    for command in (("worker", "shop"), ("init-db", "shop"), SEND, ("check", "shop", "--live")):
+        refused = run(*command, cwd=project, SHOP_DATABASE_URL=database_url)
+        assert refused.returncode == 1, command
+        assert "PostgreSQL 12 is too old" in refused.stderr and "needs PostgreSQL 13 or newer" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
 @pytest.mark.parametrize("command", [("worker", "shop"), SEND, ("init-db", "shop")])
 def test_t10_a_url_nobody_speaks_is_refused_before_anything_happens(project: Path, command: tuple[str, ...]) -> None:
     refused = run(*command, "--database-url", "mysql://me:topsecret@db.example.com/x", cwd=project)

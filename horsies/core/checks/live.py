@@ -27,6 +27,7 @@ from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.scheduler.sync import read, unusable
+from horsies.core.schema.install import look_around, refuse_old
 from horsies.core.store import schedules, tasks
 from horsies.core.types import Err, Ok, TaskStatus
 
@@ -245,6 +246,7 @@ class CheckConnection:
     async def _ask(self, question: Question[T]) -> T:
         if self._conn is None:
             self._conn = await connect(self._broker.config, name="horsies check", options=BY_INDEX)
+            refuse_old(await look_around(self._conn))
         return await question(self._conn)
 
 
@@ -260,6 +262,9 @@ def no_answer(answer: Err[Any]) -> Iterator[errors.HorsiesError]:
                 code=errors.ErrorCode.BROKER_INIT_FAILED,
                 help_text="horsies init-db upgrades them, and so does the first worker that starts",
             )
+        case errors.HorsiesError() as problem:
+            problem.location = None  # it would be the place where the check was called
+            yield problem
         case _:
             text = f"the database does not answer: {answer.error.message}"
             yield errors.ConfigurationError(text, code=errors.ErrorCode.BROKER_INIT_FAILED)

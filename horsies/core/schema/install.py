@@ -176,12 +176,7 @@ def refuse_other_encodings(conn: psycopg.AsyncConnection[Any]) -> None:
 
 def refuse_unusable(server: Server) -> None:
     """Raise if no schema can be installed or used on this server, and say why."""
-    if server.version < OLDEST_SERVER * 10_000:
-        raise SchemaError(
-            f"PostgreSQL {server.version // 10_000} is too old",
-            notes=[server.place],
-            help_text=f"horsies needs PostgreSQL {OLDEST_SERVER} or newer",
-        )
+    refuse_old(server)
     if server.in_recovery or server.read_only:
         raise SchemaError(
             "the database server is read-only",
@@ -196,6 +191,16 @@ def refuse_unusable(server: Server) -> None:
             f"no schema of the search path exists, or may be used, in database {server.database!r}",
             notes=[server.place],
             help_text="create the schema and grant USAGE on it, or set search_path to another",
+        )
+
+
+def refuse_old(server: Server) -> None:
+    """Raise if this server does not know the statements that are run on it (O-30)."""
+    if server.version < OLDEST_SERVER * 10_000:
+        raise SchemaError(
+            f"PostgreSQL {server.version // 10_000} is too old",
+            notes=[server.place],
+            help_text=f"horsies needs PostgreSQL {OLDEST_SERVER} or newer",
         )
 
 
