@@ -23,6 +23,7 @@ LANGUAGES = {
     ".json": "json",
     ".service": "ini",
     ".target": "ini",
+    ".conf": "ini",
     ".env": "ini",
     ".example": "ini",
 }

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DIRECTORY = ROOT / "deploy/docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DIRECTORY / "compose.yaml").read_text())
 OURS = ("worker", "scheduler", "metrics")
+FULL = re.compile(r"[a-z]+:\d+\.\d+(\.\d+)?-[a-z-]+(@sha256:[0-9a-f]{64})?")
 KNOWN = {"FROM", "ARG", "ENV", "RUN", "COPY", "WORKDIR", "USER", "STOPSIGNAL", "EXPOSE", "HEALTHCHECK"}
 KNOWN |= {"ENTRYPOINT", "CMD"}
 
@@ -59,8 +60,8 @@ def health_url(test: list[str]) -> tuple[int, str]:
 
 def test_every_instruction_exists_and_there_are_two_stages() -> None:
     assert {name for name, _ in instructions()} <= KNOWN
-    stages = [rest for name, rest in instructions() if name == "FROM"]
-    assert [stage.endswith(" AS build") for stage in stages] == [True, False]
+    base, *stages = [rest for name, rest in instructions() if name == "FROM"]
+    assert base.endswith(" AS base") and stages == ["base AS build", "base"], "both from one image"
     after = instructions()[[rest for _, rest in instructions()].index(stages[1]) :]
     assert not any(name == "RUN" and "pip" in rest for name, rest in after), "what builds stays behind"
 
@@ -137,6 +138,23 @@ def test_the_app_of_compose_exists() -> None:
     directory = with_defaults(COMPOSE["services"]["worker"]["volumes"][0]).partition(":")[0]
     assert (DIRECTORY / directory / f"{module}.py").is_file()
     assert (DIRECTORY / COMPOSE["services"]["worker"]["build"]["context"] / "deploy/docker/Dockerfile").is_file()
+
+
+def test_images_are_named_by_their_full_version_or_their_digest() -> None:
+    """So that what is built today is what was tested, and a newer one is somebody's decision."""
+    images = [last_stage.split()[0] for name, last_stage in instructions() if name == "FROM"][:1]
+    images += [service["image"] for service in COMPOSE["services"].values() if "build" not in service]
+    assert len(images) == 2
+    assert [image for image in images if not FULL.fullmatch(image)] == []
+
+
+def test_only_what_publishes_a_port_can_reach_the_world() -> None:
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    networks = {name: set(service["networks"]) for name, service in COMPOSE["services"].items()}
+    assert all("inside" in each for each in networks.values())
+    assert {name for name, each in networks.items() if each != {"inside"}} == {
+        name for name, service in COMPOSE["services"].items() if "ports" in service
+    }
 
 
 def test_only_this_machine_reaches_what_is_published() -> None:

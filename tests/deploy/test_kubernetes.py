@@ -4,6 +4,7 @@ by figures that exist."""
 from __future__ import annotations
 
 from functools import cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_every_document_has_its_version_and_a_name() -> None:
 def test_the_list_of_files_is_complete() -> None:
     listed = yaml.safe_load((DIRECTORY / "kustomization.yaml").read_text())["resources"]
     optional = {"autoscaling-hpa.yaml", "autoscaling-keda.yaml", "secret.example.yaml", "kustomization.yaml"}
+    optional.add("network-egress.yaml")  # which has to know an address first
     assert sorted([*listed, *optional]) == [file.name for file in FILES]
 
 
@@ -91,8 +93,23 @@ def test_probes_ask_what_the_command_serves(component: str) -> None:
     assert found["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
     assert found["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     assert found.get("startupProbe", found["livenessProbe"])["httpGet"]["path"] == "/healthz"
-    reachable = [entry["port"] for entry in only("NetworkPolicy")["spec"]["ingress"][0]["ports"]]
+    reachable = [entry["port"] for entry in only("NetworkPolicy", "horsies")["spec"]["ingress"][0]["ports"]]
     assert port in reachable
+
+
+def test_the_pods_reach_names_and_the_database_and_nothing_else() -> None:
+    policy = only("NetworkPolicy", "horsies-egress")["spec"]
+    assert policy["policyTypes"] == ["Egress"], "those who come in are the other policy's"
+    labels = policy["podSelector"]["matchLabels"].items()
+    for component in KINDS:
+        template = only("Deployment", f"horsies-{component}")["spec"]["template"]
+        assert labels <= template["metadata"]["labels"].items(), component
+    names, postgres = policy["egress"]
+    assert {(port["protocol"], port["port"]) for port in names["ports"]} == {("UDP", 53), ("TCP", 53)}
+    [resolver] = names["to"]  # one entry: both selectors must fit, and not one of them
+    assert set(resolver) == {"namespaceSelector", "podSelector"}
+    assert postgres["ports"] == [{"protocol": "TCP", "port": 5432}]
+    assert [ip_network(peer["ipBlock"]["cidr"]).num_addresses for peer in postgres["to"]] == [1]
 
 
 @pytest.mark.parametrize("component", KINDS)

