@@ -136,6 +136,13 @@ def server_url() -> str:
 
 
 @pytest.fixture(scope="session")
+def server_version(server_url: str) -> int:
+    """The major version of the run's server."""
+    with psycopg.connect(server_url) as conn:
+        return conn.info.server_version // 10_000
+
+
+@pytest.fixture(scope="session")
 def template(server_url: str) -> str:
     """Name of a database with the schema installed, made once for each run."""
     name, draft = given_server.database_name(TEMPLATE), given_server.database_name("horsies_draft")

@@ -68,6 +68,12 @@ class Plan:
         """How many rows of a table were looked at, those that were thrown away included."""
         return sum(_seen(node) for node in self.nodes if node.get("Relation Name") == table)
 
+    def blur(self, table: str) -> int:
+        """By how much `rows` may be wrong: before PostgreSQL 18, a server tells the average of all loops as a whole
+        number."""
+        read = [node for node in self.nodes if node.get("Relation Name") == table and node["Actual Loops"] > 1]
+        return sum(node["Actual Loops"] // 2 for node in read if isinstance(node["Actual Rows"], int))
+
     @property
     def sorted(self) -> int:
         """The rows that went into the largest sort."""

@@ -73,6 +73,7 @@ def test_d12_a_handle_reads_what_it_asks_for(told: dict[str, list[Plan]], name: 
     assert [plan.name for plan in told[name]] == [f"handles/{name}"] * 2
     for plan in told[name]:
         assert plan.whole_scans == set()
-        assert plan.rows("horsies_workflows") <= workflows and plan.rows("horsies_workflow_tasks") <= nodes
+        for table, most in (("horsies_workflows", workflows), ("horsies_workflow_tasks", nodes)):
+            assert plan.rows(table) <= most + plan.blur(table)
         assert plan.top["Actual Rows"] >= 1, "or nothing above would mean anything"
         assert plan.mismatches == 0

@@ -116,7 +116,9 @@ def told(server_url: str, template: str) -> Iterator[dict[str, list[Plan]]]:
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_r17_a_look_reads_what_it_looks_at_by_its_index(told: dict[str, list[Plan]], name: str) -> None:
+def test_r17_a_look_reads_what_it_looks_at_by_its_index(
+    told: dict[str, list[Plan]], name: str, server_version: int
+) -> None:
     statement, _, indexes, rows = LOOKS[name]
     assert [plan.name for plan in told[name]] == [statement] * 2
     for plan in told[name]:
@@ -125,7 +127,8 @@ def test_r17_a_look_reads_what_it_looks_at_by_its_index(told: dict[str, list[Pla
         seen = {table: plan.rows(table) for table in (NODES, "horsies_workflows", "horsies_tasks")}
         assert max(seen.values()) <= rows, seen
         assert plan.sorted <= BATCH
-        assert plan.buffers <= 12 * BATCH, plan.buffers
+        # Before PostgreSQL 17 an index is descended once for each of several states.
+        assert plan.buffers <= (12 if server_version >= 17 else 15) * BATCH, plan.buffers
 
 
 def test_r17_the_looks_find_what_is_there(told: dict[str, list[Plan]]) -> None:

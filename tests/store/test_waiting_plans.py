@@ -56,7 +56,7 @@ def test_m20_d12_the_look_is_bounded_and_by_the_index_of_claims(told: list[Plan]
     for plan in told:
         assert plan.whole_scans == set()
         assert plan.indexes("horsies_tasks") == {"horsies_tasks_pending_idx"}
-        assert plan.rows("horsies_tasks") == 2 * MOST
+        assert abs(plan.rows("horsies_tasks") - 2 * MOST) <= plan.blur("horsies_tasks")
         assert plan.top["Actual Rows"] == 4
         assert plan.sorted <= 2 * MOST
 
