@@ -143,13 +143,21 @@ def server_version(server_url: str) -> int:
 
 
 @pytest.fixture(scope="session")
+def superuser(server_url: str) -> None:
+    """For tests that no ordinary role can make: they read plans, switch triggers off, or create roles."""
+    with psycopg.connect(server_url) as conn:
+        if conn.info.parameter_status("is_superuser") != "on":
+            pytest.skip(f"needs a superuser, and the role of {given_server.VARIABLE} is none")
+
+
+@pytest.fixture(scope="session")
 def template(server_url: str) -> str:
     """Name of a database with the schema installed, made once for each run."""
     name, draft = given_server.database_name(TEMPLATE), given_server.database_name("horsies_draft")
     with _only_one_worker(), psycopg.connect(server_url, autocommit=True) as conn:
         if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
-            conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(draft)))
-            create_database(conn, draft)  # the one dropped above was of a try that failed
+            given_server.drop_database(conn, draft)  # of a try that failed
+            create_database(conn, draft)
             with ThreadPoolExecutor(1) as aside:  # the first test to ask may have a loop running already
                 aside.submit(asyncio.run, _install(with_database(server_url, draft))).result()
             # So that copies never have to wait.
@@ -199,7 +207,7 @@ def fresh_database(server_url: str, template: str) -> Iterator[str]:
             with Watch(conn, name):
                 yield with_database(server_url, name)
         finally:
-            conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+            given_server.drop_database(conn, name)
 
 
 def create_database(conn: psycopg.Connection, name: str, template: str = "template0") -> None:

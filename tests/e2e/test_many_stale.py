@@ -22,7 +22,7 @@ from tests.recovery_support import hasty
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("superuser")]
 
 MANY, VERY_MANY, PROBES = 2_400, 100_000, 400
 # Half of them only claimed. With a heartbeat each, as it would be.

@@ -19,7 +19,7 @@ from tests.heavy import heavy
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("superuser")]
 
 # Each with an attempt and a heartbeat.
 OLD = """

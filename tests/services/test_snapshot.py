@@ -126,6 +126,7 @@ async def test_m45_listeners_are_counted(broker: PostgresBroker) -> None:
     assert (await taken(broker)).database.listeners == 1
 
 
+@pytest.mark.usefixtures("superuser")
 async def test_m45_who_may_not_see_other_sessions_does_not_know_who_listens(broker: PostgresBroker) -> None:
     async with (
         await AsyncConnection.connect(broker.config.dsn()) as other,

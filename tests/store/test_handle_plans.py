@@ -17,6 +17,8 @@ from tests.conftest import fresh_database
 from tests.store.plan_reading import Plan, explaining
 from tests.store.test_plans import undisturbed
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 WIDE = 2_000
 # Many small workflows; one with many nodes, the first of which is a workflow that has a child too.
 FILLED = f"""

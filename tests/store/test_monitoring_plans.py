@@ -29,6 +29,8 @@ from tests.store.plan_reading import Plan
 from tests.store.plan_reading import explaining as session_telling
 from tests.store.test_plans import undisturbed
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 IS_HEAVY = bool(os.environ.get(VARIABLE))
 ROWS = 1_000_000 if IS_HEAVY else 30_000
 IN_FLIGHT = 500

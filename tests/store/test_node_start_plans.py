@@ -18,6 +18,8 @@ from tests.conftest import fresh_database
 from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.test_plans import undisturbed
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 BATCH = 200
 NODES = "horsies_workflow_tasks"
 SESSIONS = {"by index": BY_INDEX, "in bulk": IN_BULK}

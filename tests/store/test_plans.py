@@ -27,6 +27,8 @@ from tests.store.plan_acts import ACTS, PREPARED, Act
 from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.plan_states import BATCH, DEEP
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 STATES = {
     "empty": (),
     "deep": (states.FINISHED, states.PENDING, states.NODES, states.RECORDS),

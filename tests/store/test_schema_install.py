@@ -182,6 +182,7 @@ async def test_d01_everything_is_in_the_first_schema_of_the_search_path(empty_da
         assert (await meta(conn))["notify"] == "when_waiting"
 
 
+@pytest.mark.usefixtures("superuser")
 @pytest.mark.parametrize("mode", ["always", "when_waiting", "off"])
 async def test_d10_a_plain_insert_needs_no_search_path_and_no_other_right(empty_database_url: str, mode: str) -> None:
     async with await connect(empty_database_url, options="-c search_path=tenant") as conn:

@@ -86,7 +86,7 @@ async def test_a_search_path_without_a_schema_is_refused(empty_database_url: str
 
 
 @pytest.fixture
-async def stranger(empty_database_url: str) -> Any:
+async def stranger(superuser: None, empty_database_url: str) -> Any:
     """A role that may connect and nothing else, with odd characters in its name."""
     name = f'o"dd {psycopg.conninfo.conninfo_to_dict(empty_database_url)["dbname"]}'
     async with await connect(empty_database_url) as conn:

@@ -19,6 +19,8 @@ from tests.conftest import fresh_database
 from tests.store.plan_reading import Plan, explaining
 from tests.store.test_plans import undisturbed
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 GRACE = timedelta(seconds=10)
 BATCH = 200
 # Ended workflows of ten nodes each, and running ones: a wide one with everything enqueued, many small ones, and a map

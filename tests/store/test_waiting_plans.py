@@ -18,6 +18,8 @@ from tests.factories import given_task
 from tests.store.plan_reading import Plan, explaining
 from tests.store.test_plans import undisturbed
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 MOST = 200
 # Much that waits, in three queues and under two names, and much that is over.
 FILLED = """

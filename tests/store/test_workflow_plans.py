@@ -25,6 +25,8 @@ from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.test_plans import undisturbed
 from tests.store.workflow_states import BATCH, grow, names, plant
 
+pytestmark = pytest.mark.usefixtures("superuser")
+
 Db: TypeAlias = AsyncConnection[Any]
 Told: TypeAlias = dict[str, dict[str, list[Plan]]]  # how → act → plans
 

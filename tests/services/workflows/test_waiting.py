@@ -180,6 +180,7 @@ async def test_f84_an_end_while_nobody_listened_is_found_with_the_next_session(
     assert code_of(await asyncio.wait_for(waiting, 15)) is OutcomeCode.WORKFLOW_CANCELLED
 
 
+@pytest.mark.usefixtures("superuser")
 async def test_f84_without_a_bell_a_look_every_second_finds_it(tasks: Tasks, app: Horsies, clean_db: Db) -> None:
     handle = tasks.chain().start().unwrap()
     waiting = asyncio.create_task(handle.get_async(15_000))
