@@ -189,7 +189,8 @@ class HttpServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asked: Callable[[], object]
     ) -> None:
         """`asked` is called when the request has arrived."""
-        method, path, headers = "", "", {}
+        method, path = "", ""
+        headers: dict[str, str] = {}
         is_request = True
         try:
             async with asyncio.timeout(REQUEST_S):
