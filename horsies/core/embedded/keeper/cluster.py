@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
@@ -282,15 +283,18 @@ def serves(pid: int, data: Path) -> bool:
         return False
 
 
-def kill_leftovers(data: Path, user: int) -> None:
+def kill_leftovers(data: Path, users: Collection[int]) -> None:
     """End processes that a killed server left behind. We are the only keeper, so nobody else can have started them.
-    Root could kill anything here. So a process must not only work in the directory; it must also run as the server's
-    user, which is never root, and must have lost its parent."""
-    if user == 0:
-        return
+    Root could kill anything here. So a process must not only work in the directory; it must also run as a user of the
+    server, who is never root, and must have lost its parent."""
     for entry in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if entry.stat().st_uid == user and serves(int(entry.name), data) and not _has_server(entry, data):
+            if (
+                (user := entry.stat().st_uid)
+                and user in users
+                and serves(int(entry.name), data)
+                and not _has_server(entry, data)
+            ):
                 os.kill(int(entry.name), signal.SIGKILL)
 
 

@@ -40,7 +40,7 @@ class Keeper:
             if self._server is not None or self.told_to_stop:
                 return
             if attempt:  # backends of a killed server may outlive it for a moment, and hold its shared memory
-                kill_leftovers(self._cluster.data, self._place.account[0])
+                kill_leftovers(self._cluster.data, {self._place.account[0], *self._place.former_users})
                 time.sleep(0.2)
             offset = self._place.log_size()
             self._server = self._cluster.launch()

@@ -77,10 +77,11 @@ def make_directory(path: Path) -> Path:
             os.mkdir(parent, 0o755)
         real_path(real)  # it may have been created by others in the meantime
     with contextlib.suppress(FileExistsError):
-        os.mkdir(real, 0o700)
+        # The server's user must get through, whatever the umask.
+        mode = 0o711 if is_root() else 0o700
+        os.mkdir(real, mode)
         fd = open_directory(real)
-        if is_root():
-            os.fchmod(fd, 0o711)  # the server's user must get through, whatever the umask
+        os.fchmod(fd, mode)
         os.close(fd)
     return real
 
@@ -138,7 +139,8 @@ def give_directory(path: Path, account: tuple[int, int], former: Collection[int]
             os.fchown(fd, *account)
         elif found.st_uid != account[0]:
             raise Failure(
-                f"{path} belongs to {user_name(found.st_uid)}, not to the user of the server", way_out="remove it"
+                f"{path} belongs to {user_name(found.st_uid)}, not to the user of the server",
+                way_out="find out who made it; then remove it, or give it to the right user",
             )
         os.fchmod(fd, mode)
     finally:
