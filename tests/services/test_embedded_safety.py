@@ -267,10 +267,8 @@ def test_data_of_an_earlier_version_is_taken_over(home: Path, treasure: Path) ->
 def test_a_server_that_an_earlier_version_left_running_is_replaced(home: Path) -> None:
     path = home / "db"
     old_directory(path)
-    command = [find_install() / "bin" / "postgres", "-D", path / "data", "-c", "listen_addresses="]
-    old = subprocess.Popen(
-        [*command, "-c", f"unix_socket_directories={path / 'socket'}"], user="nobody", group=nobody()
-    )
+    command = [str(find_install() / "bin" / "postgres"), "-D", str(path / "data"), "-k", str(path / "socket")]
+    old = subprocess.Popen([*command, "-c", "listen_addresses="], user="nobody", group=nobody())
     try:
         where = f"postgresql://postgres@/horsies?host={path / 'socket'}"
         eventually_sync(lambda: answers(where))
