@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import psycopg
+import pytest
 
 from horsies.core.embedded import stop
 from tests.support import eventually_sync
@@ -30,6 +33,7 @@ from horsies.core.embedded import ensure_running
 print(ensure_running(sys.argv[1], settings={{"fsync": "off"}}), flush=True)
 """
 WAIT = USER + "sys.stdin.read()\n"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for other users")
 
 
 @contextlib.contextmanager
@@ -135,3 +139,32 @@ def answers(url: str) -> bool:
         return query(url, "SELECT 1") == [(1,)]
     except psycopg.OperationalError:
         return False
+
+
+@contextlib.contextmanager
+def nobodys_python() -> Iterator[Callable[[str, Path | str], subprocess.CompletedProcess[str]]]:
+    """Run code as the user `nobody`, with a Python of our version that this user can reach."""
+    entry = pwd.getpwnam("nobody")
+    account = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    paths = os.pathsep.join([str(ROOT), *(each for each in sys.path if each.endswith("site-packages"))])
+    environment = {"PATH": os.defpath, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(python: str, code: str, path: Path | str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [python, "-c", code, str(path)],
+            capture_output=True,
+            text=True,
+            cwd="/",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            **account,
+        )
+
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for python in (sys.executable, f"/usr/bin/{name}", f"/usr/local/bin/{name}"):
+        with contextlib.suppress(OSError):
+            if run(python, "import horsies.core.embedded", Path("/")).returncode == 0:
+                yield partial(run, python)
+                return
+    pytest.skip("no Python of this version that the user 'nobody' can reach")

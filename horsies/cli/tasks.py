@@ -17,6 +17,7 @@ from horsies.cli import options, output, session
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
 from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.monitoring import filters
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 from horsies.monitoring import explain_task, get_task_detail, list_tasks
 
@@ -112,7 +113,7 @@ def tasks(
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
-    offset: Annotated[int, typer.Option(min=0, help="How many tasks to skip.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, max=filters.DEEPEST_OFFSET, help="How many tasks to skip.")] = 0,
     only_ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
     watch: options.Watch = False,
     every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
@@ -362,7 +363,7 @@ def _plain(value: Any) -> Any:
 def stale_tasks(
     module: options.OptionalModule = None,
     minutes: Annotated[
-        float, typer.Option(min=0, help="Only tasks without a heartbeat for more than this many minutes.")
+        float, typer.Option(min=0, max=525_600, help="Only tasks without a heartbeat for more than this many minutes.")
     ] = 2,
     as_json: options.AsJson = False,
     database_url: options.DatabaseUrl = None,

@@ -16,11 +16,12 @@ from horsies.cli.options import DatabaseUrl, LogFormat, LogLevel, Module, parse_
 from horsies.core import errors, locate, logs
 from horsies.core.app import Horsies
 from horsies.core.checks import require_sound
+from horsies.core.models.base import MOST
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.monitoring import http
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.worker import scheduler_process, service
-from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.config import MOST_CLAIMED, WorkerConfig
 
 log = logging.getLogger("horsies.cli")
 
@@ -31,26 +32,36 @@ def _recovery(meaning: str) -> Any:
 
 def worker(
     module: Module,
-    processes: Annotated[int, typer.Option(min=1, help="Child processes that run tasks.")] = 1,
-    concurrency: Annotated[int, typer.Option(min=1, help="How many async tasks each child runs at a time.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, max=1024, help="Child processes that run tasks.")] = 1,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=10_000, help="How many async tasks each child runs at a time.")
+    ] = 1,
     queues: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help="Serve only these queues, separated by commas.")
     ] = None,
     max_claim_batch: Annotated[
-        int, typer.Option(min=0, help="Most tasks claimed from one queue in one pass; 0: automatic.")
+        int, typer.Option(min=0, max=MOST_CLAIMED, help="Most tasks claimed from one queue in one pass; 0: automatic.")
     ] = 0,
     max_claim_per_worker: Annotated[
         int,
-        typer.Option(min=0, help="Most tasks claimed but not started; 0: automatic. Other values turn off run-ahead."),
+        typer.Option(
+            min=0,
+            max=MOST_CLAIMED,
+            help="Most tasks claimed but not started; 0: automatic. Other values turn off run-ahead.",
+        ),
     ] = 0,
     run_ahead_ms: Annotated[
-        int, typer.Option(min=0, help="Prepare about this much work for each child if tasks are very short; 0: never.")
+        int,
+        typer.Option(
+            min=0, max=1_000, help="Prepare about this much work for each child if tasks are very short; 0: never."
+        ),
     ] = 20,
     max_tasks_per_child: Annotated[
-        int, typer.Option(min=0, help="Replace a child after this many tasks (at least 2); 0: never.")
+        int, typer.Option(min=0, max=MOST, help="Replace a child after this many tasks (at least 2); 0: never.")
     ] = 0,
     max_memory_per_child_mb: Annotated[
-        int | None, typer.Option(min=1, help="Replace a child that uses more memory than this.", show_default="off")
+        int | None,
+        typer.Option(min=1, max=MOST, help="Replace a child that uses more memory than this.", show_default="off"),
     ] = None,
     worker_recovery: Annotated[
         bool | None,

@@ -18,6 +18,7 @@ from horsies.cli import options, output, session
 from horsies.core.app import Horsies
 from horsies.core.codec.serde import task_result_from_json
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.recovery.reconcile import recover_stuck_workflows_sync
@@ -152,7 +153,8 @@ def retry(
 def recover_workflows(
     module: options.OptionalModule = None,
     grace: Annotated[
-        int, typer.Option("--grace-ms", min=0, help="Ignore everything that ended less than this time ago.")
+        int,
+        typer.Option("--grace-ms", min=0, max=A_YEAR_MS, help="Ignore everything that ended less than this time ago."),
     ] = 10_000,
     as_json: options.AsJson = False,
     database_url: options.DatabaseUrl = None,

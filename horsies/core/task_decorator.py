@@ -238,7 +238,8 @@ class TaskDecorator:
         if self.retry_policy is not None and not isinstance(self.retry_policy, tasks.RetryPolicy):
             yield "retry_policy must be a RetryPolicy", ErrorCode.TASK_INVALID_OPTIONS
         if self.timeout_ms is not None and not _is_timeout(self.timeout_ms):
-            yield f"timeout_ms must be an integer of at least {tasks.MIN_TIMEOUT_MS}", ErrorCode.TASK_INVALID_OPTIONS
+            text = f"timeout_ms must be an integer from {tasks.MIN_TIMEOUT_MS} to {tasks.MAX_TIMEOUT_MS} (a year)"
+            yield text, ErrorCode.TASK_INVALID_OPTIONS
         try:
             definition.flags_of(self.flags)
         except (ValueError, TypeError) as problem:
@@ -275,7 +276,8 @@ def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
 
 
 def _is_timeout(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= tasks.MIN_TIMEOUT_MS
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number and tasks.MIN_TIMEOUT_MS <= value <= tasks.MAX_TIMEOUT_MS
 
 
 def _names_around() -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from horsies.core import embedded
 from tests.metrics_support import Series, fetch, free_port, readiness, scrape, value
+from tests.network_support import network
 from tests.support import eventually, eventually_sync
 from tests.worker_support import Rows, WorkerProcess
 
@@ -64,6 +67,28 @@ async def test_readyz_follows_the_database_away_and_back(own_server: tuple[str, 
         await asyncio.to_thread(embedded.ensure_running, home, settings=FAST)
         await asyncio.to_thread(until_ready, port)
         assert worker.stop()[0] == 0
+
+
+async def test_probes_are_answered_while_forty_scrapes_hang_on_a_hanging_database(
+    database_url: str, traces: Path
+) -> None:
+    port = free_port()
+    async with network(database_url) as line:
+        with WorkerProcess(line.url, "--metrics-port", str(port)) as worker:
+            await asyncio.to_thread(until_ready, port)
+            await asyncio.to_thread(scrape, port)
+            line.freeze()
+            with contextlib.ExitStack() as stack:
+                for _ in range(40):
+                    hanging = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    hanging.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+                for _ in range(5):
+                    status, body = await asyncio.to_thread(fetch, port, "/healthz")
+                    assert status == 200 and json.loads(body)["status"] == "alive"
+                await asyncio.to_thread(until_says, port, "database")
+            line.mend()
+            await asyncio.to_thread(until_ready, port)
+            assert (await asyncio.to_thread(worker.stop))[0] == 0
 
 
 async def test_a_worker_counts_what_it_does_misses_stopped_children_and_says_that_it_stops(

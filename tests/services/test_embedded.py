@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from horsies.core.embedded import ensure_running, stop
+from horsies.core.embedded.keeper.place import Place, run_as
 from tests.embedded_support import (
     SETTINGS,
     USER,
@@ -136,10 +137,10 @@ def test_everything_killed_at_once_as_by_a_power_cut(path: Path) -> None:
 
 
 @pytest.fixture
-def stranger() -> Iterator[subprocess.Popen[bytes]]:
+def stranger(initialized: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the server's user, which is what makes PostgreSQL believe an old pid file."""
-    account = {"user": "nobody"} if os.geteuid() == 0 else {}
-    process = subprocess.Popen(["sleep", "60"], **account)  # type: ignore[call-overload]
+    with contextlib.closing(Place(initialized)) as place:
+        process = subprocess.Popen(["sleep", "60"], **run_as(place.account))
     yield process
     process.kill()
     process.wait()

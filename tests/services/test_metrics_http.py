@@ -92,9 +92,9 @@ async def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_who_says_nothing_makes_room_for_who_does() -> None:
-    """Idle connections do not take the probes away, and there are never more than 32."""
+    """Idle connections do not take the probes away, and there are never more than this."""
     async with serving(a_server()) as port:
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(32)]
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(http.MOST_SILENT)]
         async with asyncio.timeout(10):
             assert (await say(port, HELLO)).startswith(b"HTTP/1.1 200 ")
             with contextlib.suppress(ConnectionError):
@@ -106,23 +106,45 @@ async def test_who_says_nothing_makes_room_for_who_does() -> None:
         idle[0][1].close()
 
 
-async def test_who_is_being_answered_is_not_cut_off_for_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
-    begun, go = asyncio.Semaphore(0), asyncio.Event()
+class Slow:
+    """A path that answers when it is told to."""
 
-    async def slow(_headers: Mapping[str, str]) -> Response:
-        begun.release()
-        await go.wait()
+    def __init__(self) -> None:
+        self.begun, self.go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def __call__(self, _headers: Mapping[str, str]) -> Response:
+        self.begun.release()
+        await self.go.wait()
         return Response(b"done")
 
+
+async def test_requests_that_hang_take_no_place_of_another_path() -> None:
+    """Forty scrapes wait for a database that does not answer; the probes of the process are answered all the same."""
+    slow = Slow()
+    async with serving(HttpServer("127.0.0.1", 0, {"/slow": slow, "/hello": hello})) as port, asyncio.timeout(30):
+        asking = [asyncio.create_task(say(port, b"GET /slow HTTP/1.1\r\n\r\n")) for _ in range(40)]
+        refused = [await done for _, done in zip(range(8), asyncio.as_completed(asking), strict=False)]
+        assert all(answer.startswith(b"HTTP/1.1 503 ") for answer in refused), refused
+        for _ in range(32):
+            await slow.begun.acquire()
+        for _ in range(40):
+            assert (await say(port, HELLO)).startswith(b"HTTP/1.1 200 ")
+        assert (await say(port, b"GET /other HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+        slow.go.set()
+        assert sum(answer.endswith(b"done") for answer in await asyncio.gather(*asking)) == 32
+
+
+async def test_who_is_being_answered_is_not_cut_off_for_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_REQUESTS", 2)
+    slow, request = Slow(), b"GET /slow HTTP/1.1\r\n\r\n"
     async with serving(HttpServer("127.0.0.1", 0, {"/slow": slow, "/hello": hello})) as port, asyncio.timeout(10):
-        asking = [asyncio.create_task(say(port, b"GET /slow HTTP/1.1\r\n\r\n")) for _ in range(2)]
+        asking = [asyncio.create_task(say(port, request)) for _ in range(2)]
         for _ in asking:
-            await begun.acquire()
-        assert await say(port, HELLO) == b""
-        go.set()
+            await slow.begun.acquire()
+        assert b"too many requests" in await say(port, request)
+        slow.go.set()
         assert all(answer.endswith(b"done") for answer in await asyncio.gather(*asking))
-        assert (await say(port, HELLO)).startswith(b"HTTP/1.1 200 ")
+        assert (await say(port, request)).endswith(b"done"), "the places are free again"
 
 
 async def test_a_method_that_is_not_allowed_is_told_which_are() -> None:

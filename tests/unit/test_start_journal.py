@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -246,6 +248,28 @@ def test_r103_what_nobody_has_recovered_is_cleared_away_after_a_day(runtime: Pat
     Journal(WORKER, START, 2).remove()
     assert sorted(path.name[:6] for path in runtime.iterdir()) == ["host:0", "host:2"]
     alive.remove()
+
+
+def test_r103_what_is_no_file_of_ours_is_neither_opened_nor_followed(runtime: Path, tmp_path: Path) -> None:
+    """A pipe would make a worker wait for ever at its start, and a link lead anywhere."""
+    Journal(WORKER, START, 2).remove()  # it makes the directory
+    pipe, link, target = runtime / f"pipe{file.SUFFIX}", runtime / f"link{file.SUFFIX}", tmp_path / "target"
+    target.write_bytes(bytes(HEADER_BYTES + SLOT_BYTES))
+    os.mkfifo(pipe)
+    link.symlink_to(target)
+    old = time.time() - 2 * 86_400
+    for path in (pipe, target):
+        os.utime(path, (old, old))
+    starting = threading.Thread(target=lambda: Journal(WORKER, START, 2).remove(), daemon=True)
+    starting.start()
+    starting.join(30)
+    try:
+        assert not starting.is_alive()
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))  # whoever waits for it goes on
+    assert target.exists()
+    assert not Notebook(str(link)).is_open
 
 
 def test_r103_long_ids_are_noted_as_well() -> None:

@@ -3,6 +3,7 @@ the bridge's loop; its blocking twin is a line. Results are decoded in the calle
 because decoding runs validators of the user's types.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from horsies.core.db import Bridge, BridgeError, OperationRefused, as_broker_res
 from horsies.core.hooks import HookRegistry
 from horsies.core.models import broker
 from horsies.core.models.app import AppConfig
+from horsies.core.models.base import MOST
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
 from horsies.core.producer import envelope, hub, waiter
@@ -29,6 +31,7 @@ from horsies.core.tasks.moves import InFlight
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
 
 _DB = broker.BrokerErrorCode.DB_OPERATION_FAILED
+LONGEST_THRESHOLD = timedelta(days=36_500)
 
 
 class KnowsTasks(Protocol):
@@ -108,6 +111,8 @@ class PostgresBroker:
         """Send a task by name, or an existing payload; `Ok` contains the id of its row."""
         if isinstance(task, TaskSendPayload):
             return await self._enqueue_payload(task, task_id)
+        if problem := envelope.number_problem(priority, delay):
+            return Err(broker.BrokerOperationError(broker.BrokerErrorCode.ENQUEUE_FAILED, problem))
         made = envelope.payload_for(
             task,
             args,
@@ -139,7 +144,7 @@ class PostgresBroker:
     async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> waiter.Ending:
         """How a task ends, according to the database; `read_ending` turns this into a result."""
         try:
-            return await self._wait(task_id, None if timeout_ms is None else max(0.0, timeout_ms / 1000))
+            return await self._wait(task_id, waiter.patience_s(timeout_ms))
         except BridgeError as problem:
             return waiter.Unreachable(problem)
 
@@ -278,7 +283,7 @@ class PostgresBroker:
         if not can_be_stored(worker_id) or (limit is not None and limit < 1):
             return []
         async with self.hub.connection() as conn:
-            return await workers.history(conn, worker_id, limit=limit)
+            return await workers.history(conn, worker_id, limit=None if limit is None else min(limit, MOST))
 
     get_worker_state_history = run_sync(get_worker_state_history_async)
 
@@ -341,7 +346,9 @@ class PostgresBroker:
 
 
 def _patience(**duration: float) -> timedelta:
-    threshold = timedelta(**duration)
-    if threshold < timedelta(0):
-        raise ValueError("a threshold must be a duration of zero or more")
-    return threshold
+    """`ValueError` for what PostgreSQL could not subtract from the time of day."""
+    with contextlib.suppress(OverflowError):
+        threshold = timedelta(**duration)
+        if timedelta(0) <= threshold <= LONGEST_THRESHOLD:
+            return threshold
+    raise ValueError(f"a threshold must be a duration from zero to {LONGEST_THRESHOLD.days} days")

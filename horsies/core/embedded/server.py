@@ -18,7 +18,9 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from horsies.core.embedded.keeper import cluster, place
+from horsies.core.embedded.keeper import cluster, safety
+from horsies.core.embedded.keeper.place import Place
+from horsies.core.embedded.keeper.safety import Failure
 from horsies.core.errors import ConfigurationError, ErrorCode
 
 DATABASE = "horsies"
@@ -36,16 +38,12 @@ def ensure_running(path: str | os.PathLike[str], *, settings: Mapping[str, str] 
     stored in the directory and apply from the server's next start.
     """
     install = find_install()
-    directory = Path(path).expanduser().resolve()
-    with _guard:
-        _make(directory)
-        _hold(directory)
-        with _only_one(directory):
+    with _guard, _place_at(path) as place:
+        _hold(place)
+        with _only_one(place):
             if settings is not None:
-                place.Place(directory).write_json(
-                    "settings.json", {name: str(value) for name, value in settings.items()}
-                )
-            return _wait_until_ready(directory, install)
+                place.write_json("settings.json", {name: str(value) for name, value in settings.items()})
+            return _wait_until_ready(place, install)
 
 
 def stop(path: str | os.PathLike[str]) -> None:
@@ -57,12 +55,12 @@ def stop(path: str | os.PathLike[str]) -> None:
         if not (directory / "server.json").exists():
             return
         install = find_install()
-        with _only_one(directory):
-            if not _is_kept(directory):
-                _start_keeper(directory, install)  # it adopts a server whose keeper was killed, or repairs it
-            (directory / "stop.request").touch()
+        with _place_at(path) as place, _only_one(place):
+            if not _is_kept(place):
+                _start_keeper(place, install)  # it adopts a server whose keeper was killed, or repairs it
+            place.request_stop()
             deadline = time.monotonic() + STOP_SECONDS
-            while _is_kept(directory):
+            while _is_kept(place):
                 if time.monotonic() > deadline:
                     raise _error(f"the embedded server in {directory} does not stop", f"see {directory / 'server.log'}")
                 time.sleep(0.02)
@@ -83,30 +81,31 @@ def find_install() -> Path:
     )
 
 
-def _make(directory: Path) -> None:
+@contextlib.contextmanager
+def _place_at(path: str | os.PathLike[str]) -> Iterator[Place]:
+    """The directory, created if it does not exist. A directory that is not safe is refused before it is touched."""
     try:
-        if not directory.exists():
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.geteuid() == 0:
-                directory.chmod(0o711)  # the server's user must get through, whatever the umask
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError(f"no permission to write in {directory}")
-    except OSError as error:
-        raise _error(f"the embedded server cannot use {directory}", str(error)) from error
+        try:
+            place = Place(safety.make_directory(Path(path)))
+        except OSError as error:
+            raise Failure(f"the embedded server cannot use {path}", str(error)) from error
+        with contextlib.closing(place):
+            yield place
+    except Failure as failure:
+        raise _error(failure.message, failure.detail, failure.way_out) from failure
 
 
-def _hold(directory: Path) -> None:
+def _hold(place: Place) -> None:
     """Take our share of `users.lock`, once for each process (a forked process inherits it). This waits while a keeper
     stops the server. The lock is never unlocked, only closed, because a fork may share it."""
-    held = _held.get(directory)
+    held = _held.get(place.path)
     if held is not None:
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(held), (directory / "users.lock").stat()):
-                return
-        _release(directory)
-    fd = _open(directory, "users.lock")
+        if place.still_has(held):
+            return
+        _release(place.path)
+    fd = _open(place, "users.lock")
     fcntl.flock(fd, fcntl.LOCK_SH)
-    _held[directory] = fd
+    _held[place.path] = fd
 
 
 def _release(directory: Path) -> None:
@@ -117,9 +116,9 @@ def _release(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
+def _only_one(place: Place) -> Iterator[None]:
     """Let only one process at a time decide whether to start a keeper."""
-    fd = _open(directory, "start.lock")
+    fd = _open(place, "start.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -127,28 +126,31 @@ def _only_one(directory: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _open(directory: Path, name: str) -> int:
+def _open(place: Place, name: str) -> int:
     try:
-        return place.open_lock(directory / name)
+        return place.open_lock(name)
     except OSError as error:
-        raise _error(f"the embedded server cannot use {directory}", str(error)) from error
+        raise Failure(f"the embedded server cannot use {place.path}", str(error)) from error
 
 
-def _wait_until_ready(directory: Path, install: Path) -> str:
+def _wait_until_ready(place: Place, install: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
     while True:
-        if not _is_kept(directory):
-            _start_keeper(directory, install)
+        if not _is_kept(place):
+            _start_keeper(place, install)
         try:
-            return _reach(directory)
-        except (psycopg.OperationalError, FileNotFoundError) as error:
-            if time.monotonic() > deadline:
-                raise _error(f"the embedded server in {directory} does not answer", str(error)) from error
+            if (where := place.read_json("server.json")) is not None:
+                return _reach(where)
+            problem = "it has not said where it is"
+        except psycopg.OperationalError as error:
+            problem = str(error)
+        if time.monotonic() > deadline:
+            raise Failure(f"the embedded server in {place.path} does not answer", problem)
         time.sleep(0.05)
 
 
-def _is_kept(directory: Path) -> bool:
-    fd = _open(directory, "keeper.lock")
+def _is_kept(place: Place) -> bool:
+    fd = _open(place, "keeper.lock")
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -158,23 +160,23 @@ def _is_kept(directory: Path) -> bool:
     return False
 
 
-def _start_keeper(directory: Path, install: Path) -> None:
+def _start_keeper(place: Place, install: Path) -> None:
     """Start a keeper and wait for its answer. It detaches from our process at once, so there is no child to reap."""
-    order = json.dumps({"path": str(directory), "install": str(install)})
+    order = json.dumps({"path": str(place.path), "install": str(install)})
     command = [sys.executable, "-I", "-c", BOOTSTRAP, str(Path(__file__).parent), order]
     started = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=cluster.environment(), cwd="/", check=False
     )
+    log = f"see {place.path / 'server.log'}"
     if not started.stdout:
-        raise _error("the keeper process of the embedded server ended too early", f"see {directory / 'server.log'}")
+        raise Failure("the keeper process of the embedded server ended too early", log)
     answer = json.loads(started.stdout)
     if not answer["ready"]:
-        raise _error(answer["message"], answer["detail"] or f"see {directory / 'server.log'}")
+        raise Failure(answer["message"], answer["detail"] or log, answer.get("way_out", ""))
 
 
-def _reach(directory: Path) -> str:
+def _reach(where: Mapping[str, str]) -> str:
     """Connect once, and create the database if it is missing. A server without a free connection is also running."""
-    where = json.loads((directory / "server.json").read_text())
     try:
         psycopg.connect(_url(where, DATABASE), connect_timeout=10).close()
     except psycopg.OperationalError as error:
@@ -193,8 +195,9 @@ def _url(where: Mapping[str, str], database: str) -> str:
     return f"postgresql://{where['user']}@/{database}?host={quote(where['host'], safe='/')}&port={where['port']}"
 
 
-def _error(message: str, detail: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.BROKER_INIT_FAILED, notes=[detail])
+def _error(message: str, detail: str, way_out: str = "") -> ConfigurationError:
+    notes = [detail] if detail else []
+    return ConfigurationError(message, code=ErrorCode.BROKER_INIT_FAILED, notes=notes, help_text=way_out or None)
 
 
 def _after_fork() -> None:

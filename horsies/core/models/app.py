@@ -15,13 +15,14 @@ from horsies.core.exception_mapper import (
     default_code_problems,
     mapper_problems,
 )
-from horsies.core.models.base import ConfigModel, Violation
+from horsies.core.models.base import A_DAY_MS, MOST, ConfigModel, Violation
 from horsies.core.models.broker import PostgresConfig, driver_url, redact_url
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
 
 DEFAULT_LEASE_MS = 60_000
+LARGEST_TEXT = (1 << 30) - 1  # bytes that PostgreSQL can store in one value
 _SCHEDULES_SHOWN = 20
 
 
@@ -29,9 +30,14 @@ class PayloadPolicy(ConfigModel):
     """When a serialized payload causes a warning, and when it is refused."""
 
     warn_bytes: int | None = Field(
-        default=1_048_576, ge=1, description="warn about arguments and results larger than this; `None`: never"
+        default=1_048_576,
+        ge=1,
+        le=LARGEST_TEXT,
+        description="warn about arguments and results larger than this; `None`: never",
     )
-    reject_bytes: int | None = Field(default=None, ge=1, description="refuse to send arguments larger than this")
+    reject_bytes: int | None = Field(
+        default=None, ge=1, le=LARGEST_TEXT, description="refuse to send arguments larger than this"
+    )
 
 
 class AppConfig(ConfigModel):
@@ -59,17 +65,21 @@ class AppConfig(ConfigModel):
     )
     custom_queues: list[CustomQueueConfig] | None = Field(default=None, description="the queues of `QueueMode.CUSTOM`")
     cluster_wide_cap: int | None = Field(
-        default=None, gt=0, description="most tasks CLAIMED or RUNNING at the same time, over all workers"
+        default=None, gt=0, le=MOST, description="most tasks CLAIMED or RUNNING at the same time, over all workers"
     )
     prefetch_buffer: int = Field(
-        default=0, ge=0, description="how many tasks a worker may claim beyond its slots; makes queue limits soft"
+        default=0,
+        ge=0,
+        le=100_000,
+        description="how many tasks a worker may claim beyond its slots; makes queue limits soft",
     )
     claim_lease_ms: int | None = Field(
         default=None,
+        le=A_DAY_MS,
         description="how long a claim holds without renewal; `None` means 60 000; required with `prefetch_buffer`",
     )
     max_claim_renew_age_ms: int = Field(
-        default=180_000, gt=0, description="claims older than this are no longer renewed and expire"
+        default=180_000, gt=0, le=7 * A_DAY_MS, description="claims older than this are no longer renewed and expire"
     )
     recovery: RecoveryConfig = Field(
         default_factory=RecoveryConfig, description="when a task counts as lost, and how long records are kept"

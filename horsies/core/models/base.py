@@ -14,6 +14,12 @@ from pydantic_core import ErrorDetails
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
 
+# Every number has a largest value, so that it is refused here and not by PostgreSQL or by a timer in the middle of
+# something. A count of this size fits an `integer` of PostgreSQL, with room for a sum of two.
+MOST = 1_000_000_000
+A_DAY_MS = 86_400_000
+A_YEAR_MS = 365 * A_DAY_MS
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:

@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
 from horsies.core.errors import ErrorCode
-from horsies.core.models.base import ConfigModel, Violation
+from horsies.core.models.base import A_DAY_MS, ConfigModel, Violation
 from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ T = TypeVar("T")
 MASK = "***"
 DRIVER_SCHEME = "postgresql+psycopg"
 EMBEDDED_PREFIX = "embedded:"
+MOST_CONNECTIONS = 10_000
 _SCHEMES = (DRIVER_SCHEME, "postgresql", "postgres")
 _SECRET_PARAMETERS = ("password", "sslpassword")
 _SHORTEST_SECRET = 4
@@ -50,33 +51,43 @@ class PostgresConfig(ConfigModel):
     pgbouncer_transaction_mode: bool = Field(
         default=False, description="no prepared statements; needs `session_database_url`"
     )
-    pool_size: int = Field(default=5, ge=1, description="connections that a sending program keeps open")
-    max_overflow: int = Field(default=10, ge=0, description="connections that a sending program may open in addition")
+    pool_size: int = Field(
+        default=5, ge=1, le=MOST_CONNECTIONS, description="connections that a sending program keeps open"
+    )
+    max_overflow: int = Field(
+        default=10, ge=0, le=MOST_CONNECTIONS, description="connections that a sending program may open in addition"
+    )
     worker_pool_size: int | None = Field(
         default=3,
         ge=1,
+        le=MOST_CONNECTIONS,
         description="`pool_size` of a worker, without its listener and heartbeat connections; `None`: `pool_size`",
     )
     worker_max_overflow: int | None = Field(
-        default=2, ge=0, description="`max_overflow` of a worker; `None`: `max_overflow`"
+        default=2, ge=0, le=MOST_CONNECTIONS, description="`max_overflow` of a worker; `None`: `max_overflow`"
     )
     notify: Literal["always", "when_waiting", "off"] = Field(
         default="always",
         description="when to send notifications: always, only when a process waits, or never (polling only)",
     )
-    pool_timeout: int = Field(default=30, ge=1, description="seconds to wait for a connection")
-    pool_recycle: int = Field(default=1800, ge=1, description="seconds after which a connection is replaced")
+    pool_timeout: int = Field(default=30, ge=1, le=86_400, description="seconds to wait for a connection")
+    pool_recycle: int = Field(
+        default=1800, ge=1, le=31_536_000, description="seconds after which a connection is replaced"
+    )
     pool_pre_ping: bool = Field(default=True, description="check that a connection still answers before it is used")
     echo: bool = Field(default=False, description="log every statement")
     tcp_keepalives: bool = Field(default=True, description="use TCP keepalives to notice a server that disappeared")
-    tcp_keepalives_idle: int = Field(default=30, ge=1, description="seconds of silence before the first probe")
-    tcp_keepalives_interval: int = Field(default=10, ge=1, description="seconds between probes")
+    tcp_keepalives_idle: int = Field(
+        default=30, ge=1, le=32_767, description="seconds of silence before the first probe"
+    )
+    tcp_keepalives_interval: int = Field(default=10, ge=1, le=32_767, description="seconds between probes")
     tcp_keepalives_count: int = Field(
-        default=3, ge=1, description="unanswered probes after which the connection counts as lost"
+        default=3, ge=1, le=127, description="unanswered probes after which the connection counts as lost"
     )
     tcp_user_timeout_ms: int = Field(
         default=30_000,
         ge=0,
+        le=A_DAY_MS,
         description="milliseconds that sent data may stay unacknowledged; 0: the default of the operating system",
     )
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from horsies.core.errors import ErrorCode
-from horsies.core.models.base import ConfigModel
+from horsies.core.models.base import MOST, ConfigModel
 
 DEFAULT_QUEUE = "default"
 DEFAULT_PRIORITY = 100
@@ -43,6 +43,7 @@ class CustomQueueConfig(ConfigModel):
     max_concurrency: int | None = Field(
         default=5,
         ge=0,
+        le=MOST,
         description="most tasks of the queue at the same time, over all workers; `None`: no limit, 0: claim none",
     )
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from horsies.core.errors import ErrorCode
-from horsies.core.models.base import ConfigModel, Violation
+from horsies.core.models.base import MOST, ConfigModel, Violation
 
 INFRASTRUCTURE_RESILIENT_FLAG = "infrastructure_resilient"
 
@@ -150,6 +150,7 @@ class WorkerRecoveryConfig(ConfigModel):
     max_recoveries_per_task: int | None = Field(
         default=5,
         ge=1,
+        le=MOST,
         strict=True,
         description="after this many recoveries only the task's own retry policy decides; `None`: no limit",
     )

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from horsies.core.exception_mapper import is_reserved, validate_error_code_string
+from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, BuiltInTaskCode
 from horsies.core.types import Err, Ok
 
@@ -129,6 +130,7 @@ def carrier_to_json(carrier: Any) -> str | None:
 
 
 MIN_TIMEOUT_MS = 1000
+MAX_TIMEOUT_MS = A_YEAR_MS
 
 Interval = Annotated[int, Field(ge=1, le=86_400, strict=True)]
 
@@ -256,6 +258,7 @@ def _options_from(text: str) -> TaskOptions:
     policy = fields.get("retry_policy")
     try:
         trace = carrier_to_json(fields.get(KEY))
-        return TaskOptions(RetryPolicy.model_validate(policy) if policy is not None else None, timeout, trace)
+        longest = None if timeout is None else min(timeout, MAX_TIMEOUT_MS)
+        return TaskOptions(RetryPolicy.model_validate(policy) if policy is not None else None, longest, trace)
     except ValidationError as problem:
         raise ValueError(f"task_options.retry_policy: {problem}") from None

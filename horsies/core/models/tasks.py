@@ -21,13 +21,15 @@ from horsies.core.models.codes import (
     OutcomeCode, RetrievalCode,
 )
 from horsies.core.models.sending import (
-    MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload, TaskSendResult,
+    MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload,
+    TaskSendResult,
 )
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus
 # fmt: on
 
 __all__ = [
     "BUILTIN_CODE_REGISTRY",
+    "MAX_TIMEOUT_MS",
     "MIN_TIMEOUT_MS",
     "RETRY_ELIGIBLE",
     "BuiltInTaskCode",

@@ -4,14 +4,16 @@ and the reasons if it does not. Both are JSON.
 
 They are served by a small HTTP server on the loop of the process that starts it: a few fixed paths, GET only, one
 request for each connection, without bodies. Everything is bounded (the size of a request, its time, the number of
-connections), so a client of the port can only read what is offered.
+connections), so a client of the port can only read what is offered. Each path has its own places, so that requests for
+metrics that wait for the database never keep a probe from its answer.
 """
 
 import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
@@ -21,7 +23,8 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.monitoring import metrics, snapshot
 
 log = logging.getLogger("horsies.http")
-MOST_CONNECTIONS = 32
+MOST_REQUESTS = 32  # that are answered at the same time, for each path
+MOST_SILENT = 128  # connections that have not sent a request yet
 LARGEST_HEAD = 8 << 10
 REQUEST_S = 5.0  # a request must arrive within this time
 ANSWER_S = 15.0  # the answer must be made within this time, and then be read within it
@@ -123,15 +126,15 @@ class HttpServer:
         self._routes = routes
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[Any]] = set()
-        self._unsaid: dict[
-            asyncio.Task[Any], asyncio.StreamWriter
-        ] = {}  # connections without a complete request, oldest first
+        # Connections without a complete request, oldest first.
+        self._unsaid: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+        self._asked: Counter[str] = Counter()  # requests that are being answered, by path
 
     async def open(self) -> None:
         """Start to listen. A port that cannot be used is a `ConfigurationError`."""
         try:
             self._server = await asyncio.start_server(
-                self._accept, self._host, self._port, limit=LARGEST_HEAD, backlog=MOST_CONNECTIONS
+                self._accept, self._host, self._port, limit=LARGEST_HEAD, backlog=MOST_SILENT
             )
         except OSError as problem:
             where = f"{self._host}:{self._port}"
@@ -157,9 +160,10 @@ class HttpServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or not self._has_room():
+        if task is None:
             writer.transport.abort()
             return
+        self._make_room()
         self._serving.add(task)
         self._unsaid[task] = writer
         try:
@@ -174,43 +178,59 @@ class HttpServer:
             if not writer.is_closing():
                 writer.transport.abort()
 
-    def _has_room(self) -> bool:
+    def _make_room(self) -> None:
         """A client that has connected and sends nothing must make room; otherwise a few idle connections would block
         the probes."""
-        if len(self._serving) < MOST_CONNECTIONS:
-            return True
-        if not self._unsaid:
-            return False
-        oldest = next(iter(self._unsaid))
-        self._serving.discard(oldest)
-        self._unsaid.pop(oldest).transport.abort()  # this also ends its task
-        return True
+        if len(self._unsaid) >= MOST_SILENT:
+            oldest = next(iter(self._unsaid))
+            self._unsaid.pop(oldest).transport.abort()  # this also ends its task
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, asked: Callable[[], object]
     ) -> None:
         """`asked` is called when the request has arrived."""
-        method = ""
+        method, path = "", ""
+        headers: dict[str, str] = {}
+        is_request = True
         try:
             async with asyncio.timeout(REQUEST_S):
                 method, path, headers = _request(await reader.readuntil(b"\r\n\r\n"))
         except (asyncio.LimitOverrunError, ValueError):
-            asked()
-            answer = _plain(HTTPStatus.BAD_REQUEST)
-        else:
-            asked()
-            answer = await self._answer(method, path, headers)
-        async with asyncio.timeout(ANSWER_S):
+            is_request = False
+        asked()
+        path = path.partition("?")[0]
+        with self._place_for(path) as is_free:
+            if not is_request:
+                answer = _plain(HTTPStatus.BAD_REQUEST)
+            elif not is_free:
+                answer = _plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests for this path at the same time")
+            else:
+                answer = await self._answer(method, path, headers)
             writer.write(_head(answer) + (b"" if method == "HEAD" else answer.body))
-            await writer.drain()
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            if not is_free:
+                writer.close()  # it waits for nothing, because nothing limits how many come
+                return
+            async with asyncio.timeout(ANSWER_S):
+                await writer.drain()
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+    @contextlib.contextmanager
+    def _place_for(self, path: str) -> Iterator[bool]:
+        """Whether there is a place for one more request of this path; paths that do not exist share theirs."""
+        kind = path if path in self._routes else ""
+        is_free = self._asked[kind] < MOST_REQUESTS
+        self._asked[kind] += is_free
+        try:
+            yield is_free
+        finally:
+            self._asked[kind] -= is_free
 
     async def _answer(self, method: str, path: str, headers: Mapping[str, str]) -> Response:
         if method not in METHODS:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED)
-        route = self._routes.get(path.partition("?")[0])
+        route = self._routes.get(path)
         if route is None:
             return _plain(HTTPStatus.NOT_FOUND, f"known paths: {', '.join(self._routes)}")
         try:
@@ -219,7 +239,7 @@ class HttpServer:
         except TimeoutError:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "it took too long")
         except Exception:
-            log.exception("the answer to %s could not be made", path.partition("?")[0])
+            log.exception("the answer to %s could not be made", path)
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 

@@ -206,11 +206,22 @@ def _check_deadline(good_until: Any) -> None:
         raise ValueError("good_until is outside the years 1 to 9999 in UTC") from None
 
 
+def number_problem(priority: Any, delay: Any) -> str | None:
+    """Why these numbers of a send by name cannot be used; None if they can."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 1 <= priority <= DEFAULT_PRIORITY:
+        return f"the priority must be a whole number from 1 (served first) to {DEFAULT_PRIORITY}"
+    try:
+        _check_delay(delay)
+    except ValueError as problem:
+        return str(problem)
+    return None
+
+
 def _check_delay(delay: Any) -> None:
     if delay is None:
         return
     if isinstance(delay, bool) or not isinstance(delay, int) or not 0 <= delay <= _MAX_DELAY:
-        raise ValueError("the delay must be a whole number of seconds, 0 or more")
+        raise ValueError(f"the delay must be a whole number of seconds, from 0 to {_MAX_DELAY} (ten years)")
 
 
 def _flags_json(task: TaskDefinition[Any, Any], options: SendOptions) -> str | None:

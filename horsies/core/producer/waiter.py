@@ -26,6 +26,7 @@ from horsies.core.codec.shapes import ResultCodec
 from horsies.core.db import Backoff, Listener, Pool, broker_error, describe, is_transient
 from horsies.core.models import broker
 from horsies.core.models import tasks as models
+from horsies.core.models.base import A_YEAR_MS
 from horsies.core.schema.install import read_meta
 from horsies.core.store import tasks, workflow_reads
 from horsies.core.types import Err, Ok, Result, TaskStatus
@@ -37,6 +38,7 @@ MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
 PATIENCE_SECONDS = 5.0  # how long an unreachable database is not reported
 FIRST_LOOK_SECONDS = 0.5  # the time for one look if the caller's own time is over
 WORD_SECONDS = 60.0  # how long a waiting mark in horsies_waiting is valid
+LONGEST_MS = 100 * A_YEAR_MS
 CHUNK = 500
 EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
 
@@ -69,6 +71,11 @@ class WaitSubject(Generic[EndedT]):
 
 TASKS = WaitSubject("task_done", tasks.ended, by_mode=True)
 WORKFLOWS = WaitSubject("workflow_done", workflow_reads.ended, by_mode=False)
+
+
+def patience_s(timeout_ms: float | None) -> float | None:
+    """The time that a caller is willing to wait, in seconds; no timer takes more than `LONGEST_MS`."""
+    return None if timeout_ms is None else max(0.0, min(timeout_ms, LONGEST_MS) / 1000)
 
 
 class Waiter(Generic[EndedT]):

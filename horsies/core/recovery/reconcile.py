@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.core import errors, logs
 from horsies.core.db import Connections, as_broker_result, by_halves, describe, is_away, is_held_up, on_bridge
+from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.apply import EndedNode
@@ -50,8 +51,8 @@ async def recover_stuck_workflows(broker: PostgresBroker, grace_ms: int = 10_000
     effect, nodes that were not enqueued, and workflows past their deadline or without an open node. Return how many
     nodes and workflows were moved. Child workflows are built if the broker has an app that knows them; otherwise they
     are left to the workers."""
-    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
-        message = f"grace_ms must be a number of milliseconds of at least 0, not {grace_ms!r}"
+    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or not 0 <= grace_ms <= A_YEAR_MS:
+        message = f"grace_ms must be a number of milliseconds from 0 to {A_YEAR_MS} (a year)"
         raise errors.ConfigurationError(message, code=errors.ErrorCode.CONFIG_INVALID_RECOVERY)
     return await Reconciler(broker.hub, control.builder_for(broker), timedelta(milliseconds=grace_ms)).run()
 

@@ -7,7 +7,8 @@ slot may be reused: when the end of its task is in the database. So a task whose
 lost with the worker, counts as started too. An old note does no harm, because its claim is over and nobody asks for it.
 
 A header names the worker. Slots follow, each with a task id, its `claim_seq` and a checksum. The file is in a directory
-that belongs to this user alone. A file that is missing, damaged, or of another worker or user proves nothing.
+that belongs to this user alone; it is opened relative to that directory, and no link is followed. A file that is
+missing, damaged, or of another worker or user proves nothing.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +37,7 @@ SUFFIX = ".journal"
 HEADER_BYTES = 512
 SLOT_BYTES = 64  # one line of the processor's cache, so that children do not slow each other down
 KEPT_S = 86_400.0  # a file that nobody has asked for is kept this long after the end of its worker
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe in the place of a file must not make us wait
 _MAGIC = b"horsies\x01"
 _HEADER = struct.Struct("<8sIq256s")  # slots, start of the process, id of the worker
 _NOTE = struct.Struct("<36sq")  # task id, claim_seq
@@ -66,25 +68,27 @@ class Journal:
         for directory in directories():
             try:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if is_private(directory):
-                    tidy(directory)
-                    self._make(directory / file_name(worker_id), worker_id, process_start, slots)
-                    return
+                with opened(directory) as parent:
+                    if parent is not None:
+                        tidy(parent)
+                        path = directory / file_name(worker_id)
+                        self._make(path, parent, header(worker_id, process_start, slots), slots)
+                        return
             except OSError as error:
                 problem = error
         log.warning("no start journal: after a crash all RUNNING tasks of this worker count as started (%s)", problem)
 
-    def _make(self, path: Path, worker_id: str, process_start: int | None, slots: int) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    def _make(self, path: Path, parent: int, header: bytes, slots: int) -> None:
+        fd = os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=parent)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The whole file is written now, because a full disk would kill a process that writes into the map later.
-            content = header(worker_id, process_start, slots) + bytes(slots * SLOT_BYTES)
+            content = header + bytes(slots * SLOT_BYTES)
             if os.pwrite(fd, content, 0) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             os.close(fd)
-            path.unlink()
+            os.unlink(path.name, dir_fd=parent)
             raise
         self.path, self._fd = path, fd
         self._free = [HEADER_BYTES + slot * SLOT_BYTES for slot in reversed(range(slots))]
@@ -134,8 +138,9 @@ class Notebook:
         self._map: mmap.mmap | None = None
         if path is None:
             return
-        with contextlib.suppress(OSError, ValueError), open(path, "r+b") as opened:
-            self._map = mmap.mmap(opened.fileno(), 0)
+        with contextlib.suppress(OSError, ValueError), open(os.open(path, os.O_RDWR | _FILE), "r+b") as file:
+            if is_ours(file.fileno()):
+                self._map = mmap.mmap(file.fileno(), 0)
 
     @property
     def is_open(self) -> bool:
@@ -151,7 +156,8 @@ class Notebook:
 def read(worker_id: str, process_start: int | None) -> Notes | None:
     """What the children of a dead worker had noted. None: unknown."""
     for directory in directories():
-        data = _contents(directory / file_name(worker_id)) if is_private(directory) else None
+        with opened(directory) as parent:
+            data = None if parent is None else _contents(parent, file_name(worker_id))
         if data is not None:
             return parse(data, worker_id, process_start)
     return None
@@ -165,19 +171,19 @@ def was_noted(notes: Notes | None, claim: Claim) -> bool:
 def remove(worker_id: str) -> None:
     """Remove a journal that is no longer needed."""
     for directory in directories():
-        if is_private(directory):
-            with contextlib.suppress(OSError):
-                (directory / file_name(worker_id)).unlink()
+        with opened(directory) as parent, contextlib.suppress(OSError):
+            if parent is not None:
+                os.unlink(file_name(worker_id), dir_fd=parent)
 
 
-def tidy(directory: Path) -> None:
+def tidy(directory: int) -> None:
     """Remove the journals of workers that died a while ago and that could not be recovered."""
-    with contextlib.suppress(OSError):
-        for path in directory.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(OSError), path.open("rb") as file:
-                if time.time() - path.stat().st_mtime > KEPT_S:
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError):
+            if name.endswith(SUFFIX) and time.time() - os.lstat(name, dir_fd=directory).st_mtime > KEPT_S:
+                with open(os.open(name, os.O_RDONLY | _FILE, dir_fd=directory), "rb") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its worker holds the lock as long as it lives
-                    path.unlink()
+                    os.unlink(name, dir_fd=directory)
 
 
 def directories(environment: Mapping[str, str] | None = None) -> list[Path]:
@@ -195,28 +201,31 @@ def file_name(worker_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9._:-]", "_", worker_id)[-200:] + SUFFIX
 
 
-def is_private(directory: Path) -> bool:
-    """Whether it is a directory into which only this user can have put files."""
+@contextlib.contextmanager
+def opened(directory: Path) -> Iterator[int | None]:
+    """A descriptor of this directory if only this user can have put files into it; otherwise None."""
     try:
-        found = directory.lstat()
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
-
-
-def _contents(path: Path) -> bytes | None:
+        yield None
+        return
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with open(fd, "rb") as file:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            return None
-        try:
-            return file.read()
-        except OSError:
-            return None
+        yield fd if found.st_uid == os.geteuid() and not found.st_mode & 0o022 else None
+    finally:
+        os.close(fd)
+
+
+def is_ours(fd: int) -> bool:
+    """Whether it is an ordinary file of this user."""
+    found = os.fstat(fd)
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _contents(directory: int, name: str) -> bytes | None:
+    with contextlib.suppress(OSError), open(os.open(name, os.O_RDONLY | _FILE, dir_fd=directory), "rb") as file:
+        return file.read() if is_ours(file.fileno()) else None
+    return None
 
 
 def header(worker_id: str, process_start: int | None, slots: int) -> bytes:

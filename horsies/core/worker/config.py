@@ -23,7 +23,7 @@ from pydantic import Field
 from horsies.core.app import Horsies
 from horsies.core.child.wire import ChildSpec
 from horsies.core.errors import ConfigurationError, ErrorCode
-from horsies.core.models.base import ConfigModel, Violation
+from horsies.core.models.base import A_YEAR_MS, MOST, ConfigModel, Violation
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import Delay, Duration, WorkerRecoveryConfig
 from horsies.core.recovery.dead_workers import process_start
@@ -33,6 +33,7 @@ from horsies.core.worker import children, in_hand
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
 MOST_NAMES = 1_000
+MOST_CLAIMED = 1_000_000
 A_MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -49,18 +50,20 @@ class WorkerConfig(ConfigModel):
     queues: tuple[str, ...] | None = Field(default=None, description="serve only these queues")
     processes: int = Field(default=1, ge=1, le=1024, description="child processes")
     max_claim_batch: int = Field(
-        default=0, ge=0, description="most tasks claimed from one queue in one pass; 0: automatic"
+        default=0, ge=0, le=MOST_CLAIMED, description="most tasks claimed from one queue in one pass; 0: automatic"
     )
-    max_claim_per_worker: int = Field(default=0, ge=0, description="most tasks claimed and not started; 0: automatic")
+    max_claim_per_worker: int = Field(
+        default=0, ge=0, le=MOST_CLAIMED, description="most tasks claimed and not started; 0: automatic"
+    )
     app_locator: str | None = Field(
         default=None, description="where children find the app; found automatically if a module contains it"
     )
     imports: tuple[str, ...] = Field(default=(), description="more modules for children to import")
     max_tasks_per_child: int = Field(
-        default=0, ge=0, description="replace a child after this many tasks; 0: never, otherwise at least 2"
+        default=0, ge=0, le=MOST, description="replace a child after this many tasks; 0: never, otherwise at least 2"
     )
     max_memory_per_child_mb: int | None = Field(
-        default=None, gt=0, description="replace a child that uses more memory than this"
+        default=None, gt=0, le=MOST, description="replace a child that uses more memory than this"
     )
     worker_recovery: WorkerRecoveryConfig | None = Field(default=None, description="replaces that of the app")
     heartbeat_interval: Duration | None = Field(
@@ -77,7 +80,10 @@ class WorkerConfig(ConfigModel):
         description="milliseconds of work to prepare for each child if tasks are very short; 0: none",
     )
     shutdown_grace_ms: int | None = Field(
-        default=None, ge=0, description="interrupt tasks that still run this long after the stop; `None`: wait for them"
+        default=None,
+        ge=0,
+        le=A_YEAR_MS,
+        description="interrupt tasks that still run this long after the stop; `None`: wait for them",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, le=65_535, description="serve /metrics, /healthz and /readyz on this port; `None`: off"

@@ -25,7 +25,7 @@ from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.nodes import TaskNode
 from horsies.core.models.workflow.results import HandleErrorCode, HandleOperationError, HandleResult, WorkflowTaskInfo
 from horsies.core.producer.hub import can_exist
-from horsies.core.producer.waiter import AnyResult, TimedOut, Unreachable, WorkflowEnding, read_text
+from horsies.core.producer.waiter import AnyResult, TimedOut, Unreachable, WorkflowEnding, patience_s, read_text
 from horsies.core.store import workflow_reads
 from horsies.core.store.workflow_reads import NodeRow, NoSuchWorkflow, StoredNode, WorkflowEnded, WorkflowRow
 from horsies.core.tasks.definition import TaskDefinition
@@ -110,8 +110,7 @@ async def ask_status(broker: PostgresBroker, workflow_id: str) -> WorkflowStatus
 
 async def ask_end(broker: PostgresBroker, workflow_id: str, *, timeout_ms: int | None) -> Waited:
     """Wait for the end, or a pause."""
-    timeout = None if timeout_ms is None else max(0.0, timeout_ms / 1000)
-    ending = await broker.hub.wait_for_workflow(workflow_id, timeout)
+    ending = await broker.hub.wait_for_workflow(workflow_id, patience_s(timeout_ms))
     nodes: list[StoredNode] = []
     if isinstance(ending, WorkflowEnded) and ending.status is WorkflowStatus.COMPLETED and ending.output is None:
         nodes = await ask_results(broker, workflow_id)

@@ -1,7 +1,8 @@
 """One PostgreSQL data directory and its server: it is created with initdb, started, found again if it is already
 running, and stopped. It is reached only through a socket in a directory that is private to the server's user.
 Directories that this user cannot reach (below a parent such as /root) are placed elsewhere: the data in
-/var/lib/horsies, with a link to it, and the socket in the directory for temporary files.
+/var/lib/horsies, with a link to it, and the socket there too. A socket of an ordinary user whose path is too long is in
+the directory for temporary files.
 
 A pid in a file proves nothing, because another process may have it after a reboot. So a process counts as the server of
 a directory only if it works in that directory.
@@ -17,10 +18,13 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Collection
 from functools import cached_property
 from pathlib import Path
 
-from .place import Failure, Place, reachable_install, sync_directory
+from . import safety
+from .place import Place, home_of_root, reachable_install, run_as, sync_directory
+from .safety import Failure
 
 ROOT_HOME = Path("/var/lib/horsies")
 PROC = Path("/proc")
@@ -95,6 +99,7 @@ class Cluster:
         """Create the data directory if it does not exist."""
         if not (self.data / "PG_VERSION").exists():
             self._initialize(self._home())
+        self._require_own_data()
 
     def adopt(self) -> Postmaster | None:
         """The server that a former keeper left running, once it is ready; None if there is none that can be used."""
@@ -102,6 +107,8 @@ class Cluster:
         if pid is None or not serves(pid, self.data):
             return None
         found = Postmaster(pid, self.data)
+        if self.data.stat().st_uid != self._place.account[0]:
+            found.stop()  # an earlier version started it, as a user that other programs may have too
         while found.is_alive():
             if self._status() == "ready" and self._adopt_socket():
                 self._place.log(f"adopted the running server {pid}")
@@ -113,6 +120,8 @@ class Cluster:
 
     def launch(self) -> Postmaster | None:
         """Start the server and wait until it accepts connections. None if it ended instead; the log says why."""
+        if self.data.stat().st_uid != self._place.account[0]:
+            safety.give_tree(self.data, self._place.account, self._place.former_users)
         self._socket = self._socket_directory()
         self._remove_stale_locks(self._socket)
         process = self._spawn(self._socket)
@@ -129,7 +138,7 @@ class Cluster:
 
     def withdraw(self) -> None:
         """Delete the file that tells users where the server is."""
-        (self._place.path / "server.json").unlink(missing_ok=True)
+        self._place.remove("server.json")
         if self._socket is not None and self._socket.parent != self._place.path:
             with contextlib.suppress(OSError):
                 self._socket.rmdir()
@@ -138,59 +147,75 @@ class Cluster:
         """The directory for the data directory."""
         if self._place.account_may(self._place.path, os.X_OK):
             return self._place.path
-        ROOT_HOME.mkdir(mode=0o711, parents=True, exist_ok=True)
-        home = ROOT_HOME / f"{self._key()}-{secrets.token_hex(4)}"
-        home.mkdir(mode=0o711)
-        home.chmod(0o711)
+        home = home_of_root(home_of_root(ROOT_HOME) / f"{self._key()}-{secrets.token_hex(4)}")
         self._place.log(f"{self._place.path} cannot be used by the server's user; the data is in {home}")
         return home
+
+    def _require_own_data(self) -> None:
+        """Under root, refuse data that an ordinary user has put here, or that is where others can exchange it."""
+        if safety.is_root():
+            owner = safety.real_path(self._place.path / "data").lstat().st_uid
+            if owner not in self._place.former_users:
+                raise Failure(
+                    f"{self._place.path / 'data'} belongs to {safety.user_name(owner)}, not to the user of the server",
+                    way_out="run this as that user, in a directory of that user; or remove the data",
+                )
 
     def _initialize(self, home: Path) -> None:
         fresh, data = home / "data.new", home / "data"
         shutil.rmtree(fresh, ignore_errors=True)  # left by an initialization that was interrupted
-        self._place.give_directory(fresh)
+        account, named = self._place.account, self._place.named_account
+        # While initdb runs as a user whose name others may have too, only its group gets through to the data.
+        owner = (0, account[1]) if safety.is_root() else account
+        safety.give_directory(fresh, owner, mode=0o710)
+        safety.give_directory(fresh / "data", named)
+        self._run_initdb(fresh)
+        if safety.is_root():
+            safety.give_tree(fresh / "data", account, {named[0]})
+        if data.is_symlink():
+            data.unlink()  # it led to a directory that was deleted
+        (fresh / "data").rename(data)
+        fresh.rmdir()
+        sync_directory(home)
+        if home != self._place.path:
+            self._place.link("data", data)
+
+    def _run_initdb(self, fresh: Path) -> None:
         options = [*INITDB_OPTIONS, *(["--no-sync"] if self._place.settings().get("fsync") == "off" else [])]
         done = subprocess.run(
-            [str(self._install / "bin" / "initdb"), "-D", str(fresh), *options],
+            [str(self._install / "bin" / "initdb"), "-D", str(fresh / "data"), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd="/",
             env=environment(),
             check=False,
-            **self._place.as_account(),
+            **run_as(self._place.named_account),
         )
         if done.returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)
             raise Failure(
                 f"the database in {self._place.path} cannot be created", done.stdout.decode(errors="replace").strip()
             )
-        fresh.rename(data)
-        sync_directory(home)  # otherwise a power cut could bring back `data.new`, which the next start deletes
-        if home != self._place.path:
-            (self._place.path / "data").unlink(missing_ok=True)  # a link to a deleted directory
-            (self._place.path / "data").symlink_to(data)
-            sync_directory(self._place.path)
 
     def _socket_directory(self) -> Path:
-        """Beside the data if that fits a socket address and a URL; otherwise in the directory for temporary files."""
+        """Beside the data if that fits a socket address and a URL; otherwise elsewhere, where paths are short."""
         inside = self._place.path / "socket"
         fits = len(os.fsencode(inside / SOCKET_FILE)) <= LONGEST_SOCKET_PATH and not re.search(
             r"""[,"'\\\x00-\x1f]""", str(inside)
         )
-        if fits and self._place.account_may(self._place.path, os.X_OK):
-            self._place.give_directory(inside)
-            return inside
+        if not fits or not self._place.account_may(self._place.path, os.X_OK):
+            inside = self._short_socket_directory()
+        self._place.give_directory(inside)
+        return inside
+
+    def _short_socket_directory(self) -> Path:
+        if safety.is_root():
+            return home_of_root(ROOT_HOME) / f"socket-{self._key()}"
         for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
             short = parent / f"horsies-{self._place.account[0]}-{self._key()}"
-            if len(os.fsencode(short / SOCKET_FILE)) <= LONGEST_SOCKET_PATH and self._place.account_may(
-                parent, os.X_OK
-            ):
+            if len(os.fsencode(short / SOCKET_FILE)) <= LONGEST_SOCKET_PATH:
                 break
-        self._place.give_directory(short)
-        status = short.lstat()
-        if short.is_symlink() or status.st_uid != self._place.account[0] or status.st_mode & 0o077:
-            raise Failure(f"{short}, the directory for the server's socket, belongs to another user")
         return short
 
     def _spawn(self, socket: Path) -> subprocess.Popen[bytes]:
@@ -206,7 +231,7 @@ class Cluster:
         command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         # The server writes to our output, which is the log.
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, cwd="/", env=environment(), **self._place.as_account()
+            command, stdin=subprocess.DEVNULL, cwd="/", env=environment(), **run_as(self._place.account)
         )
 
     def _publish(self, socket: Path) -> None:
@@ -240,7 +265,7 @@ class Cluster:
 
     def _pid_file(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
-            return (self.data / "postmaster.pid").read_text(errors="replace").splitlines()
+            return safety.read_text(self.data / "postmaster.pid").splitlines()
         return []
 
     def _key(self) -> str:
@@ -258,15 +283,18 @@ def serves(pid: int, data: Path) -> bool:
         return False
 
 
-def kill_leftovers(data: Path, user: int) -> None:
+def kill_leftovers(data: Path, users: Collection[int]) -> None:
     """End processes that a killed server left behind. We are the only keeper, so nobody else can have started them.
-    Root could kill anything here. So a process must not only work in the directory; it must also run as the server's
-    user, which is never root, and must have lost its parent."""
-    if user == 0:
-        return
+    Root could kill anything here. So a process must not only work in the directory; it must also run as a user of the
+    server, who is never root, and must have lost its parent."""
     for entry in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if entry.stat().st_uid == user and serves(int(entry.name), data) and not _has_server(entry, data):
+            if (
+                (user := entry.stat().st_uid)
+                and user in users
+                and serves(int(entry.name), data)
+                and not _has_server(entry, data)
+            ):
                 os.kill(int(entry.name), signal.SIGKILL)
 
 

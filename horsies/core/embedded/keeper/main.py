@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from .cluster import Cluster, Postmaster, kill_leftovers
-from .place import Failure, Place
+from .place import Place
+from .safety import Failure
 
 GRACE_SECONDS = 1.0
 POLL_SECONDS = 0.1
@@ -39,7 +40,7 @@ class Keeper:
             if self._server is not None or self.told_to_stop:
                 return
             if attempt:  # backends of a killed server may outlive it for a moment, and hold its shared memory
-                kill_leftovers(self._cluster.data, self._place.account[0])
+                kill_leftovers(self._cluster.data, {self._place.account[0], *self._place.former_users})
                 time.sleep(0.2)
             offset = self._place.log_size()
             self._server = self._cluster.launch()
@@ -87,8 +88,12 @@ def main() -> None:
     os.setsid()
     os.chdir("/")
     report = os.dup(1)
-    place = Place(Path(order["path"]))
-    place.redirect_output()
+    try:
+        place = Place(Path(order["path"]))
+        place.redirect_output()
+    except (Failure, OSError) as problem:
+        os.write(report, json.dumps(refusal(problem)).encode())
+        return
     keeper = Keeper(place, Cluster(place, Path(order["install"])))
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -110,11 +115,15 @@ def main() -> None:
 def attempt_to_start(keeper: Keeper) -> dict[str, Any]:
     try:
         keeper.start()
-    except Failure as failure:
-        return {"ready": False, "message": failure.message, "detail": failure.detail}
-    except Exception as error:
-        return {"ready": False, "message": "the embedded server cannot be set up", "detail": str(error) or repr(error)}
+    except Exception as problem:
+        return refusal(problem)
     return {"ready": True}
+
+
+def refusal(problem: Exception) -> dict[str, Any]:
+    if isinstance(problem, Failure):
+        return {"ready": False, "message": problem.message, "detail": problem.detail, "way_out": problem.way_out}
+    return {"ready": False, "message": "the embedded server cannot be set up", "detail": str(problem) or repr(problem)}
 
 
 @contextlib.contextmanager

