@@ -14,8 +14,9 @@ import typer
 
 from horsies.cli import output, session
 from horsies.cli.options import AsJson, DatabaseUrl, OptionalModule, parse_duration
+from horsies.core import locate
 from horsies.core.app import Horsies
-from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.errors import ConfigurationError
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
 
 UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
@@ -167,7 +168,7 @@ def _open_app(module: str | None, database_url: str | None) -> Iterator[Horsies]
         with session.open_app(module, database_url) as app:
             yield app
     except ConfigurationError as problem:
-        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+        if locate.is_not_found(problem):
             problem.with_note(f"the first word, {module!r}, was read as the app").with_help(UNLOCK_USAGE)
         raise
 

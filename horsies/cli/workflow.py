@@ -14,9 +14,10 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from horsies.cli import options, output, session
+from horsies.core import locate
 from horsies.core.app import Horsies
 from horsies.core.codec.serde import task_result_from_json
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.errors import ConfigurationError, HorsiesError
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.recovery.reconcile import recover_stuck_workflows_sync
@@ -184,7 +185,7 @@ class _Found:
     def value(self, result: HandleResult[T]) -> T:
         """The value of a result; a failure ends the command."""
         if isinstance(result, Err) and result.err_value.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
-            raise HorsiesError(result.err_value.message)
+            raise HorsiesError(visible(result.err_value.message))
         return session.value_of(result, self.app)
 
     def family(self) -> WorkflowFamily:
@@ -210,7 +211,9 @@ def _found(
     """Open the workflow, to read it or to control it; the modules of the app are imported if child workflows may have
     to be built."""
     if len(what) > 2:
-        raise output.usage_error(f"one workflow at a time: {' '.join(what)}", "horsies workflow show [MODULE] ID")
+        raise output.usage_error(
+            visible(f"one workflow at a time: {' '.join(what)}"), "horsies workflow show [MODULE] ID"
+        )
     module = what[0] if len(what) == 2 else None
     try:
         opening = (
@@ -221,7 +224,7 @@ def _found(
         with opening as app:
             yield _Found(app, what[-1], module is not None)
     except ConfigurationError as problem:
-        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+        if locate.is_not_found(problem):
             problem.with_note(f"the first word, {module!r}, was read as the app")
         raise
 

@@ -120,8 +120,11 @@ class ErrorCode(StrEnum):
     BROKER_INVALID_URL = "HRS-203", "a database URL that cannot be used"
     CONFIG_INVALID_RECOVERY = "HRS-204", "recovery settings that do not fit together"
     CONFIG_INVALID_SCHEDULE = "HRS-205", "an invalid schedule, or a scheduler without schedules"
-    CLI_INVALID_ARGS = "HRS-206", "a command line that cannot be understood, or a module without exactly one app"
-    WORKER_INVALID_LOCATOR = "HRS-207", "a locator that names no app"
+    CLI_INVALID_ARGS = (
+        "HRS-206",
+        "a command line that cannot be understood, a module that is not found, or one without exactly one app",
+    )
+    WORKER_INVALID_LOCATOR = "HRS-207", "a locator that is not one, or that names something other than an app"
     CONFIG_INVALID_RESILIENCE = "HRS-208", "resilience settings that do not fit together"
     CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209", "an invalid exception mapper or default error code"
     MODULE_EXEC_ERROR = "HRS-210", "a module that fails on import"
