@@ -74,8 +74,11 @@ def horsies(
 
 def main() -> NoReturn:
     """The console script."""
-    sys.excepthook = output.show_crash
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except BaseException as problem:  # a mistake of ours, or something strange in a module of the user
+        output.show_crash(problem)
+        code = 1
     tracing.flush(FLUSH_S)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any, NoReturn, TextIO, TypeAlias
 
 from rich import box
@@ -119,9 +118,9 @@ def show_errors(errors: list[HorsiesError], phase: str) -> None:
     _complain(ValidationReport(phase, list(errors)).format_rust_style(use_colors=wants_color(sys.stderr)))
 
 
-def show_crash(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-    """The traceback of an error that nobody expected: `sys.excepthook` of a command."""
-    _complain(visible_lines("".join(traceback.format_exception(kind, problem, trace)).rstrip()))
+def show_crash(problem: BaseException) -> None:
+    """The traceback of an error that nobody expected."""
+    _complain(visible_lines("".join(traceback.format_exception(problem)).rstrip()))
 
 
 def usage_error(message: str, hint: str | None = None) -> HorsiesError:

@@ -4,15 +4,18 @@ it, and none of it passes for a line of ours."""
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from horsies.cli import main
+from horsies.cli import main, options
 from tests import hostile_support as hostile
 from tests.cli.support import Terminal
-from tests.e2e.cli_support import APP
+from tests.cli.test_streams import Screen
+from tests.e2e.cli_support import APP, run
+from tests.support import eventually_sync
 
 pytestmark = pytest.mark.e2e
 
@@ -142,6 +145,41 @@ def test_m12_settings_of_the_database_are_not_obeyed(
     for words in (["init-db"], ["tasks"], ["cancel", "x"], ["queues"]):
         said = typed([*words, "--database-url", terminal.url], capsys)
         assert hostile.obeyed(said) == set() and hostile.forged(said) == []
+
+
+@pytest.mark.parametrize(
+    "words", [("tasks", "--watch", "--every", "0.1"), ("workflow", "show", WORKFLOW), ("workers",)]
+)
+def test_m12_a_narrow_terminal_obeys_only_us(shop: Terminal, tmp_path: Path, words: tuple[str, ...]) -> None:
+    with Screen(*words, "--database-url", shop.url, columns=30, cwd=tmp_path) as screen:
+        if "--watch" in words:
+            eventually_sync(lambda: screen.shows("of 14 tasks"), 30)
+            screen.end(signal.SIGINT)
+        else:
+            screen.end()
+        screen.shows("")
+    assert "\x1b[" in screen.written and "u001b" in screen.written
+    for part in ("\x1b[8m", "\x1b]", "\x9b", "\x85", "\x7f", "\x07", "\x08", "\u202e", "\u2028", "\u2066"):
+        assert part not in screen.written
+    assert not [line for line in screen.plain.splitlines() if line.lstrip().startswith("FORGED")]
+
+
+def test_m12_a_crash_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    text = f"class Odd(BaseException):\n    pass\n\n\nraise Odd({hostile.LONG!r})\n"
+    (tmp_path / "odd.py").write_text(text)
+    crashed = run("check", "odd", cwd=tmp_path)
+    assert crashed.returncode == 1 and "Traceback (most recent call last)" in crashed.stderr
+    assert "Odd: \\u001b[8m" in crashed.stderr and hostile.obeyed(crashed.stderr, allowed="\n\t") == set()
+
+
+def test_m12_names_of_files_are_not_offered_if_a_terminal_would_obey_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    for name in ("mail.py", "\x1b[2J.py", "a\nb.py"):
+        (tmp_path / "jobs" / name).write_text("")
+    assert options.modules("jobs/") == ["jobs/mail.py"]
 
 
 def typed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -14,7 +14,7 @@ import pytest
 from horsies.cli import main
 from tests import hostile_support as hostile
 from tests import warm_start
-from tests.e2e.cli_support import environment
+from tests.e2e.cli_support import environment, run
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.e2e
@@ -109,6 +109,10 @@ def test_m12_a_row_cannot_forge_a_line_of_a_workers_log(project: Path, database_
         for number in range(3):
             log.until_it_says(rf"task failed: .*sent{number}\\u001b")
         log.until_it_says(r"schedule .* cannot be used")
+        words = ("send", "shop", "refuse", "--kwargs", json.dumps({"text": hostile.LONG}), "--wait")
+        told = run(*words, cwd=project, **env)
+        assert hostile.obeyed(told.stdout + told.stderr) == set() and hostile.forged(told.stdout) == []
+        assert json.loads(told.stdout)["err"]["message"] == hostile.LONG, "it is still the same JSON"
         assert log.stop() == 0
         look_at(log.text)
     assert ("\x1b[" in log.text) is bool(colour)
