@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import psycopg
@@ -28,7 +29,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "init-db": [(["init-db"], False)],
     "send": [
         (["send", "shop", hostile.SHORT], True),
-        (["send", "shop", "shop.price", "--kwargs", hostile.LONG], True),
+        (["send", "shop", "shop.price", "--kwargs", hostile.LONG], False),
         (["send", "shop", "shop.refuse", "--kwargs", json.dumps({"reason": hostile.LONG})], False),
     ],
     "tasks": [
@@ -76,6 +77,7 @@ def shop(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     main.run(["init-db", "--database-url", terminal.url])
     hostile.plant(terminal.url)
     (tmp_path / "shop.py").write_text(APP)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHOP_DATABASE_URL", terminal.url)
     monkeypatch.setenv("DATABASE_URL", terminal.url)

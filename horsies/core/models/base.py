@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
+from horsies.core.text import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class ConfigModel(BaseModel):
         if isinstance(cause, HorsiesError):
             report.add(cause)  # a nested settings object has already said it better
             return
-        where = [str(part) for part in detail["loc"]]
+        where = [visible(str(part)) for part in detail["loc"]]
         code = self.field_error_codes.get(where[0], self.error_code) if where else self.error_code
         text = str(cause) if isinstance(cause, ValueError | AssertionError) else detail["msg"]
         if detail["type"] == "extra_forbidden":
