@@ -41,7 +41,8 @@ look like those of a compiler, with a code, notes and help.
 findings, and a task that could not be cancelled.
 
 **Colours.** `HORSIES_FORCE_COLOR=1` forces colours. Otherwise `NO_COLOR` disables them. Otherwise they are used on a
-terminal.
+terminal. A terminal obeys nothing else: control characters and marks that turn the direction of text, from whatever
+row or argument, are printed as escapes such as `\\u001b`, and a newline inside a line as `\\n`.
 
 **Completion.** `horsies --install-completion` installs completion for your current shell (bash, zsh, fish,
 PowerShell), and `horsies --show-completion` prints the script. If the shell cannot be detected, as in a Dockerfile,

@@ -38,7 +38,7 @@ def check(
     if findings:
         output.show_errors(findings, "the check")
         return 1
-    output.out().print(f"ok: {summary(app)}", markup=False)
+    output.write(f"ok: {summary(app)}")
     return 0
 
 

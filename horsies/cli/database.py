@@ -118,7 +118,7 @@ def init_db(module: options.OptionalModule = None, database_url: options.Databas
             notes=[chosen.config.redact(describe(problem))],
             help_text=hint_for(describe(problem)),
         ) from problem
-    output.out().print(_sentence(report), markup=False)
+    output.write(_sentence(report))
     return 0
 
 

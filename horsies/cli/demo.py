@@ -18,15 +18,14 @@ def demo(database_url: options.DatabaseUrl = None) -> int:
     """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the worker is stopped in this case too
     chosen = database.choose(database_url)
-    console = output.out()
-    console.print(chosen.opening_sentence(), markup=False)
+    output.write(chosen.opening_sentence())
     queue = f"demo-{uuid.uuid4().hex[:8]}"
     try:
         notify = asyncio.run(_prepare(chosen.config))
         _tell_the_app(queue, chosen.config, notify)
         from horsies.demo.run import play  # this builds the app, which reads the environment
 
-        came_out = asyncio.run(play(console))
+        came_out = asyncio.run(play(output.out()))
     except KeyboardInterrupt:
         output.say("interrupted")
         return 1
@@ -36,7 +35,7 @@ def demo(database_url: options.DatabaseUrl = None) -> int:
             code=ErrorCode.BROKER_INIT_FAILED,
             notes=[chosen.config.redact(describe(problem))],
         ) from problem
-    console.print(f"The rows are in the queue {queue!r} of table horsies_tasks.", markup=False)
+    output.write(f"The rows are in the queue {queue!r} of table horsies_tasks.")
     return 0 if came_out else 1
 
 

@@ -18,7 +18,7 @@ from horsies.cli.tasks import explain, stale_tasks, task, tasks
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
-from horsies.core import errors, tracing
+from horsies.core import errors, logs, tracing
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
@@ -59,7 +59,7 @@ app.add_typer(workflow, name="workflow", short_help="Show, pause, resume, cancel
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        output.out().print(f"horsies {version('horsies')}", markup=False)
+        output.write(f"horsies {version('horsies')}")
         raise typer.Exit
 
 
@@ -74,7 +74,11 @@ def horsies(
 
 def main() -> NoReturn:
     """The console script."""
-    code = run(sys.argv[1:])
+    try:
+        code = run(sys.argv[1:])
+    except BaseException as problem:  # a mistake of ours, or something strange in a module of the user
+        output.show_crash(problem)
+        code = 1
     tracing.flush(FLUSH_S)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -87,6 +91,7 @@ def main() -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run one command line and return the exit code."""
+    logs.clean_last_resort()
     try:
         code = app(args or ["--help"], prog_name="horsies", standalone_mode=False)
     except errors.HorsiesError as problem:

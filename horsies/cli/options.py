@@ -16,6 +16,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from horsies.core.text import visible
+
 E = TypeVar("E", bound=StrEnum)
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh]?)")
 _DAYS = re.compile(r"([0-9]+(?:\.[0-9]+)?)d")
@@ -97,9 +99,10 @@ def parse_json(text: str | None, kind: type, option: str) -> str | None:
 def modules(incomplete: str) -> list[str]:
     """The modules and packages below the current directory whose names begin with `incomplete`."""
     try:
-        return sorted(name for name in _names(incomplete) if name.startswith(incomplete))
+        names = sorted(name for name in _names(incomplete) if name.startswith(incomplete))
     except OSError:  # a directory that cannot be read has nothing to offer
         return []
+    return [name for name in names if name == visible(name)]  # a shell may print the others as they are
 
 
 def members(kind: Iterable[StrEnum]) -> Callable[[str], list[str]]:

@@ -1,6 +1,10 @@
 """How the commands print: answers on standard output, errors on standard error, colours by M-12. Answers are lines,
 tables or JSON. With `--watch` a table is shown repeatedly until Ctrl-C, in place on a terminal, otherwise one below the
 other.
+
+Everything that a command prints goes through this module, because most of it is foreign: names, ids, messages and
+errors come from rows, exceptions and arguments. A terminal shows such text and does not obey it (`core/text.py`): the
+only escape codes are our own colours.
 """
 
 from __future__ import annotations
@@ -9,10 +13,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeAlias
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -24,8 +29,11 @@ from rich.text import Text
 
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
+from horsies.core.text import visible, visible_lines
 from horsies.core.types import TaskStatus
 
+Shown: TypeAlias = RenderableType
+Line: TypeAlias = Text
 _NAMES = 10
 WIDEST = 10_000  # characters; the width of a table is measured within this
 SHORTEST = timedelta(milliseconds=100)
@@ -54,29 +62,65 @@ def screen() -> Console | None:
     """A terminal that can be overwritten; None if there is none."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return None
-    return Console(
+    return _Console(
         file=sys.stdout, force_terminal=True, no_color=not wants_color(sys.stdout), highlight=False, emoji=False
     )
 
 
-def write(text: str) -> None:
-    """Write a line of the answer unchanged, for other programs."""
-    sys.stdout.write(f"{text}\n")
+def write(*lines: str) -> None:
+    """Write lines of the answer, for people or for other programs: ids, a sentence, a JSON text."""
+    if lines:
+        out().print("\n".join(map(visible, lines)), markup=False)
+
+
+def write_text(text: str) -> None:
+    """Write a text of many lines for other programs."""
+    sys.stdout.write(visible_lines(text))
+
+
+def write_styled(*lines: Line) -> None:
+    """Write lines of the answer with their styles."""
+    console = out()
+    for line in lines:
+        console.print(line)
 
 
 def say(text: str) -> None:
     """Print one line for the person on standard error."""
-    err().print(text, markup=False)
+    err().print(visible(text), markup=False)
+
+
+def styled(*parts: tuple[str, str]) -> Line:
+    """One line, or one cell of a table, of parts with their styles."""
+    line = Text()
+    for text, style in parts:
+        line.append(visible(text), style=style)
+    return line
+
+
+def stacked(lines: Iterable[str]) -> Line:
+    """A cell of several lines."""
+    return Text("\n".join(map(visible, lines)))
+
+
+def below_each_other(*parts: Shown) -> Shown:
+    """Several parts of one answer."""
+    return Group(*parts)
 
 
 def show_error(error: HorsiesError) -> None:
     """Headline, place, notes and help (M-30)."""
-    _show(error.format_rust_style())
+    _complain(error.format_rust_style(use_colors=wants_color(sys.stderr)))
 
 
 def show_errors(errors: list[HorsiesError], phase: str) -> None:
     """Print all errors, then how many there are."""
-    _show(ValidationReport(phase, list(errors)).format_rust_style())
+    _complain(ValidationReport(phase, list(errors)).format_rust_style(use_colors=wants_color(sys.stderr)))
+
+
+def show_crash(problem: BaseException) -> None:
+    """The traceback of an error that nobody expected."""
+    _complain(visible_lines("".join(traceback.format_exception(problem)).rstrip()))
 
 
 def usage_error(message: str, hint: str | None = None) -> HorsiesError:
@@ -86,7 +130,7 @@ def usage_error(message: str, hint: str | None = None) -> HorsiesError:
 
 def print_json(value: Any) -> None:
     """One document, ASCII only."""
-    write(json.dumps(value, default=datetime.isoformat, indent=2))
+    sys.stdout.write(f"{json.dumps(value, default=datetime.isoformat, indent=2)}\n")
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -106,7 +150,7 @@ def table_of(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     return table
 
 
-def print_whole(shown: RenderableType) -> None:
+def print_whole(shown: Shown) -> None:
     """Print it completely, however wide it is."""
     console = out()
     console.width = max(console.width, Measurement.get(console, console.options.update(width=WIDEST), shown).maximum)
@@ -141,14 +185,10 @@ def some(names: Sequence[str]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """The text of a table cell. Control characters are replaced, because a terminal would obey them."""
+    """The text of a table cell."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
-    return "" if value is None else printable(str(value))
-
-
-def printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+    return "" if value is None else visible(str(value))
 
 
 def refuse_watching(watch: bool, *others: bool) -> None:
@@ -157,7 +197,7 @@ def refuse_watching(watch: bool, *others: bool) -> None:
         raise usage_error("--watch can only show a table", "run the command again for new JSON or ids")
 
 
-def watch_until_interrupted(frame: Callable[[], RenderableType], every: timedelta) -> int:
+def watch_until_interrupted(frame: Callable[[], Shown], every: timedelta) -> int:
     """Show updates until Ctrl-C, which is the normal end. If the database is away for a moment, say so and try
     again."""
     watch = _Watch(frame, max(every, SHORTEST).total_seconds())
@@ -172,19 +212,22 @@ def watch_until_interrupted(frame: Callable[[], RenderableType], every: timedelt
         return 0
 
 
-def _show(text: str) -> None:
-    styled = Text(text)
-    styled.highlight_regex(r"(?m)^error(\[HRS-\d+\])?:", "bold red")
-    styled.highlight_regex(r"(?m)^warning(\[HRS-\d+\])?:", "bold yellow")
-    styled.highlight_regex(r"(?m)^ *-->.*$", "cyan")
-    styled.highlight_regex(r"(?m)^ *= (note|help):", "bold")
-    err().print(styled)
+def _complain(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+class _Console(Console):
+    """Cleans whatever is printed on it, so that nobody can forget to."""
+
+    def render(self, renderable: Shown, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible_lines(segment.text), segment.style)
 
 
 def _console(stream: TextIO) -> Console:
     color = wants_color(stream)
     # Width only matters for tables; a line of text is never broken, so that it can be searched and copied.
-    return Console(
+    return _Console(
         file=stream,
         force_terminal=color,
         no_color=not color,
@@ -208,7 +251,7 @@ def _column(title: str, values: list[Any]) -> list[Text]:
     return [Text(title), *cells]
 
 
-def _below_each_other(first: RenderableType, watch: _Watch) -> NoReturn:
+def _below_each_other(first: Shown, watch: _Watch) -> NoReturn:
     shown = first
     while True:
         print_whole(_dated(shown))
@@ -219,28 +262,28 @@ def _below_each_other(first: RenderableType, watch: _Watch) -> NoReturn:
 class _Watch:
     """Spends only a part of the time on queries, so that watching a large queue never becomes a load on it."""
 
-    def __init__(self, frame: Callable[[], RenderableType], pause_s: float) -> None:
+    def __init__(self, frame: Callable[[], Shown], pause_s: float) -> None:
         self._frame = frame
         self._pause_s = pause_s
         self._took_s = 0.0
 
-    def ask(self) -> RenderableType:
+    def ask(self) -> Shown:
         begun = time.monotonic()
         try:
             return self._frame()
         finally:
             self._took_s = time.monotonic() - begun
 
-    def next(self) -> RenderableType:
+    def next(self) -> Shown:
         """Wait, then query again."""
         time.sleep(max(self._pause_s, PATIENCE * self._took_s))
         try:
             return self.ask()
         except HorsiesError as problem:
-            return Text("\n".join([problem.message, *problem.notes]), style="red")
+            return Text("\n".join(map(visible, [problem.message, *problem.notes])), style="red")
 
 
-def _dated(shown: RenderableType) -> Group:
+def _dated(shown: Shown) -> Group:
     return Group(Text(time.strftime("%H:%M:%S"), style="dim"), shown)
 
 
@@ -248,7 +291,7 @@ def _dated(shown: RenderableType) -> Group:
 class _Window:
     """The part of something larger that fits on the screen. A squeezed table would show wrong numbers."""
 
-    shown: RenderableType
+    shown: Shown
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         whole = options.update(width=WIDEST, height=None)

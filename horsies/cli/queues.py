@@ -5,12 +5,9 @@
 import asyncio
 import contextlib
 import signal
-import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from horsies.cli import options, output, session
 from horsies.core import errors, logs
@@ -50,7 +47,7 @@ def queues(
     return 0
 
 
-def _shown(found: cluster.Snapshot) -> RenderableType:
+def _shown(found: cluster.Snapshot) -> output.Shown:
     return output.table_of(_TITLES, [_row(queue) for queue in found.queues])
 
 
@@ -66,7 +63,7 @@ def _row(queue: cluster.QueueInfo) -> list[Any]:
         queue.max_concurrency,
         None if queue.oldest_due_seconds is None else output.duration(queue.oldest_due_seconds),
         queue.ended_last_minute,
-        Text("none", style="bold red") if is_stranded else queue.live_workers,
+        output.styled(("none", "bold red")) if is_stranded else queue.live_workers,
     ]
 
 
@@ -98,7 +95,7 @@ async def _print(reader: Reader, encode: Encode) -> int:
     if reading.snapshot is None:
         raise errors.HorsiesError("the database did not answer", notes=[reader.problem or "no answer in time"])
     text, _ = encode(of_reading(reading), "")
-    sys.stdout.write(text.decode())
+    output.write_text(text.decode())
     return 0
 
 

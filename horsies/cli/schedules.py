@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import typer
-from rich.text import Text
 
 from horsies.cli import options, output, session
 from horsies.core.db import hint_for
@@ -47,29 +46,29 @@ def schedules(
             ["schedule", "state", "when", "next runs", "last run", "last task"], [_row(one) for one in found]
         )
     else:
-        output.out().print("there are no schedules", markup=False)
+        output.write("there are no schedules")
     return 0
 
 
 def _row(one: config.ScheduleInfo) -> list[object]:
-    lines = "\n".join(_local(one, at) for at in one.upcoming)
     last = None if one.last_run_at is None else _local(one, one.last_run_at)
     return [
         one.name,
-        _state(one),
-        _words(one) or output.printable(one.problem or ""),
-        Text(lines),
+        output.styled(_state(one)),
+        _words(one) or one.problem,
+        output.stacked(_local(one, at) for at in one.upcoming),
         last,
         one.last_task_id,
     ]
 
 
-def _state(one: config.ScheduleInfo) -> Text:
+def _state(one: config.ScheduleInfo) -> tuple[str, str]:
+    """The state and its style."""
     if one.problem is not None:
-        return Text("unusable", style="bold red")
+        return "unusable", "bold red"
     if one.is_paused:
-        return Text("paused", style="yellow")
-    return Text("active", style="green") if one.is_active else Text("disabled", style="dim")
+        return "paused", "yellow"
+    return ("active", "green") if one.is_active else ("disabled", "dim")
 
 
 def _words(one: config.ScheduleInfo) -> str | None:
@@ -86,7 +85,7 @@ def _fields(one: config.ScheduleInfo) -> dict[str, Any]:
     return {
         "name": one.name,
         "source": one.source.value,
-        "state": str(_state(one)),
+        "state": _state(one)[0],
         "problem": one.problem,
         "task_name": None if schedule is None else schedule.task_name,
         "queue_name": None if schedule is None else schedule.queue_name,

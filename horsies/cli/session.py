@@ -17,6 +17,7 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
 from horsies.core.models.monitoring.tasks import MonitoringErrorCode, MonitoringResult
 from horsies.core.models.workflow.results import HandleResult
+from horsies.core.text import visible
 from horsies.core.types import Err, Ok
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ def open_for_ids(
         with (open_app if acts else open_read_only)(module, database_url) as app:
             yield app, ids
     except errors.ConfigurationError as problem:
-        if problem.code is errors.ErrorCode.WORKER_INVALID_LOCATOR:
+        if locate.is_not_found(problem):
             problem.with_note(f"the first word, {module!r}, was read as the app").with_help(usage)
         raise
 
@@ -99,7 +100,7 @@ def only_one(what: list[str], database_url: str | None, usage: str) -> list[str]
     """The words of a command about one task: the app, if it is named, and the id."""
     has_database = database_url is not None
     if len(module_and_ids(what, has_database=has_database)[1]) != 1:
-        raise output.usage_error(f"one task at a time: {' '.join(what)}", usage)
+        raise output.usage_error(visible(f"one task at a time: {' '.join(what)}"), usage)
     return what
 
 
@@ -107,7 +108,7 @@ def no_such_task(what: list[str], task_id: str, usage: str) -> errors.HorsiesErr
     """If only one word was typed, it may be the app."""
     is_ours = len(what) > 1 or _OURS.fullmatch(task_id)
     hint = "if it is a workflow: horsies workflow show" if is_ours else f"a single word is the id: {usage}"
-    return errors.HorsiesError(f"there is no task {task_id}", help_text=hint)
+    return errors.HorsiesError(f"there is no task {visible(task_id)}", help_text=hint)
 
 
 def value_of(result: BrokerResult[T] | HandleResult[T], app: Horsies) -> T:

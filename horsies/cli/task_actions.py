@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.text import Text
 
 from horsies import monitoring
 from horsies.cli import database, options, output, session
@@ -63,13 +62,13 @@ def send(
             )
         handle = sent.ok_value
         if not wait:
-            output.out().print(handle.task_id, markup=False)
+            output.write(handle.task_id)
             return 0
         output.say(f"sent {task} as {handle.task_id}")
         if app.worker_utils().list_active_workers_sync(_LATELY).map(len).unwrap_or(1) == 0:
             output.say(f"no worker is registered, so the task cannot run yet: start one with horsies worker {module}")
         result = handle.get(timeout_ms=None if timeout is None else int(timeout.total_seconds() * 1000))
-        output.out().print(found.codec.result.encode(result), markup=False)
+        output.write(found.codec.result.encode(result))
         return 0 if result.is_ok() else 1
     finally:
         app.get_broker().close()
@@ -149,7 +148,7 @@ def _each(
             if isinstance(result, Ok):
                 done.append(result.ok_value)
                 if not as_json:
-                    output.out().print(say(result.ok_value), markup=False)
+                    output.write(say(result.ok_value))
                 continue
             refused.append(result.err_value)
             output.say(_why(app, result.err_value))
@@ -273,13 +272,13 @@ def _act(app: Horsies, chosen: retention.Purge, *, waiting: bool) -> tuple[int, 
 
 def _show_purged(groups: list[retention.PurgeCount], total: int, *, waiting: bool, is_dry: bool) -> None:
     if not groups:
-        output.out().print("no task matches", markup=False)
+        output.write("no task matches")
         return
     if is_dry:
         output.print_table(["status", "queue", "name", "tasks"], [_row(group) for group in groups])
     tasks = output.count(total, "task")
     told = f"dry run: {tasks} would be {_verb(waiting)}; --yes does it" if is_dry else f"{_verb(waiting)} {tasks}"
-    output.out().print(told, markup=False)
+    output.write(told)
 
 
 def _verb(waiting: bool) -> str:
@@ -287,4 +286,5 @@ def _verb(waiting: bool) -> str:
 
 
 def _row(group: retention.PurgeCount) -> list[Any]:
-    return [Text(group.status.value, style=output.STYLES[group.status]), group.queue, group.task_name, group.count]
+    status = output.styled((group.status.value, output.STYLES[group.status]))
+    return [status, group.queue, group.task_name, group.count]

@@ -10,8 +10,6 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from horsies.cli import options, output, session
 from horsies.core.models.monitoring import cluster
@@ -168,21 +166,21 @@ def _print(page: models.TaskListPage, *, as_json: bool, only_ids: bool) -> int:
     if as_json:
         output.print_json(models.to_jsonable(page))
     elif only_ids:
-        for one in page.items:
-            output.write(one.task_id)
+        output.write(*(one.task_id for one in page.items))
     else:
         output.print_whole(_shown(page))
     return 0
 
 
-def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> RenderableType:
+def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> output.Shown:
     if not page.items:
-        return Text("no task matches" if page.total == 0 else f"there are only {page.total}")
+        return output.styled(("no task matches" if page.total == 0 else f"there are only {page.total}", "default"))
     last = page.offset + len(page.items)
     rest = f"; --offset {last} shows what follows" if last < page.total else ""
-    summary = Text(f"{page.offset + 1} to {last} of {output.count(page.total, 'task')}{rest}")
+    summary = output.styled((f"{page.offset + 1} to {last} of {output.count(page.total, 'task')}{rest}", "default"))
     table = output.table_of(_TITLES, [_row(one) for one in page.items])
-    return Group(summary, table) if is_watched else Group(table, summary)  # a long table hides what is below it
+    parts = (summary, table) if is_watched else (table, summary)  # a long table hides what is below it
+    return output.below_each_other(*parts)
 
 
 def _row(one: models.TaskSummary) -> list[Any]:
@@ -190,7 +188,7 @@ def _row(one: models.TaskSummary) -> list[Any]:
     retries = f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
     return [
         one.task_id,
-        Text(one.status.value, style=output.STYLES[one.status]),
+        output.styled((one.status.value, output.STYLES[one.status])),
         one.task_name,
         one.queue_name,
         one.sent_at,
@@ -229,17 +227,12 @@ def _value(text: str | None) -> Any:
 
 
 def _show(found: models.TaskDetail) -> None:
-    console = output.out()
-    title = Text(f"{output.printable(found.task_name)}  ", style="bold")
-    title.append(found.status.value, style=output.STYLES[found.status])
-    console.print(title)
-    lines = [(name, output.text_of(value)) for name, value in _lines(found) if value is not None]
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        console.print(Text(f"  {name:<{width}}  ", style="dim").append(value, style="default"))
+    title = output.styled((f"{found.task_name}  ", "bold"), (found.status.value, output.STYLES[found.status]))
+    lines = {name: output.text_of(value) for name, value in _lines(found) if value is not None}
+    output.write_styled(title, *_aligned(lines))
     for name, text in _blocks(found):
-        console.print(Text(f"  {name}", style="dim"))
-        console.print(Text(_indented(text)))
+        output.write_styled(output.styled((f"  {name}", "dim")))
+        output.write(*_indented(text))
     if found.attempts:
         titles = ["attempt", "outcome", "finished", "took", "retried", "error", "message", "worker"]
         output.print_table(titles, [_attempt(one) for one in found.attempts])
@@ -247,12 +240,18 @@ def _show(found: models.TaskDetail) -> None:
         output.say(f"horsies explain {found.task_id} says what it waits for")
 
 
-def _indented(text: str) -> str:
+def _aligned(lines: dict[str, str]) -> list[output.Line]:
+    """Lines of a name and a value."""
+    width = max(map(len, lines), default=0)
+    return [output.styled((f"  {name:<{width}}  ", "dim"), (value, "default")) for name, value in lines.items()]
+
+
+def _indented(text: str) -> list[str]:
     """As much of the text as a person reads; --json shows all of it."""
-    lines = text[:MOST_SHOWN].splitlines()[:MOST_LINES]
-    shown = [f"    {output.printable(line)}" for line in lines]
+    lines = text.rstrip("\n")[:MOST_SHOWN].split("\n")[:MOST_LINES]
+    shown = [f"    {line.expandtabs()}" for line in lines]
     left = len(text) - sum(len(line) + 1 for line in lines)
-    return "\n".join([*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown)
+    return [*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown
 
 
 def _lines(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
@@ -335,8 +334,7 @@ def explain(what: session.OneId, as_json: options.AsJson = False, database_url: 
 
 
 def _show_explanation(found: cluster.Explanation) -> None:
-    console = output.out()
-    console.print(Text(found.why.value, style="bold").append(f"  {output.printable(found.message)}", style="default"))
+    title = output.styled((found.why.value, "bold"), (f"  {found.message}", "default"))
     known: dict[str, Any] = {
         "status": found.status and found.status.value,
         "queue": found.queue,
@@ -348,9 +346,7 @@ def _show_explanation(found: cluster.Explanation) -> None:
         "nodes": output.some(found.nodes) or None,
     }
     lines = {name: output.text_of(value) for name, value in known.items() if value not in (None, "")}
-    width = max(map(len, lines), default=0)
-    for name, text in lines.items():
-        console.print(Text(f"  {name:<{width}}  ", style="dim").append(text, style="default"))
+    output.write_styled(title, *_aligned(lines))
 
 
 def _plain(value: Any) -> Any:
@@ -377,5 +373,5 @@ def stale_tasks(
     elif found:
         output.print_table(list(_STALE_TITLES.values()), [[row[name] for name in _STALE_TITLES] for row in found])
     else:
-        output.out().print(f"no running task has been silent for more than {minutes:g} min", markup=False)
+        output.write(f"no running task has been silent for more than {minutes:g} min")
     return 0

@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from horsies.cli import output, session
 from horsies.cli.options import AsJson, DatabaseUrl, OptionalModule, parse_duration
+from horsies.core import locate
 from horsies.core.app import Horsies
-from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.errors import ConfigurationError
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
 
 UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
@@ -44,13 +44,13 @@ def workers(
         titles = ["worker", "state", "silent for", "last heartbeat", "started", "host", "pid"]
         output.print_table(titles, [_row(worker, silences.get(worker.worker_id)) for worker in found])
     else:
-        output.out().print("no worker is registered", markup=False)
+        output.write("no worker is registered")
     return 0
 
 
 def _row(worker: ActiveWorker, silence_s: float | None) -> list[object]:
     # The row says neither "alive" nor "dead". It only says when the worker was last heard of, by the database's clock.
-    state = Text("stale", style="bold red") if worker.is_stale else Text("heard of", style="green")
+    state = output.styled(("stale", "bold red") if worker.is_stale else ("heard of", "green"))
     silence = None if silence_s is None else output.duration(silence_s)
     return [worker.worker_id, state, silence, worker.last_heartbeat_at, worker.started_at, worker.hostname, worker.pid]
 
@@ -116,7 +116,7 @@ def _tell_of_others(silences: list[WorkerSilence], threshold_s: float) -> None:
 
 
 def _show(result: SweepStaleWorkersResult) -> None:
-    output.out().print(_sentence(result), markup=False)
+    output.write(_sentence(result))
     if result.worker_ids:
         output.print_table(["dead worker"], [[worker_id] for worker_id in result.worker_ids])
 
@@ -157,7 +157,7 @@ def force_unlock(
         output.print_json({"unlocked_count": unlocked, "worker_ids": sorted(set(ids))})
     elif len(unknown) < len(set(ids)):
         text = f"unlocked {output.count(unlocked, 'task')} of {output.count(len(set(ids) - unknown), 'worker')}"
-        output.out().print(text, markup=False)
+        output.write(text)
     return 1 if unknown else 0
 
 
@@ -168,7 +168,7 @@ def _open_app(module: str | None, database_url: str | None) -> Iterator[Horsies]
         with session.open_app(module, database_url) as app:
             yield app
     except ConfigurationError as problem:
-        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+        if locate.is_not_found(problem):
             problem.with_note(f"the first word, {module!r}, was read as the app").with_help(UNLOCK_USAGE)
         raise
 

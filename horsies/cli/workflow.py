@@ -12,17 +12,18 @@ from functools import partial
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
-from rich.text import Text
 
 from horsies.cli import options, output, session
+from horsies.core import locate
 from horsies.core.app import Horsies
 from horsies.core.codec.serde import task_result_from_json
-from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.errors import ConfigurationError, HorsiesError
 from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.monitoring.tasks import to_jsonable
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
 from horsies.core.recovery.reconcile import recover_stuck_workflows_sync
 from horsies.core.store.workflow_reads import NodeRow, WorkflowRow
+from horsies.core.text import visible
 from horsies.core.types import Err, Ok, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control, read
 from horsies.core.workflows.handle import WorkflowHandle
@@ -104,8 +105,7 @@ def show(what: What, as_json: options.AsJson = False, database_url: options.Data
     if as_json:
         output.print_json(as_json_tree(family))
     else:
-        for line in as_lines(family):
-            output.out().print(line)
+        output.write_styled(*as_lines(family))
     return 0
 
 
@@ -166,9 +166,9 @@ def recover_workflows(
     if as_json:
         output.print_json({"recovered_count": moved})
     elif moved:
-        output.out().print(f"{output.count(moved, 'step')} taken for nodes and workflows that were stuck", markup=False)
+        output.write(f"{output.count(moved, 'step')} taken for nodes and workflows that were stuck")
     else:
-        output.out().print("no workflow is stuck", markup=False)
+        output.write("no workflow is stuck")
     return 0
 
 
@@ -187,7 +187,7 @@ class _Found:
     def value(self, result: HandleResult[T]) -> T:
         """The value of a result; a failure ends the command."""
         if isinstance(result, Err) and result.err_value.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
-            raise HorsiesError(result.err_value.message)
+            raise HorsiesError(visible(result.err_value.message))
         return session.value_of(result, self.app)
 
     def family(self) -> WorkflowFamily:
@@ -213,7 +213,9 @@ def _found(
     """Open the workflow, to read it or to control it; the modules of the app are imported if child workflows may have
     to be built."""
     if len(what) > 2:
-        raise output.usage_error(f"one workflow at a time: {' '.join(what)}", "horsies workflow show [MODULE] ID")
+        raise output.usage_error(
+            visible(f"one workflow at a time: {' '.join(what)}"), "horsies workflow show [MODULE] ID"
+        )
     module = what[0] if len(what) == 2 else None
     try:
         opening = (
@@ -224,7 +226,7 @@ def _found(
         with opening as app:
             yield _Found(app, what[-1], module is not None)
     except ConfigurationError as problem:
-        if problem.code is ErrorCode.WORKER_INVALID_LOCATOR:
+        if locate.is_not_found(problem):
             problem.with_note(f"the first word, {module!r}, was read as the app")
         raise
 
@@ -234,13 +236,13 @@ def _say(found: _Found, changed: bool, done: str, as_json: bool) -> int:
     if as_json:
         output.print_json({"workflow_id": found.workflow_id, "changed": changed, "status": status})
     elif changed:
-        output.out().print(f"workflow {found.workflow_id} was {done}; it is {status}", markup=False)
+        output.write(f"workflow {found.workflow_id} was {done}; it is {status}")
     else:
         output.say(f"workflow {found.workflow_id} was not {done}: it is {status}")
     return 0 if changed else 1
 
 
-def as_lines(family: WorkflowFamily) -> list[Text]:
+def as_lines(family: WorkflowFamily) -> list[output.Line]:
     """The tree, a line for each node."""
     lines = list(_Tree(family).lines())
     width = max(len(line.lead) + len(line.name) for line in lines)
@@ -248,12 +250,13 @@ def as_lines(family: WorkflowFamily) -> list[Text]:
     longest = max(map(len, times))
     found = []
     for line, time in zip(lines, times, strict=True):
-        text = Text(line.lead, style="dim")
-        text.append(line.name.ljust(width - len(line.lead)), style="default")
-        text.append(f"  {line.status:<9}", style=STYLES.get(line.status, "default"))
-        text.append(f"  {time:>{longest}}", style="default")
-        for remark, style in line.remarks:
-            text.append(f"  {remark}", style=style)
+        text = output.styled(
+            (line.lead, "dim"),
+            (line.name.ljust(width - len(line.lead)), "default"),
+            (f"  {line.status:<9}", STYLES.get(line.status, "default")),
+            (f"  {time:>{longest}}", "default"),
+            *((f"  {remark}", style) for remark, style in line.remarks),
+        )
         text.rstrip()
         found.append(text)
     return found
@@ -304,7 +307,7 @@ class _Tree:
         remarks = [(top.id, "dim")]
         if top.error_code is not None and top.status is WorkflowStatus.FAILED:
             remarks.append((_cut(error_text(top.error and f'{{"err":{top.error}}}') or top.error_code), "red"))
-        yield _Line("", top.name, top.status, top.seconds, remarks)
+        yield _Line("", visible(top.name), top.status, top.seconds, remarks)
         yield from self._branches(top.id, "")
 
     def _branches(self, workflow_id: str, lead: str) -> Iterator[_Line]:
@@ -344,7 +347,7 @@ class _Tree:
             remarks.append((f"run {len(node.previous_task_ids) + 1}", "yellow"))
         if node.dependencies:
             remarks.append(("← " + ", ".join(ids.get(index, str(index)) for index in node.dependencies), "dim"))
-        return _Line(lead, node.node_id, node.status, node.seconds, remarks)
+        return _Line(lead, visible(node.node_id), node.status, node.seconds, remarks)
 
     def workflow_values(self, workflow: WorkflowRow) -> dict[str, Any]:
         nodes = self._nodes.get(workflow.id, [])
@@ -391,6 +394,7 @@ class _Tree:
 
 
 def _cut(text: str) -> str:
+    text = visible(text)
     return text if len(text) <= LONGEST_ERROR else text[: LONGEST_ERROR - 1] + "…"
 
 

@@ -147,7 +147,8 @@ class Horsies(app_workflows.MakesWorkflows):
         return self.queue_problem(queue_name)
 
     def discover_tasks(self, modules: list[str]) -> None:
-        """Name modules that define tasks. Nothing is imported yet."""
+        """Name modules that define tasks. Nothing is imported yet. Another call adds to what is already named; a module
+        that is named twice is imported once."""
         if isinstance(modules, str) or not all(isinstance(module, str) and module for module in modules):
             raise errors.ConfigurationError(
                 "discover_tasks takes a list of module names or paths of .py files",
@@ -157,7 +158,9 @@ class Horsies(app_workflows.MakesWorkflows):
         self._modules.extend(module for module in modules if module not in self._modules)
 
     def expand_module_globs(self, patterns: list[str]) -> list[str]:
-        """The Python files that match the patterns, sorted; for `discover_tasks`."""
+        """Entries for `discover_tasks`, sorted: the Python files that match the patterns, and every entry that is no
+        pattern (`shop.tasks`, `jobs/mail.py`), as it is. Patterns leave out tests: `test_*.py`, `*_test.py` and
+        `conftest.py`."""
         return discovery.expand_globs(patterns)
 
     def get_discovered_task_modules(self) -> list[str]:

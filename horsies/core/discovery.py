@@ -22,19 +22,32 @@ _GUARD = 'put the code of the script under `if __name__ == "__main__":`, because
 
 
 def expand_globs(patterns: list[str]) -> list[str]:
-    """The Python files that match, sorted, each once."""
-    found = {path for pattern in patterns for path in glob.glob(pattern, recursive=True)}
-    return sorted(path for path in found if path.endswith(".py") and os.path.isfile(path))
+    """Entries for `import_entry`, sorted, each once: the Python files that match the patterns, except tests, and every
+    entry that is no pattern, as it is."""
+    found = {entry for pattern in patterns for entry in (_matches(pattern) if _is_pattern(pattern) else [pattern])}
+    return sorted(found)
 
 
 def import_entry(entry: str) -> ModuleType:
-    """Import one entry. An exception of the module becomes HRS-210 with the place in the user's code."""
+    """Import one entry. HRS-206 if there is no such module or file; an exception of the module becomes HRS-210 with the
+    place in the user's code."""
+    if entry.endswith(".py") and not Path(entry).is_file():
+        raise missing_error(f"there is no file {entry!r} in {os.getcwd()}")
     try:
         return _import_file(Path(entry)) if entry.endswith(".py") else importlib.import_module(entry)
     except HorsiesError:
         raise
     except (Exception, SystemExit) as problem:
-        raise module_error(entry, problem) from problem
+        missing = problem.name if isinstance(problem, ModuleNotFoundError) else None
+        if missing is None or not f"{entry}.".startswith(f"{missing}."):
+            raise module_error(entry, problem) from problem  # the module exists, perhaps without what it imports
+        no_such = missing_error(f"there is no module named {missing!r}")
+        raise no_such.with_note(f"looked for on sys.path; the current directory is {os.getcwd()}") from None
+
+
+def missing_error(message: str) -> ConfigurationError:
+    """The error for a module or a file that is not found."""
+    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS)
 
 
 def module_error(entry: str, problem: BaseException) -> ConfigurationError:
@@ -49,10 +62,23 @@ def module_error(entry: str, problem: BaseException) -> ConfigurationError:
     )
 
 
+def _is_pattern(entry: str) -> bool:
+    return any(mark in entry for mark in "*?[") and not os.path.isfile(entry)
+
+
+def _matches(pattern: str) -> list[str]:
+    found = glob.glob(pattern, recursive=True)
+    return [path for path in found if path.endswith(".py") and os.path.isfile(path) and not _is_test(path)]
+
+
+def _is_test(path: str) -> bool:
+    """Whether the file belongs to a test suite; a worker must not import such files."""
+    name = os.path.basename(path)
+    return name == "conftest.py" or name.startswith("test_") or name.endswith("_test.py")
+
+
 def _import_file(path: Path) -> ModuleType:
     file = path.resolve()
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
     loaded = _already_loaded(file)
     if loaded is not None:
         return loaded

@@ -24,7 +24,11 @@ from enum import StrEnum
 from types import FrameType
 from typing import Any, ClassVar, Self
 
+from horsies.core.text import visible, visible_lines
+
 _URL_PASSWORD = re.compile(r"""(://[^\s:/@'"]*:)[^\s'"]*@""")
+_BOLD, _CYAN, _RESET = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+_HEADLINES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m"}
 
 
 class ErrorCode(StrEnum):
@@ -116,8 +120,11 @@ class ErrorCode(StrEnum):
     BROKER_INVALID_URL = "HRS-203", "a database URL that cannot be used"
     CONFIG_INVALID_RECOVERY = "HRS-204", "recovery settings that do not fit together"
     CONFIG_INVALID_SCHEDULE = "HRS-205", "an invalid schedule, or a scheduler without schedules"
-    CLI_INVALID_ARGS = "HRS-206", "a command line that cannot be understood, or a module without exactly one app"
-    WORKER_INVALID_LOCATOR = "HRS-207", "a locator that names no app"
+    CLI_INVALID_ARGS = (
+        "HRS-206",
+        "a command line that cannot be understood, a module that is not found, or one without exactly one app",
+    )
+    WORKER_INVALID_LOCATOR = "HRS-207", "a locator that is not one, or that names something other than an app"
     CONFIG_INVALID_RESILIENCE = "HRS-208", "resilience settings that do not fit together"
     CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209", "an invalid exception mapper or default error code"
     MODULE_EXEC_ERROR = "HRS-210", "a module that fails on import"
@@ -214,14 +221,17 @@ class HorsiesError(Exception):
         self.location = SourceLocation.from_frame(frame)
         return self
 
-    def format_rust_style(self) -> str:
-        """Headline, place with its source line, notes and help; parts without data are left out."""
-        lines = [f"{self.severity}[{self.code}]: {self.message}" if self.code else f"{self.severity}: {self.message}"]
+    def format_rust_style(self, use_colors: bool = False) -> str:
+        """Headline, place with its source line, notes and help; parts without data are left out. What the texts contain
+        cannot be obeyed by a terminal, nor pass for another part."""
+        title = f"{self.severity}[{self.code}]:" if self.code else f"{self.severity}:"
+        lines = [_paint(title, _HEADLINES[self.severity], use_colors) + f" {visible_lines(self.message, ' ' * 4)}"]
         if self.location is not None:
-            lines += _source_lines(self.location)
-        lines += [f"  = note: {_indent(note, 10)}" for note in self.notes]
+            lines += _source_lines(self.location, use_colors)
+        note, help_ = (_paint(f"  = {name}:", _BOLD, use_colors) for name in ("note", "help"))
+        lines += [f"{note} {visible_lines(text, ' ' * 10)}" for text in self.notes]
         if self.help_text:
-            lines += ["  = help:", "      " + _indent(self.help_text, 6)]
+            lines += [help_, " " * 6 + visible_lines(self.help_text, " " * 6)]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -239,20 +249,22 @@ def _rebuild(cls: type[HorsiesError], message: str, state: dict[str, Any]) -> Ho
     return error
 
 
-def _source_lines(location: SourceLocation) -> list[str]:
+def _source_lines(location: SourceLocation, use_colors: bool) -> list[str]:
+    place = visible(str(location))
     text = linecache.getline(location.file, location.line).rstrip()
     if not text.strip():
-        return [f"  --> {location}"]
-    text = _URL_PASSWORD.sub(r"\1***@", text)  # source lines may contain a password too
+        return [_paint(f"  --> {place}", _CYAN, use_colors)]
+    text = visible_lines(_URL_PASSWORD.sub(r"\1***@", text))  # source lines may contain a password too
     number = str(location.line)
     gutter = " " * len(number)
     start = len(text) - len(text.lstrip())
     marker = " " * start + "^" * (len(text) - start)
-    return [f"{gutter} --> {location}", f"{gutter} |", f"{number} | {text}", f"{gutter} | {marker}"]
+    arrow = _paint(f"{gutter} --> {place}", _CYAN, use_colors)
+    return [arrow, f"{gutter} |", f"{number} | {text}", f"{gutter} | {marker}"]
 
 
-def _indent(text: str, width: int) -> str:
-    return text.replace("\n", "\n" + " " * width)
+def _paint(text: str, color: str, use_colors: bool) -> str:
+    return f"{color}{text}{_RESET}" if use_colors else text
 
 
 class ConfigurationError(HorsiesError, ValueError):
@@ -311,10 +323,11 @@ class ValidationReport:
         if self.errors:
             raise MultipleValidationErrors(self)
 
-    def format_rust_style(self) -> str:
-        blocks = [error.format_rust_style() for error in self.errors]
+    def format_rust_style(self, use_colors: bool = False) -> str:
+        blocks = [error.format_rust_style(use_colors) for error in self.errors]
         if len(blocks) > 1:
-            blocks.append(f"{self.severity}: {len(blocks)} problems in {self.phase}")
+            title = _paint(f"{self.severity}:", _HEADLINES[self.severity], use_colors)
+            blocks.append(f"{title} {len(blocks)} problems in {self.phase}")
         return "\n\n".join(blocks)
 
     def __iter__(self) -> Iterator[HorsiesError]:
@@ -340,8 +353,8 @@ class MultipleValidationErrors(HorsiesError, ValueError):
     def errors(self) -> list[HorsiesError]:
         return self.report.errors
 
-    def format_rust_style(self) -> str:
-        return self.report.format_rust_style()
+    def format_rust_style(self, use_colors: bool = False) -> str:
+        return self.report.format_rust_style(use_colors)
 
 
 class MultipleWorkflowErrors(MultipleValidationErrors, WorkflowValidationError):

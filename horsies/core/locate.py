@@ -12,7 +12,8 @@ from horsies.core.app import Horsies
 
 
 def load_app(locator: str) -> Horsies:
-    """The app that a locator names. It raises HRS-206, HRS-207 or HRS-210, or the errors of the module itself."""
+    """The app that a locator names. It raises HRS-206 if the module does not exist or does not contain exactly one app,
+    HRS-207 if the locator is not one or names something else, HRS-210 or the errors of the module if it fails."""
     where, colon, variable = locator.strip().partition(":")
     if not where or (colon and not variable.isidentifier()):
         raise _bad_locator(f"{locator!r} does not name a module and an app in it").with_help(
@@ -22,21 +23,19 @@ def load_app(locator: str) -> Horsies:
     return _named_app(module, variable) if variable else _only_app(module)
 
 
+def is_not_found(problem: errors.HorsiesError) -> bool:
+    """Whether a locator names no app; perhaps the word was not meant as one."""
+    return problem.code in (errors.ErrorCode.CLI_INVALID_ARGS, errors.ErrorCode.WORKER_INVALID_LOCATOR)
+
+
 def _import(where: str) -> ModuleType:
     _make_cwd_importable()
     if where.endswith(".py"):
         _refuse_strange_file(where)
     elif not all(part.isidentifier() for part in where.split(".")):
         raise _bad_locator(f"{where!r} is not the name of a module")
-    try:
-        with Horsies.loading():
-            return discovery.import_entry(where)
-    except errors.ConfigurationError as error:
-        missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
-        if missing is None or not f"{where}.".startswith(f"{missing}."):
-            raise  # the module exists, but something that it imports does not
-        no_such = _bad_locator(f"there is no module named {missing!r}")
-        raise no_such.with_note(f"looked for in {os.getcwd()} and on sys.path") from None
+    with Horsies.loading():
+        return discovery.import_entry(where)
 
 
 def _make_cwd_importable() -> None:
@@ -51,8 +50,6 @@ def _refuse_strange_file(entry: str) -> None:
         raise _bad_locator(f"{entry!r} is neither a dotted name nor a path").with_help(
             f"did you mean {path.stem} or {path.stem.replace('.', '/')}.py?"
         )
-    if not path.is_file():
-        raise _bad_locator(f"there is no file {entry!r} in {os.getcwd()}")
 
 
 def _named_app(module: ModuleType, variable: str) -> Horsies:

@@ -4,6 +4,9 @@ The facts of an event are passed with its message: `log.info("task failed", extr
 text form appends them as `key=value`, the JSON form makes them fields of the object. Facts that the message already
 contains are listed (`extra={"horsies": …, "horsies_said": ("task_id",)}`), and the text form leaves them out. A handler
 of another library shows only the message.
+
+Nothing in a message, a fact or an exception is obeyed by the terminal that shows the text form, and nothing passes for
+a line of its own: what follows the first line of an event (a traceback, a longer message) is indented.
 """
 
 import json
@@ -14,6 +17,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
+from horsies.core.text import visible, visible_lines
+
 Format: TypeAlias = Literal["text", "json"]
 _FACTS = "horsies"
 _SAID = "horsies_said"
@@ -21,6 +26,7 @@ _LONGEST_LINE = 300
 _OUR_PREFIX = "horsies."
 _CHATTY = ("asyncio", "psycopg")  # their debug lines say little about a worker
 _MAIN = "MainProcess"
+_INDENT = " " * 4
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 _COLORS = {
     logging.DEBUG: "\x1b[2m",
@@ -43,6 +49,12 @@ def configure(level: str = "INFO", fmt: Format | str = "text", stream: TextIO | 
     root.setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
+
+
+def clean_last_resort() -> None:
+    """Where no handler is configured, Python itself writes warnings to standard error: they are cleaned too."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_MessageFormatter())
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
@@ -69,20 +81,27 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        level = self._paint(f"{record.levelname:<5}", _COLORS.get(record.levelno, ""))
+        level = self._paint(f"{visible(record.levelname):<5}", _COLORS.get(record.levelno, ""))
         said = getattr(record, _SAID, ())
-        facts = " ".join(f"{key}={_plain(value)}" for key, value in _facts_of(record).items() if key not in said)
-        parts = [f"{clock} {level} {source_of(record)}", record.getMessage()]
+        told = {visible(key): _plain(value) for key, value in _facts_of(record).items() if key not in said}
+        facts = " ".join(f"{key}={value}" for key, value in told.items())
+        first, *more = visible_lines(record.getMessage()).split("\n")
+        parts = [f"{clock} {level} {visible(source_of(record))}", first]
         if facts:
             parts.append(self._paint(facts, _DIM))
-        return "  ".join(parts) + self._trace(record)
+        trace = _trace_of(self, record)
+        more += visible_lines(trace).split("\n") if trace else ()
+        return "\n".join(["  ".join(parts), *(f"{_INDENT}{line}".rstrip() for line in more)])
 
     def _paint(self, text: str, color: str) -> str:
         return f"{color}{text}{_RESET}" if self._color and color else text
 
-    def _trace(self, record: logging.LogRecord) -> str:
-        trace = _trace_of(self, record)
-        return f"\n{trace}" if trace else ""
+
+class _MessageFormatter(logging.Formatter):
+    """Only the message and the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record), _INDENT)
 
 
 class JsonFormatter(logging.Formatter):
@@ -103,9 +122,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def first_line(text: str | None) -> str:
-    """The part of a foreign text that a log line may show: its first line, printable, and not too long."""
+    """The part of a foreign text that a log line may show: its first line, visible, and not too long."""
     line = next((line for line in (text or "").splitlines() if line.strip()), "").strip()
-    line = "".join(char if char.isprintable() else "\ufffd" for char in line[: _LONGEST_LINE + 1])
+    line = visible(line[: _LONGEST_LINE + 1])
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 
@@ -127,8 +146,9 @@ def log_failure(
     facts = {**facts, "error_code": code, "reason": first_line(reason) or None}
     why = ": ".join(str(part) for part in (code, facts["reason"]) if part)
     said = ("task", "task_id", "error_code", "reason")
+    task, task_id = (visible(str(facts.get(name))) for name in ("task", "task_id"))
     log.log(
-        level, "%s: %s %s: %s", event, facts.get("task"), facts.get("task_id"), why or "no error code",
+        level, "%s: %s %s: %s", event, task, task_id, visible(why) or "no error code",
         extra={_FACTS: facts, _SAID: said},
     )  # fmt: skip
 
@@ -149,7 +169,7 @@ def _facts_of(record: logging.LogRecord) -> dict[str, object]:
 def _plain(value: object) -> str:
     text = str(value)
     needs_quotes = not text or not text.isprintable() or any(mark in text for mark in ' "=')
-    return json.dumps(text, ensure_ascii=False) if needs_quotes else text
+    return visible(json.dumps(text, ensure_ascii=False) if needs_quotes else text)
 
 
 def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.architecture.source import imported_modules, modules
 
 # Folders from the bottom to the top; a module may import from its own row and from those before it. The longest prefix
 # decides. The worker stands above the application because it runs one; the application does not know of it.
 LAYERS = (
-    ("values", ("core.types", "core.errors", "core.models", "core.exception_mapper")),
+    ("values", ("core.types", "core.text", "core.errors", "core.models", "core.exception_mapper")),
     ("log and trace", ("core.events", "core.logs", "core.tracing", "core.otel")),
     ("values as JSON", ("core.codec",)),
     ("what a task is", ("core.tasks", "core.hooks")),
@@ -87,6 +89,10 @@ INSIDE = {
     ("core.child.forkserver", "horsies"): "a program: it loads what its children will need before it forks",
     ("core.child.forkserver", "horsies.core.child.main"): "the same; a child that is not forked does not need it",
 }
+
+
+# What prints goes through one place, which cleans it: rows and arguments may contain what a terminal obeys.
+PRINTS = ("cli.output",)
 
 
 def is_below(name: str, prefixes: tuple[str, ...]) -> bool:
@@ -192,3 +198,14 @@ def test_no_module_is_too_long() -> None:
 
 def test_every_module_says_what_it_answers_for() -> None:
     assert [name for name, module in modules().items() if module.text and not module.text.startswith('"""')] == []
+
+
+def test_m12_only_one_module_prints() -> None:
+    printing = re.compile(r"(?<![\w.])print\(|\.print\(|std(?:out|err)\.write\(|typer\.echo")
+    wrong = [
+        name
+        for name, module in modules().items()
+        if is_below(name, ("cli",)) and not is_below(name, PRINTS)
+        if printing.search(module.text) or any(one.module.partition(".")[0] == "rich" for one in module.imports)
+    ]
+    assert wrong == [], "print with horsies/cli/output.py"

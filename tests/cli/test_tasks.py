@@ -115,7 +115,7 @@ def test_a_task_is_shown_whole(terminal: Terminal) -> None:
     ):
         assert part in shown
     assert '{"why": 1}' in shown and "    first\n    second\n" in shown and "w:b:1" in shown
-    assert "no\ufffd[31m never" in shown and "\x1b" not in shown, "nothing that a terminal would obey"
+    assert "no\\u001b[31m never" in shown and "\x1b" not in shown, "nothing that a terminal would obey"
     document = terminal.type("task", "05-failed", "--json").json
     assert document["args"] == [1, "zwei"] and document["result"]["err"]["data"] == {"why": 1}
     assert [one["error_message"] for one in document["attempts"]] == ["no\x1b[31m\nnever"]
@@ -246,7 +246,7 @@ def test_m01_the_first_of_several_words_is_the_app(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refused = terminal.type_plain("cancel", "no_such_module", "some-id", code=1)
-    assert refused.err.startswith("error[HRS-207]: ") and "'no_such_module', was read as the app" in refused.err
+    assert refused.err.startswith("error[HRS-206]: ") and "'no_such_module', was read as the app" in refused.err
     monkeypatch.setenv("DATABASE_URL", terminal.url)
     ids = [terminal.given(id=str(uuid.uuid4())) for _ in range(2)]
     assert terminal.type_plain("cancel", *ids, ids[0]).out.count("cancelled") == 2, "ours are recognised; twice is once"

@@ -74,8 +74,8 @@ def test_m01_every_form_of_locator_finds_the_app(project: Path, locator: str) ->
         ("empty", "HRS-206", "app = Horsies(...)"),
         ("two", "HRS-206", "app, other"),
         ("store.shop.py", "HRS-207", "store.shop or store/shop.py"),
-        ("nothere", "HRS-207", "nothere"),
-        ("nothere.py", "HRS-207", "nothere.py"),
+        ("nothere", "HRS-206", "nothere"),
+        ("nothere.py", "HRS-206", "nothere.py"),
         ("shop:nothing", "HRS-207", "app"),
     ],
 )

@@ -121,7 +121,7 @@ def test_errors_before_the_start_are_json_too_when_asked_for(project: Path) -> N
     refused = run("worker", "nothere", "--log-format", "json", cwd=project)
     assert refused.returncode == 1
     [entry] = [json.loads(line) for line in refused.stderr.splitlines()]
-    assert entry["error_code"] == "HRS-207"
+    assert entry["error_code"] == "HRS-206"
 
 
 def test_m12_lines_are_coloured_when_forced(project: Path, database_url: str) -> None:

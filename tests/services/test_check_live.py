@@ -173,7 +173,7 @@ async def test_m20_errors_before_leave_the_database_alone(db: AsyncConnection, a
     await given_task(db, task_name="gone")
     app.discover_tasks(["no_such_module_live"])
     found: list[HorsiesError] = app.check(live=True)
-    assert [error.code for error in found] == ["HRS-210"]
+    assert [error.code for error in found] == ["HRS-206"]
 
 
 DAILY = {"type": "daily", "time": "03:00:00"}

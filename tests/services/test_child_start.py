@@ -123,7 +123,7 @@ async def test_an_app_module_that_exits_is_told(launcher: Launcher, tmp_path: Pa
 
 async def test_a_locator_that_leads_nowhere_is_told(launcher: Launcher) -> None:
     text = await complaint(await start_child(launcher, "no_such_package.app:app"))
-    assert "error[HRS-207]" in text
+    assert "error[HRS-206]" in text
     assert "no_such_package" in text
 
 

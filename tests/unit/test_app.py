@@ -81,6 +81,33 @@ def test_t09_globs_are_expanded_sorted(app: Horsies, tmp_path: Path) -> None:
     assert names == [str(tmp_path / name) for name in ("a.py", "b.py", "sub/c.py")]
 
 
+def test_t09_entries_that_are_no_patterns_are_kept(app: Horsies, tmp_path: Path) -> None:
+    odd = write(tmp_path / "odd[1].py", "")
+    names = app.expand_module_globs(["myapp.tasks", "jobs/absent.py", "myapp.tasks", str(odd), f"{tmp_path}/none*.py"])
+    assert names == sorted(["myapp.tasks", "jobs/absent.py", str(odd)])
+
+
+def test_t09_patterns_leave_out_tests(app: Horsies, tmp_path: Path) -> None:
+    tests = ("test_a.py", "sub/a_test.py", "conftest.py", "sub/conftest.py")
+    for name in ("a.py", "sub/testing.py", "sub/latest.py", *tests):
+        write(tmp_path / name, "")
+    kept = [str(tmp_path / name) for name in ("a.py", "sub/latest.py", "sub/testing.py")]
+    assert app.expand_module_globs([f"{tmp_path}/**/*.py"]) == kept
+    named = str(tmp_path / "test_a.py")
+    assert app.expand_module_globs([named]) == [named], "who names a file means it"
+
+
+def test_t09_discovering_again_adds(app: Horsies, folder: Path) -> None:
+    for name in ("first_t09", "second_t09"):
+        write(folder / f"{name}.py", TASK_MODULE.format(name=name))
+    app.make_current()
+    app.discover_tasks(["first_t09"])
+    app.discover_tasks(["second_t09", "first_t09"])
+    app.import_modules()
+    assert app.get_discovered_task_modules() == ["first_t09", "second_t09"]
+    assert app.list_tasks() == ["first_t09", "second_t09"]
+
+
 def test_t09_modules_by_name_and_by_path(app: Horsies, folder: Path, tmp_path_factory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     write(folder / "pkg_t09/__init__.py", "")
@@ -146,7 +173,17 @@ def test_m20_every_way_to_fail_on_import(app: Horsies, folder: Path, body: str) 
 
 def test_m20_modules_that_do_not_exist(app: Horsies, tmp_path: Path) -> None:
     app.discover_tasks(["no_such_module_m20", str(tmp_path / "none.py")])
-    assert [error.code for error in app.check()] == ["HRS-210", "HRS-210"]
+    missing, absent = app.check()
+    assert (missing.code, absent.code) == ("HRS-206", "HRS-206")
+    assert "no module named 'no_such_module_m20'" in missing.message and "none.py" in absent.message
+
+
+def test_m20_a_module_whose_import_is_missing_exists(app: Horsies, folder: Path) -> None:
+    write(folder / "needy_m20/__init__.py", "")
+    write(folder / "needy_m20/inner.py", "import needy_m20.other")
+    write(folder / "opens_m20.py", "open('no such file')")
+    app.discover_tasks(["needy_m20.inner", "opens_m20", str(folder / "opens_m20.py"), "needy_m20.absent"])
+    assert [error.code for error in app.check()] == ["HRS-210", "HRS-210", "HRS-210", "HRS-206"]
 
 
 def test_m20_errors_of_all_modules_are_collected(app: Horsies, folder: Path) -> None:
@@ -182,7 +219,7 @@ def test_m20_policies_are_checked_again(app: Horsies) -> None:
 def test_m20_later_phases_are_skipped_after_a_failed_one(app: Horsies) -> None:
     app.config.exception_mapper[ValueError] = "TASK_EXCEPTION"
     app.discover_tasks(["no_such_module_m20"])
-    assert [error.code for error in app.check(live=True)] == ["HRS-210"]
+    assert [error.code for error in app.check(live=True)] == ["HRS-206"]
 
 
 def test_m20_live_asks_the_database() -> None:

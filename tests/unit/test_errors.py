@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
 import sys
 
 import pytest
 
 from horsies import ErrorCode, HorsiesError, MultipleValidationErrors, ValidationReport, WorkflowValidationError
-from horsies.core.errors import ConfigurationError, RegistryError, SourceLocation, TaskDefinitionError
+from horsies.core.errors import CheckWarning, ConfigurationError, RegistryError, SourceLocation, TaskDefinitionError
+from tests import hostile_support as hostile
 
 FIXED_BY_CONTRACT = {
     "TASK_NO_RETURN_TYPE": 100,
@@ -97,6 +99,37 @@ def test_m30_parts_without_data_are_left_out() -> None:
     gone = HorsiesError("what", code=ErrorCode.MODULE_EXEC_ERROR, location=SourceLocation("/nowhere/x.py", 7))
     assert gone.format_rust_style() == "error[HRS-210]: what\n  --> /nowhere/x.py:7"
     assert str(gone) == gone.format_rust_style()
+
+
+def test_m30_colours_only_on_request(tmp_path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("y = app.task()\n")
+    place = SourceLocation(str(file), 1)
+    error = HorsiesError("no name", code=ErrorCode.TASK_INVALID_OPTIONS, location=place, notes=["so"], help_text="do")
+    coloured = error.format_rust_style(use_colors=True)
+    assert coloured.startswith("\x1b[1;31merror[HRS-102]:\x1b[0m no name\n\x1b[36m  --> ")
+    assert "\x1b[1m  = note:\x1b[0m so\n\x1b[1m  = help:\x1b[0m\n      do" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == error.format_rust_style() == str(error)
+    report = ValidationReport("the check", [error, CheckWarning("odd")])
+    many = MultipleValidationErrors(report)
+    assert many.format_rust_style(use_colors=True) == report.format_rust_style(use_colors=True)
+    assert "\x1b[1;33mwarning:\x1b[0m odd" in many.format_rust_style(use_colors=True)
+    assert report.format_rust_style(use_colors=True).endswith("\x1b[1;31merror:\x1b[0m 2 problems in the check")
+    assert "\x1b" not in report.format_rust_style()
+
+
+def test_m30_what_an_error_contains_is_not_obeyed_and_forges_no_part(tmp_path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("y = 'a\x1b[2Jb'\n")
+    text = "a\x1b[8m\x9b\u202e\nerror[HRS-001]: forged\r\n  = help:"
+    error = HorsiesError(text, location=SourceLocation(str(file), 1), notes=[text], help_text=text)
+    for use_colors in (False, True):
+        shown = error.format_rust_style(use_colors)
+        assert hostile.obeyed(shown) == set()
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+        assert [line for line in lines if line.startswith("error")] == ["error: a\\u001b[8m\\u009b\\u202e"]
+        assert [line for line in lines if line.startswith("  = ")] == [f"  = note: {lines[0][7:]}", "  = help:"]
+        assert "1 | y = 'a\\u001b[2Jb'" in lines
 
 
 def test_m30_location_from_frame() -> None:

@@ -180,6 +180,33 @@ def test_t106_a_result_that_cannot_be_written(ok_type: Any, value: Any) -> None:
     assert error_of(run(lambda: TaskResult(ok=value), ok_type)).code == "WORKER_SERIALIZATION_ERROR"
 
 
+class Opaque:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("ok_type", "value"),
+    [
+        (Any, Opaque()),
+        (object, Opaque()),
+        (Any, {"a": [1, {2, 3}]}),
+        (dict[str, Any], {"a": Opaque()}),
+        (list, [1, Opaque()]),
+        (int | dict[str, Any], {"a": Opaque()}),
+    ],
+)
+def test_t70_t106_any_value_is_allowed_but_not_every_value_can_be_written(ok_type: Any, value: Any) -> None:
+    task = task_of(lambda: TaskResult(ok=value), ok_type)
+    for error in (error_of(execute.run(task, None, None)), task().err_value):
+        assert error.code == "WORKER_SERIALIZATION_ERROR", error
+        assert "'t'" in (error.message or "") and "Opaque()" not in (error.message or "")
+
+
+@pytest.mark.parametrize(("ok_type", "value"), [(dict[str, Any], [1]), (list, {}), (int | dict[str, Any], "x")])
+def test_t26_a_value_of_another_shape_is_still_a_mismatch(ok_type: Any, value: Any) -> None:
+    assert error_of(run(lambda: TaskResult(ok=value), ok_type)).code == "RETURN_TYPE_MISMATCH"
+
+
 def test_t106_an_error_that_cannot_be_written_tells_its_code() -> None:
     error = error_of(run(lambda: TaskResult(err=TaskError(error_code="NO_STOCK", data=object()))))
     assert error.code == "WORKER_SERIALIZATION_ERROR" and "NO_STOCK" in (error.message or "")

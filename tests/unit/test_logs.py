@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from horsies.core import logs
+from tests import hostile_support as hostile
 
 
 class Terminal(io.StringIO):
@@ -167,3 +168,48 @@ def test_m12_json_lines_are_never_coloured(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_goes_on_and_on_gets_ever_fewer_lines() -> None:
     assert [count for count in range(1, 100) if logs.is_worth_a_line(count)] == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_m12_nothing_in_a_text_line_is_obeyed_or_passes_for_another_line() -> None:
+    for color in (False, True):
+        try:
+            raise ValueError(hostile.LONG)
+        except ValueError:
+            record = logging.LogRecord(
+                f"mine{hostile.SHORT}", logging.ERROR, __file__, 1, f"it failed: %s {hostile.LONG}", (hostile.LONG,),
+                sys.exc_info(),
+            )  # fmt: skip
+        record.processName = hostile.SHORT
+        record.horsies = {"task_id": hostile.LONG, "task": hostile.SHORT, hostile.SHORT: 1, "n": 2}
+        line, *more = logs.TextFormatter(color=color).format(record).split("\n")
+        assert hostile.obeyed("\n".join([line, *more]), allowed="\n\t") == set()
+        assert more and all(part.startswith("    ") for part in more), "no line begins like ours"
+        assert "    Traceback (most recent call last):" in more
+        assert any(part.startswith("    ValueError: \\u001b[8m") for part in more)
+        assert re.search(r'task_id="\\u001b.*müde 疲れた ✓"', line) and "n=2" in line
+        assert ("\x1b[31m" in line) is color, "our own colours work"
+
+
+def test_m12_a_failed_task_cannot_forge_a_line() -> None:
+    log, out = said("text")
+    facts = {"task_id": hostile.SHORT, "task": hostile.LONG, "attempt": 1}
+    logs.log_failure(log, logging.WARNING, "task failed", facts, code=hostile.SHORT, reason=hostile.LONG)
+    assert len(out.getvalue().splitlines()) == 1
+    assert hostile.obeyed(out.getvalue()) == set() and hostile.forged(out.getvalue()) == []
+
+
+def test_m12_json_lines_are_ascii() -> None:
+    record = logging.LogRecord("mine", logging.ERROR, __file__, 1, hostile.LONG, (), None)
+    record.horsies = {hostile.SHORT: hostile.LONG}
+    line = logs.JsonFormatter().format(record)
+    assert line.isascii() and hostile.obeyed(line, allowed="") == set()
+    assert json.loads(line)["message"] == hostile.LONG and json.loads(line)[hostile.SHORT] == hostile.LONG
+
+
+def test_m12_warnings_without_a_handler_are_cleaned_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = logging._StderrHandler(logging.WARNING)  # type: ignore[attr-defined]
+    monkeypatch.setattr(logging, "lastResort", last)
+    logs.clean_last_resort()
+    written = last.format(logging.LogRecord("mine", logging.WARNING, __file__, 1, hostile.LONG, (), None))
+    assert hostile.obeyed(written, allowed="\n\t") == set()
+    assert all(line.startswith("    ") for line in written.split("\n")[1:])

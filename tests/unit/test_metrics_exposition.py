@@ -30,7 +30,9 @@ from horsies.core.monitoring.metrics import (
     of_scheduler,
     of_worker,
 )
+from horsies.core.text import visible
 from horsies.core.types.status import TaskStatus
+from tests import hostile_support as hostile
 from tests.metrics_support import Series, series_of, value
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
@@ -168,7 +170,18 @@ def test_names_that_a_worker_meets_are_bounded_too() -> None:
 def test_a_label_cannot_break_out_of_its_line() -> None:
     evil = 'a"} 1\nhorsies_tasks{queue="x'
     snapshot = replace(a_snapshot(), task_counts=(TaskCount(TaskStatus.FAILED, "default", evil, 3),))
-    assert value(exposed(snapshot), "horsies_tasks", status="FAILED", queue="default", task=evil) == 3
+    assert value(exposed(snapshot), "horsies_tasks", status="FAILED", queue="default", task=visible(evil)) == 3
+
+
+def test_m12_labels_are_shown_and_stay_apart() -> None:
+    names = [hostile.SHORT, visible(hostile.SHORT), "a\nb", "a\\nb", "a\\b", "plain"]
+    queues = tuple(replace(a_snapshot().queues[0], name=name) for name in names)
+    for accept in ("", "application/openmetrics-text"):
+        text, _ = prometheus.encode(of_reading(DatabaseReading(replace(a_snapshot(), queues=queues))), accept)
+        assert hostile.obeyed(text.decode()) == set()
+        series = [line.rpartition(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")]
+        waiting = [one for one in series if one.startswith("horsies_queue_oldest_due_seconds{")]
+        assert len(set(waiting)) == len(names) and len(set(series)) == len(series)
 
 
 def test_histograms_count_up_to_and_including_each_bound() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 
@@ -29,6 +31,16 @@ def test_t65_frozen() -> None:
         Ok(1).value = 2  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError):
         Err(1).error = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("result", [Ok(1), Err("e")])
+def test_t03a_no_attribute_can_be_set_or_deleted(result: Result[int, str]) -> None:
+    for name in ("value", "error", "other", "ok"):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            setattr(result, name, 2)
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            delattr(result, name)
+    assert pickle.loads(pickle.dumps(result)) == copy.deepcopy(result) == result
 
 
 def test_t65_values_of_the_right_side() -> None:
@@ -69,8 +81,41 @@ def test_t03a_defaults() -> None:
     assert (Ok(1).unwrap_or(9), Err("e").unwrap_or(9)) == (1, 9)
     assert (Ok(1).unwrap_or_else(len), Err("abc").unwrap_or_else(len)) == (1, 3)
     assert Ok(1).unwrap_or_raise(KeyError("k")) == 1
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="k"):
         Err("e").unwrap_or_raise(KeyError("k"))
+
+
+def test_t03a_ok_and_err_are_the_value_or_none() -> None:
+    assert (Ok(1).ok(), Ok(1).err(), Err("e").ok(), Err("e").err()) == (1, None, None, "e")
+
+
+class Strict(Exception):
+    def __init__(self) -> None:
+        super().__init__("no")
+
+
+def test_t03a_a_class_of_exceptions_is_raised_with_the_error() -> None:
+    with pytest.raises(ValueError, match=r"^nay$") as raised:
+        Err("nay").unwrap_or_raise(ValueError)
+    assert raised.value.args == ("nay",)
+    with pytest.raises(Strict) as other:
+        Err("nay").unwrap_or_raise(Strict)
+    assert other.value.__notes__ == ["the error was 'nay'"], "a class that takes no error is told of it all the same"
+
+
+def test_t03a_an_error_that_is_an_exception_becomes_the_cause() -> None:
+    problem, own = OSError("gone"), KeyError("own")
+    for given in (ValueError, ValueError("instead")):
+        with pytest.raises(ValueError) as raised:
+            Err(problem).unwrap_or_raise(given)
+        assert raised.value.__cause__ is problem
+    with pytest.raises(OSError, match="gone"):
+        Err(problem).unwrap_or_raise(problem)
+    caused = ValueError("with a cause")
+    caused.__cause__ = own
+    with pytest.raises(ValueError) as kept:
+        Err(problem).unwrap_or_raise(caused)
+    assert kept.value.__cause__ is own
 
 
 def test_t03a_maps() -> None:

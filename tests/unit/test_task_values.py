@@ -80,6 +80,17 @@ def test_t28_built_in_codes_keep_their_identity(member: Any) -> None:
         TaskError(error_code=member.value)
 
 
+@pytest.mark.parametrize("member", BUILTIN_CODE_REGISTRY.values())
+def test_t28_a_dumped_error_can_be_validated_again(member: Any) -> None:
+    error = TaskError(error_code=member, message="no", data={"left": 0})
+    for dumped in (error.model_dump(), error.model_dump(mode="json"), {**error.model_dump(exclude_none=True)}):
+        assert dumped["error_code"] == {"__builtin_task_code__": member.value}
+        assert TaskError.model_validate(dumped) == error and TaskError(**dumped).error_code is member
+    summary: SubWorkflowSummary[Any] = SubWorkflowSummary(status=WorkflowStatus.FAILED)
+    nested = SubWorkflowError(error_code=member, sub_workflow_id="w", sub_workflow_summary=summary)
+    assert SubWorkflowError.model_validate(nested.model_dump()) == nested
+
+
 def test_t28_user_codes_are_plain_strings() -> None:
     text = TaskError(error_code="NO_STOCK").model_dump_json()
     assert json.loads(text)["error_code"] == "NO_STOCK"

@@ -55,6 +55,10 @@ class TypeMismatchError(CodecError):
         self.first = first
 
 
+class NotJsonError(CodecError):
+    """The type allows any value, but this one contains something that is not JSON."""
+
+
 class UnreadableError(CodecError):
     """The text is not JSON."""
 
@@ -75,7 +79,8 @@ class Shape:
         self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
-        """The value as its type defines it, if it fits strictly; otherwise a `TypeMismatchError`."""
+        """The value as its type defines it, if it fits strictly; otherwise a `TypeMismatchError`, or a `NotJsonError`
+        where the type would allow any JSON."""
         try:
             return self._validate_python(value, strict=True)
         except pydantic.ValidationError as problem:
@@ -137,8 +142,10 @@ class Shape:
             path, problem = found
             raise CodecError(f"{self._path(path)}: {problem}")
 
-    def _mismatch(self, problem: pydantic.ValidationError) -> TypeMismatchError:
+    def _mismatch(self, problem: pydantic.ValidationError) -> CodecError:
         details = problem.errors(include_url=False, include_input=False, include_context=False)
+        if any(detail["type"] == _NOT_JSON for detail in details):
+            return NotJsonError(self._describe(problem))
         return TypeMismatchError(self._describe(problem), str(details[0]["loc"][0]) if details[0]["loc"] else "")
 
     def _describe(self, problem: pydantic.ValidationError) -> str:
@@ -199,7 +206,8 @@ class ResultCodec:
         self._both = object_shape({"ok": ok_type, "err": SubWorkflowError | TaskError})
 
     def check(self, value: Any) -> None:
-        """`TypeMismatchError` if the ok value is not of the declared type."""
+        """`TypeMismatchError` if the ok value is not of the declared type, another `CodecError` if it cannot be
+        encoded."""
         self._ok.check({"ok": value})
 
     def encode(self, result: TaskResult[Any, TaskError]) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, ValidationReport
+from horsies.core.text import visible
 
 # Every number has a largest value, so that it is refused here and not by PostgreSQL or by a timer in the middle of
 # something. A count of this size fits an `integer` of PostgreSQL, with room for a sum of two.
@@ -78,7 +79,7 @@ class ConfigModel(BaseModel):
         if isinstance(cause, HorsiesError):
             report.add(cause)  # a nested settings object has already said it better
             return
-        where = [str(part) for part in detail["loc"]]
+        where = [visible(str(part)) for part in detail["loc"]]
         code = self.field_error_codes.get(where[0], self.error_code) if where else self.error_code
         text = str(cause) if isinstance(cause, ValueError | AssertionError) else detail["msg"]
         if detail["type"] == "extra_forbidden":

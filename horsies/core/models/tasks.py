@@ -85,7 +85,7 @@ class TaskError(BaseModel):
     def _exceptions_become_dicts(cls, exc: Any) -> Any:
         return exception_dict(exc) if isinstance(exc, BaseException) else exc
 
-    @field_serializer("error_code", when_used="json")
+    @field_serializer("error_code")
     def _mark_built_in_codes(self, code: BuiltInTaskCode | str | None) -> dict[str, str] | str | None:
         return {BUILTIN_KEY: code.value} if isinstance(code, BUILTIN_CODE_FAMILIES) else code
 

@@ -1,11 +1,12 @@
 """Encodes metric families in the format of Prometheus. It needs the extra `metrics`: see `http.encoder`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import exposition as client
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from horsies.core.monitoring.metrics import Buckets, Family
+from horsies.core.text import visible
 
 
 def encode(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
@@ -32,7 +33,7 @@ def _converted(family: Family) -> Metric:
     found: CounterMetricFamily | GaugeMetricFamily = kind(metric.name, metric.help, labels=metric.labels)
     for labels, value in samples:
         assert not isinstance(value, Buckets)
-        found.add_metric(labels, value)
+        found.add_metric(_clean(labels), value)
     return found
 
 
@@ -41,8 +42,14 @@ def _histogram(family: Family) -> Metric:
     for labels, value in family.samples:
         assert isinstance(value, Buckets)
         buckets = [(_bound(bound), float(count)) for bound, count in value.counts]
-        found.add_metric(labels, buckets, value.sum)
+        found.add_metric(_clean(labels), buckets, value.sum)
     return found
+
+
+def _clean(labels: Sequence[str]) -> list[str]:
+    """Names of queues and tasks come from rows, and people look at metrics too. Backslashes are doubled, so that two
+    names never become one: equal series would spoil the whole answer."""
+    return [visible(label.replace("\\", "\\\\")) for label in labels]
 
 
 def _bound(bound: float) -> str:

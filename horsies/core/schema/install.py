@@ -230,8 +230,14 @@ async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
     values: dict[str, str] = dict(await _rows(conn, "schema/read_meta"))
     if "schema_version" not in values:
         return None
-    version = int(values["schema_version"])
-    return Recorded(version, int(values.get("breaking_version", version)), values.get("notify", "always"))
+    try:
+        version = int(values["schema_version"])
+        return Recorded(version, int(values.get("breaking_version", version)), values.get("notify", "always"))
+    except ValueError:
+        raise SchemaError(
+            "the versions that this database records in horsies_meta are not numbers",
+            help_text="somebody has changed schema_version or breaking_version there; restore these two rows",
+        ) from None
 
 
 async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:

@@ -161,6 +161,8 @@ def _checked(task: AnyTask, outcome: Any) -> AnyResult:
             task.codec.result.check(result.ok)
         except TypeMismatchError as mismatch:
             return models.TaskResult(err=_type_mismatch(task, mismatch))
+        except CodecError as unwritable:
+            return models.TaskResult(err=_unwritable(task, result, unwritable))
     return result
 
 

@@ -7,7 +7,7 @@ on both sides so that a type checker understands the union.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from typing_extensions import TypeIs
@@ -20,6 +20,19 @@ T_co = TypeVar("T_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
 
 
+def _frozen(cls: type[T]) -> type[T]:
+    """Refuse to set any attribute. What `dataclass` itself generates refers to the class as it was before it got its
+    slots, so that a name which is no field is a confusing TypeError in some versions of Python."""
+
+    def refuse(self: object, name: str, value: object = None) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}: {type(self).__name__} is immutable")
+
+    cls.__setattr__ = refuse  # type: ignore[method-assign]
+    cls.__delattr__ = refuse  # type: ignore[method-assign]
+    return cls
+
+
+@_frozen
 @dataclass(frozen=True, slots=True)
 class Ok(Generic[T_co]):
     """A success."""
@@ -31,6 +44,13 @@ class Ok(Generic[T_co]):
 
     def is_err(self) -> Literal[False]:
         return False
+
+    def ok(self) -> T_co:
+        """The value; `Err` has None here."""
+        return self.value
+
+    def err(self) -> None:
+        """None; `Err` has its error here."""
 
     @property
     def ok_value(self) -> T_co:
@@ -93,6 +113,7 @@ class Ok(Generic[T_co]):
         return await fn(self.value)
 
 
+@_frozen
 @dataclass(frozen=True, slots=True)
 class Err(Generic[E_co]):
     """A failure."""
@@ -104,6 +125,13 @@ class Err(Generic[E_co]):
 
     def is_err(self) -> Literal[True]:
         return True
+
+    def ok(self) -> None:
+        """None; `Ok` has its value here."""
+
+    def err(self) -> E_co:
+        """The error; `Ok` has None here."""
+        return self.error
 
     @property
     def ok_value(self) -> NoReturn:
@@ -132,7 +160,11 @@ class Err(Generic[E_co]):
         return fallback(self.error)
 
     def unwrap_or_raise(self, exc: BaseException | type[BaseException]) -> NoReturn:
-        raise exc
+        """Raise the exception. A class is called with the error, so that the error is not lost."""
+        made = self._made(exc)
+        if isinstance(self.error, BaseException) and made is not self.error and made.__cause__ is None:
+            made.__cause__ = self.error
+        raise made
 
     def map(self, fn: Callable[[Any], object]) -> Err[E_co]:
         return self
@@ -164,6 +196,16 @@ class Err(Generic[E_co]):
 
     async def and_then_async(self, fn: Callable[[Any], object]) -> Err[E_co]:
         return self
+
+    def _made(self, exc: BaseException | type[BaseException]) -> BaseException:
+        if isinstance(exc, BaseException):
+            return exc
+        try:
+            return exc(self.error)
+        except TypeError:  # it takes other arguments
+            made = exc()
+            made.add_note(f"the error was {self.error!r}")
+            return made
 
     def _fail(self, text: str) -> NoReturn:
         # A wrapped exception stays visible as the cause of the new one.

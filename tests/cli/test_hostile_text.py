@@ -1,0 +1,192 @@
+"""Rows may contain anything, and so may arguments: whatever a command prints, the terminal shows it and does not obey
+it, and none of it passes for a line of ours."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from horsies.cli import main, options
+from tests import hostile_support as hostile
+from tests.cli.support import Terminal
+from tests.cli.test_streams import Screen
+from tests.e2e.cli_support import APP, run
+from tests.support import eventually_sync
+
+pytestmark = pytest.mark.e2e
+
+TASK, RUNNING, FAILED, WORKFLOW = "plain0", "plain2", "plain4", "parent"
+# Each command with its words, and whether it answers with text from the rows. `worker` and `scheduler` write a log,
+# which has a test of its own; `demo` reads only what it has sent itself.
+COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
+    "schedules": [(["schedules", "shop"], True)],
+    "check": [(["check", "shop", "--live"], True)],
+    "init-db": [(["init-db"], False)],
+    "send": [
+        (["send", "shop", hostile.SHORT], True),
+        (["send", "shop", "shop.price", "--kwargs", hostile.LONG], False),
+        (["send", "shop", "shop.refuse", "--kwargs", json.dumps({"reason": hostile.LONG})], False),
+    ],
+    "tasks": [
+        (["tasks", "--limit", "500"], True),
+        (["tasks", "--ids"], True),
+        (["tasks", "--status", hostile.SHORT], True),
+        (["tasks", "--queue", hostile.SHORT], False),
+    ],
+    "task": [(["task", TASK], True), (["task", FAILED], True), (["task", f"absent{hostile.SHORT}"], True)],
+    "explain": [(["explain", TASK], True), (["explain", RUNNING], True), (["explain", f"{WORKFLOW}:1"], True)],
+    "cancel": [(["cancel", FAILED], True), (["cancel", f"absent{hostile.SHORT}"], True), (["cancel", TASK], True)],
+    "rerun": [(["rerun", FAILED], True), (["rerun", f"absent{hostile.SHORT}"], True)],
+    "queues": [(["queues"], True)],
+    "metrics": [(["metrics", "--once"], True)],
+    "purge": [
+        (["purge", "--older-than", "0"], True),
+        (["purge", "--waiting", "--queue", f"x{hostile.SHORT}"], False),
+        (["purge", "--older-than", hostile.SHORT], True),
+    ],
+    "workers": [(["workers"], True)],
+    "stale-tasks": [(["stale-tasks", "--minutes", "0"], True)],
+    "sweep-stale-workers": [(["sweep-stale-workers", "--sweep-threshold", "1s", "--dry-run"], True)],
+    "force-unlock": [(["force-unlock", f"absent{hostile.SHORT}"], True)],
+    "recover-workflows": [(["recover-workflows"], False)],
+    "workflow list": [(["workflow", "list"], True)],
+    "workflow show": [(["workflow", "show", WORKFLOW], True), (["workflow", "show", f"x{hostile.SHORT}"], True)],
+    "workflow pause": [(["workflow", "pause", WORKFLOW], False), (["workflow", "pause", hostile.SHORT], True)],
+    "workflow resume": [(["workflow", "resume", WORKFLOW], False), (["workflow", "resume", hostile.SHORT], True)],
+    "workflow cancel": [(["workflow", "cancel", WORKFLOW], False), (["workflow", "cancel", hostile.SHORT], True)],
+    "workflow retry": [(["workflow", "retry", WORKFLOW, "--node", hostile.SHORT], True)],
+}
+WITHOUT_JSON = ("check", "init-db", "send", "metrics")
+LOGGING = ("worker", "scheduler", "demo")
+LOOKS = {
+    "plain": {},
+    "colour": {"HORSIES_FORCE_COLOR": "1"},
+    "narrow": {"HORSIES_FORCE_COLOR": "1", "COLUMNS": "30"},
+    "no colour": {"NO_COLOR": "1", "COLUMNS": "30"},
+}
+
+
+@pytest.fixture
+def shop(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A database full of hostile text, and an app beside it."""
+    main.run(["init-db", "--database-url", terminal.url])
+    hostile.plant(terminal.url)
+    (tmp_path / "shop.py").write_text(APP)
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHOP_DATABASE_URL", terminal.url)
+    monkeypatch.setenv("DATABASE_URL", terminal.url)
+    return terminal
+
+
+def test_m12_every_command_is_looked_at() -> None:
+    subcommands = {
+        f"workflow {command.name or command.callback.__name__}" for command in main.workflow.registered_commands
+    }  # type: ignore[union-attr]
+    assert set(COMMANDS) | set(LOGGING) == set(main.COMMANDS) | subcommands
+
+
+def test_m12_hostile_text_is_in_every_table(terminal: Terminal) -> None:
+    main.run(["init-db", "--database-url", terminal.url])
+    planted = hostile.plant(terminal.url)
+    with psycopg.connect(terminal.url) as conn:
+        query = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'horsies\\_%'"
+        tables = {name for (name,) in conn.execute(query)}
+    assert set(planted) == tables - {"horsies_meta"}
+    assert {"task_name", "queue_name", "error_code", "failed_reason", "flags"} <= set(planted["horsies_tasks"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_m12_nothing_in_a_row_or_an_argument_is_obeyed(
+    shop: Terminal, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for look, env in LOOKS.items():
+        for name in ("HORSIES_FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        for words, is_shown in COMMANDS[command]:
+            said = typed(words, capsys)
+            assert "Traceback (most" not in said
+            assert hostile.obeyed(said) == set(), f"{look}: {words}: {said!r}"
+            if command != "task":  # which shows texts of several lines, indented
+                assert hostile.forged(said) == [], f"{look}: {words}: {said}"
+            assert not [line for line in said.splitlines() if line.startswith(("FORGED", "12:00:00"))]
+            shown = ("\\u001b" in said or "\\x1b" in said) and "FORGED" in said
+            assert shown or not is_shown, f"{words} shows nothing: {said}"
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in WITHOUT_JSON])
+def test_m12_json_is_plain_ascii(shop: Terminal, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, _ in COMMANDS[command]:
+        if "--ids" in words:
+            continue
+        capsys.readouterr()
+        main.run([*words, "--json"])
+        said = capsys.readouterr()
+        assert hostile.obeyed(said.err) == set()
+        if said.out:
+            assert hostile.obeyed(said.out) == set() and said.out.isascii()
+            json.loads(said.out)
+
+
+@pytest.mark.parametrize("key", ["notify", "schema_version", "breaking_version", "other"])
+def test_m12_settings_of_the_database_are_not_obeyed(
+    terminal: Terminal, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main.run(["init-db", "--database-url", terminal.url])
+    terminal.execute(
+        "INSERT INTO horsies_meta (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        [key, hostile.LONG],
+    )
+    for words in (["init-db"], ["tasks"], ["cancel", "x"], ["queues"]):
+        said = typed([*words, "--database-url", terminal.url], capsys)
+        assert hostile.obeyed(said) == set() and hostile.forged(said) == []
+
+
+@pytest.mark.parametrize(
+    "words", [("tasks", "--watch", "--every", "0.1"), ("workflow", "show", WORKFLOW), ("workers",)]
+)
+def test_m12_a_narrow_terminal_obeys_only_us(shop: Terminal, tmp_path: Path, words: tuple[str, ...]) -> None:
+    with Screen(*words, "--database-url", shop.url, columns=30, cwd=tmp_path) as screen:
+        if "--watch" in words:
+            eventually_sync(lambda: screen.shows("of 14 tasks"), 30)
+            screen.end(signal.SIGINT)
+        else:
+            screen.end()
+        screen.shows("")
+    assert "\x1b[" in screen.written and "u001b" in screen.written
+    for part in ("\x1b[8m", "\x1b]", "\x9b", "\x85", "\x7f", "\x07", "\x08", "\u202e", "\u2028", "\u2066"):
+        assert part not in screen.written
+    assert not [line for line in screen.plain.splitlines() if line.lstrip().startswith("FORGED")]
+
+
+def test_m12_a_crash_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    text = f"class Odd(BaseException):\n    pass\n\n\nraise Odd({hostile.LONG!r})\n"
+    (tmp_path / "odd.py").write_text(text)
+    crashed = run("check", "odd", cwd=tmp_path)
+    assert crashed.returncode == 1 and "Traceback (most recent call last)" in crashed.stderr
+    assert "Odd: \\u001b[8m" in crashed.stderr and hostile.obeyed(crashed.stderr, allowed="\n\t") == set()
+
+
+def test_m12_names_of_files_are_not_offered_if_a_terminal_would_obey_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    for name in ("mail.py", "\x1b[2J.py", "a\nb.py"):
+        (tmp_path / "jobs" / name).write_text("")
+    assert options.modules("jobs/") == ["jobs/mail.py"]
+
+
+def typed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Everything that the command wrote, on both streams."""
+    capsys.readouterr()
+    main.run(words)
+    said = capsys.readouterr()
+    return said.out + said.err
