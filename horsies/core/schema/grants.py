@@ -55,6 +55,14 @@ SENT_COLUMNS = (
     "id", "task_name", "queue_name", "priority", "args", "kwargs", "sent_at", "enqueued_at", "good_until",
     "max_retries", "task_options", "enqueue_sha", "flags", "idempotency_key", "workflow_id",
 )  # fmt: skip
+CANCELLED_COLUMNS = (
+    "status",
+    "claimed",
+    "claim_expires_at",
+    "result",
+    "error_code",
+    "updated_at",
+)  # `tasks/cancel.sql`
 WORKFLOW_COLUMNS = (
     "id", "name", "definition_key", "status", "on_error", "output_index", "success_policy", "parent_workflow_id",
     "parent_task_index", "root_workflow_id", "depth", "good_until", "open_nodes", "sent_at", "started_at",
@@ -94,7 +102,7 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         *_EVERYBODY,
         *_READ,
         _table(TASKS, "INSERT", columns=SENT_COLUMNS),
-        _table(TASKS, "UPDATE"),
+        _table(TASKS, "UPDATE", columns=CANCELLED_COLUMNS),
         *_START_WORKFLOWS,
         _table(WORKFLOWS, "UPDATE"),
         _table(NODES, "UPDATE"),
@@ -110,6 +118,8 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(STATES, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(WORKERS, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(WAITING, "SELECT", "INSERT", "UPDATE", "DELETE"),
+        _table(SCHEDULES, "SELECT"),  # for its metrics
+        _table(SCHEDULE_STATE, "SELECT"),
         _table(WORKFLOWS, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(NODES, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _COUNT_ATTEMPTS,
