@@ -55,14 +55,8 @@ SENT_COLUMNS = (
     "id", "task_name", "queue_name", "priority", "args", "kwargs", "sent_at", "enqueued_at", "good_until",
     "max_retries", "task_options", "enqueue_sha", "flags", "idempotency_key", "workflow_id",
 )  # fmt: skip
-CANCELLED_COLUMNS = (
-    "status",
-    "claimed",
-    "claim_expires_at",
-    "result",
-    "error_code",
-    "updated_at",
-)  # `tasks/cancel.sql`
+# What `tasks/cancel.sql` writes.
+CANCELLED_COLUMNS = ("status", "claimed", "claim_expires_at", "result", "error_code", "updated_at")
 WORKFLOW_COLUMNS = (
     "id", "name", "definition_key", "status", "on_error", "output_index", "success_policy", "parent_workflow_id",
     "parent_task_index", "root_workflow_id", "depth", "good_until", "open_nodes", "sent_at", "started_at",
