@@ -58,6 +58,8 @@ def grants(
 async def _work(config: PostgresConfig, wanted: rights.RolesByKind, *, apply: bool) -> list[str]:
     conn = await connect(config, session=True, name="horsies grants")
     try:
+        for sentence in await rights.open_doors(conn):
+            output.say(f"note: {sentence}")
         if apply:
             count = await rights.apply(conn, wanted)
             return [f"{output.count(count, 'grant')} for {output.count(len(_names(wanted)), 'role')}"]

@@ -273,6 +273,7 @@ def test_o20_the_printed_script_is_for_roles_to_be_created(database_url: str) ->
     )
     assert printed.returncode == 0, printed.stderr
     assert '"odd ""; DROP TABLE x"' in printed.stdout
+    assert "every role may connect: REVOKE CONNECT ON DATABASE" in " ".join(printed.stderr.split())
     with a_role(database_url, 'odd "; DROP TABLE') as role, psycopg.connect(database_url, autocommit=True) as conn:
         printed = run("grants", "--producer", role, "--worker", role, "--database-url", database_url, cwd=ROOT)
         conn.execute(printed.stdout.encode())

@@ -30,7 +30,7 @@ async def test_t57_json_is_compared_by_what_it_says(
     db: AsyncConnection, ours: str | None, theirs: str | None, same: bool
 ) -> None:
     for pair in ((ours, theirs), (theirs, ours)):
-        found = await (await db.execute("SELECT horsies_same_json(%s, %s, '{}')", pair)).fetchone()
+        found = await (await db.execute("SELECT horsies_same_json(%s, %s, '{}', NULL)", pair)).fetchone()
         assert found == (same,)
 
 

@@ -155,7 +155,7 @@ def judge(payload: tasks.TaskSendPayload, stored: ConflictingRow) -> SendOutcome
     if stored.differing:
         return Mismatch(
             f"idempotency key {payload.idempotency_key!r} of task {payload.task_name!r} belongs to task "
-            f"{stored.task_id}, sent with other {', '.join(stored.differing)}"
+            f"{stored.task_id}, sent with other {stored.differing.replace(',', ', ')}"
         )
     return Sent(stored.task_id)
 

@@ -142,6 +142,22 @@ async def script(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> list
     ]
 
 
+async def open_doors(conn: psycopg.AsyncConnection[Any]) -> list[str]:
+    """What every role of the server may do here, so that the rights of some mean less."""
+    server = await look_around(conn)
+    async with conn.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(load("schema/public_rights").encode())
+        [(may_connect, may_create)] = await cursor.fetchall()
+    found = []
+    if may_connect:
+        found.append(f"every role may connect: REVOKE CONNECT ON DATABASE {_quoted(server.database)} FROM PUBLIC")
+    if may_create:
+        found.append(
+            f"every role may create functions: REVOKE CREATE ON SCHEMA {_quoted(server.schema or '')} FROM PUBLIC"
+        )
+    return found
+
+
 async def apply(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> int:
     """Run the statements in one transaction, and see that they took effect; return how many there were."""
     statements = await script(conn, roles)

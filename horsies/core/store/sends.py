@@ -31,7 +31,7 @@ class ConflictingRow(NamedTuple):
     same_id: bool
     task_id: str
     same_payload: bool
-    differing: list[str] | None  # parts of the request; deadline, delay and time of the call do not count
+    differing: str | None  # parts of the request, with commas; deadline, delay and time of the call do not count
 
 
 class Statement(NamedTuple):
