@@ -11,6 +11,7 @@ import typer
 from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
+from horsies.cli.grants import grants
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
@@ -36,6 +37,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "schedules": (schedules, "List the schedules of an app and their next runs."),
     "check": (check, "Find mistakes in an app before anything runs."),
     "init-db": (database.init_db, "Create the tables, or upgrade them to this version."),
+    "grants": (grants, "Print or grant the rights that roles need."),
     "send": (send, "Send a task, and optionally wait for its result."),
     "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
     "task": (task, "Show one task: arguments, result, attempts."),

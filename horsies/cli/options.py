@@ -191,6 +191,13 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("create the tables in the database of an app", "horsies init-db shop.tasks:app"),
         ("in another database", "horsies init-db --database-url postgresql://localhost/shop"),
     ),
+    "grants": (
+        (
+            "a script for three roles",
+            "horsies grants --producer web --worker jobs --monitor grafana | psql",
+        ),
+        ("grant them", "horsies grants shop.tasks:app --client web --worker jobs --scheduler jobs --apply"),
+    ),
     "send": (
         ("send a task, and get its id", "horsies send shop.tasks:app shop.price --kwargs '{\"order\": 1}'"),
         ("wait for its result", "horsies send shop.tasks:app shop.price --args '[1]' --wait --timeout 30s"),

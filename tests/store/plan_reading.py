@@ -39,6 +39,10 @@ def as_sent(text: str) -> str:
 NAMES = {as_sent(load(name)).strip(): name for name in statements()}
 
 
+# How the statement inside a function begins, and the statement that calls the function.
+INSIDE = {"horsies_find_sent": ("SELECT f.place, f.same_id", as_sent(load("tasks/find_sent")).strip())}
+
+
 @dataclass(frozen=True)
 class Plan:
     """One statement as it was run; `name` is its file, or its text if it is a trigger's."""
@@ -118,7 +122,15 @@ class Explainer:
         if head.endswith("plan:"):
             told = json.loads(body)
             text = told["Query Text"].strip()
-            self._told.append(Plan(NAMES.get(text, text), told["Plan"]))
+            self._told.append(Plan(_name(text, told["Plan"]), told["Plan"]))
+
+
+def _name(text: str, top: Node) -> str:
+    """A statement that only calls a function of ours is the one inside that function."""
+    if top["Node Type"] == "Function Scan" and top["Function Name"] in INSIDE:
+        return f"the call of {top['Function Name']}"
+    inside = (NAMES[called] for begins, called in INSIDE.values() if text.startswith(begins))
+    return next(inside, NAMES.get(text, text))
 
 
 def _below(node: Node) -> Iterator[Node]:

@@ -52,6 +52,7 @@ _REFUSED_FOR_GOOD = (
     "does not support SSL",
 )
 
+_GRANTS = "the owner of the tables can give this role its rights: `horsies grants` prints or applies them"
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
 _NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
 
@@ -158,7 +159,15 @@ def describe(exc: BaseException) -> str:
     if isinstance(exc, HorsiesError):
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
     text = " ".join(str(exc).split())
+    if isinstance(exc, errors.InsufficientPrivilege):
+        return f"{text}; {_GRANTS}"
     return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def is_not_permitted(exc: BaseException) -> bool:
+    """Whether the role lacks a right; only the owner of the tables can change that."""
+    exc = reason(exc)
+    return isinstance(exc, errors.InsufficientPrivilege) or isinstance(exc.__cause__, errors.InsufficientPrivilege)
 
 
 def is_known(problem: BaseException) -> bool:

@@ -104,19 +104,6 @@ def trace_in(task_options: str | None) -> str | None:
     return carrier_to_json(found.get(KEY)) if isinstance(found, dict) else None
 
 
-def without_trace(task_options: str | None) -> str | None:
-    """The options as they were given with the send."""
-    if task_options is None or f'"{KEY}"' not in task_options:
-        return task_options
-    try:
-        found = json.loads(task_options)
-    except (ValueError, RecursionError):
-        return task_options
-    if not isinstance(found, dict) or found.pop(KEY, None) is None:
-        return task_options
-    return json.dumps(found, separators=(",", ":")) if found else None
-
-
 def carrier_to_json(carrier: Any) -> str | None:
     """What a propagator has written, as compact JSON of limited size; None if it is not usable."""
     if not isinstance(carrier, Mapping):

@@ -10,7 +10,6 @@ visible, and a savepoint keeps a failed send from breaking the transaction. SQLA
 program with one of its connections has imported it.
 """
 
-import json
 import os
 import sys
 import time
@@ -25,7 +24,7 @@ from psycopg.errors import SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from horsies.core.models import sending, tasks
+from horsies.core.models import tasks
 from horsies.core.store import sends as send_rows
 from horsies.core.store.sends import ConflictingRow, Rows, Send, Statement
 from horsies.core.types import is_blocking
@@ -150,41 +149,15 @@ def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[SendOutcome]]:
 def judge(payload: tasks.TaskSendPayload, stored: ConflictingRow) -> SendOutcome:
     """Whether the stored row is this send."""
     if stored.same_id:
-        if stored.enqueue_sha == payload.enqueue_sha:
+        if stored.same_payload:
             return Sent(stored.task_id)
         return Mismatch(f"task {stored.task_id} exists with another payload")
-    if differing := differences(payload, stored):
+    if stored.differing:
         return Mismatch(
             f"idempotency key {payload.idempotency_key!r} of task {payload.task_name!r} belongs to task "
-            f"{stored.task_id}, sent with other {', '.join(differing)}"
+            f"{stored.task_id}, sent with other {stored.differing.replace(',', ', ')}"
         )
     return Sent(stored.task_id)
-
-
-def differences(payload: tasks.TaskSendPayload, stored: ConflictingRow) -> list[str]:
-    """The parts of the request that differ; deadline, delay and time of the call do not count."""
-    pairs = {
-        "queue": (payload.queue_name, stored.queue_name),
-        "priority": (payload.priority, stored.priority),
-        "arguments": (
-            (_canonical(payload.args_json, "[]"), _canonical(payload.kwargs_json, "{}")),
-            (_canonical(stored.args, "[]"), _canonical(stored.kwargs, "{}")),
-        ),
-        "options": (
-            _canonical(payload.task_options, "{}"),
-            _canonical(sending.without_trace(stored.task_options), "{}"),
-        ),
-        "flags": (_canonical(payload.flags_json, "{}"), _canonical(stored.flags, "{}")),
-    }
-    return [name for name, (ours, theirs) in pairs.items() if ours != theirs]
-
-
-def _canonical(text: str | None, nothing: str) -> str:
-    """JSON in a canonical form: the order of keys, blanks, and empty values do not matter."""
-    try:
-        return json.dumps(json.loads(text or nothing), sort_keys=True, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        return text or nothing
 
 
 def run(steps: Steps[T], execute: Callable[[Statement], Rows]) -> T:

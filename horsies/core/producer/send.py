@@ -18,7 +18,7 @@ import psycopg
 from psycopg.errors import UndefinedTable
 
 from horsies.core import tracing
-from horsies.core.db import describe, reason
+from horsies.core.db import describe, is_not_permitted, reason
 from horsies.core.models import tasks as models
 from horsies.core.producer import enqueue
 from horsies.core.store.sends import Send
@@ -220,18 +220,18 @@ def failure(send: Send, problem: BaseException) -> models.TaskSendError:
     """Why one send was not written; with its id and payload."""
     code, why, cause = _judged(problem)
     message = f"task {send.payload.task_name!r}: {why}"
-    return models.TaskSendError(code, message, code.is_retryable, send.task_id, send.payload, cause)
+    return models.TaskSendError(code, message, _may_pass(code, problem), send.task_id, send.payload, cause)
 
 
 def failure_of_many(sends: Sequence[Send], problem: BaseException) -> models.TaskSendError:
-    """Why none of many was written; with all of them if a retry may succeed."""
+    """Why none of many was written; with all of them if they can be sent again."""
     code, why, cause = _judged(problem)
     position = problem.position if isinstance(problem, enqueue.SendMismatchError) else None
     where = "" if position is None else f"calls[{position}]: "
     return models.TaskSendError(
         code,
         f"task {sends[0].payload.task_name!r}: {where}{why}",
-        code.is_retryable,
+        _may_pass(code, problem),
         exception=cause,
         position=position,
         batch=tuple((send.task_id, send.payload) for send in sends) if code.is_retryable else (),
@@ -242,6 +242,11 @@ def of_the_caller(error: models.TaskSendError) -> models.TaskSendError:
     """The same for a send in the caller's transaction. There is nothing to replay, because the task belongs to the rest
     of the transaction; the caller runs the transaction again."""
     return replace(error, retryable=False, task_id=None, payload=None, batch=())
+
+
+def _may_pass(code: models.TaskSendErrorCode, problem: BaseException) -> bool:
+    """Whether a retry may succeed by itself. A right that is missing does not appear by itself (O-20)."""
+    return code.is_retryable and not is_not_permitted(enqueue.behind(problem))
 
 
 def _judged(problem: BaseException) -> tuple[models.TaskSendErrorCode, str, BaseException | None]:

@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 """What this code creates; raised with each migration."""
 
@@ -45,6 +45,7 @@ TABLE_READERS = {
         "horsies_monitor_moved_tasks()",
         "horsies_notify_workflow_changes()",
         "horsies_monitor_worker_states()",
+        "horsies_find_sent(json)",
     ),
 }
 
@@ -133,6 +134,7 @@ async def install(
     async with conn.transaction():
         server = await look_around(conn)
     refuse_unusable(server)
+    recorded: Recorded | None = None
     try:
         async with conn.transaction():
             recorded = await read_meta(conn) if server.has_meta else None
@@ -140,7 +142,9 @@ async def install(
             return InstallReport(recorded.version, recorded.notify)
         return await _install_locked(conn, server, notify, change_notify, release)
     except psycopg.errors.InsufficientPrivilege as exc:
-        raise _not_permitted(server, exc) from exc
+        if recorded is None:
+            raise _not_permitted(server, exc) from exc
+        raise _may_not_change(server, recorded, notify, release) from exc
 
 
 async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
@@ -307,12 +311,25 @@ async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tupl
 
 def _not_permitted(server: Server, exc: psycopg.Error) -> SchemaError:
     schema, user = (name.replace('"', '""') for name in (server.schema or "public", server.user))
+    hint = "let its owner run `horsies init-db`, and `horsies grants`, which prints the rights that a role needs"
+    if not server.has_meta:
+        hint += f'; or let this role create it: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"'
     return SchemaError(
         "no permission to create or read the horsies schema",
         notes=[server.place, f"the server said: {exc.diag.message_primary}"],
-        help_text=f'let its owner run `horsies init-db` and grant "{user}" the rights on the tables, '
-        f'or grant the right to create them: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"',
+        help_text=hint,
     )
+
+
+def _may_not_change(server: Server, recorded: Recorded, notify: str, release: Release) -> SchemaError:
+    """The tables exist, but not as this code wants them, and this role does not own them."""
+    if recorded.version < release.version:
+        what = f"the horsies tables are of version {recorded.version}, this code needs version {release.version}"
+        hint = "let their owner run `horsies init-db` of this version of horsies, and then `horsies grants` again"
+    else:
+        what = f"the notify mode of the database is {recorded.notify!r}, the app wants {notify!r}"
+        hint = "let the owner of the tables run `horsies init-db` with the app, or use the mode of the database"
+    return SchemaError(f"{what}, and this role may not change that", notes=[server.place], help_text=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,18 +24,14 @@ class Send(NamedTuple):
 
 
 class ConflictingRow(NamedTuple):
-    """The row that conflicts with the send at `place`."""
+    """The row that conflicts with the send at `place`: it has the same id, and perhaps the same payload, or the same
+    idempotency key, and perhaps another request."""
 
     place: int
     same_id: bool
     task_id: str
-    enqueue_sha: str | None
-    queue_name: str
-    priority: int
-    args: str | None
-    kwargs: str | None
-    task_options: str | None
-    flags: str
+    same_payload: bool
+    differing: str | None  # parts of the request, with commas; deadline, delay and time of the call do not count
 
 
 class Statement(NamedTuple):
@@ -55,12 +51,25 @@ def insert(sends: Iterable[Send], now: datetime) -> Statement:
 
 
 def find(sends: Iterable[Send]) -> Statement:
-    """The rows (`Stored`) that have the id or the idempotency key of these sends."""
-    wanted = [
-        {"place": place, "id": task_id, "task_name": payload.task_name, "idempotency_key": payload.idempotency_key}
-        for place, (task_id, payload, _) in enumerate(sends)
-    ]
+    """The rows (`ConflictingRow`) that have the id or the idempotency key of these sends."""
+    wanted = [_request(place, task_id, payload) for place, (task_id, payload, _) in enumerate(sends)]
     return Statement(load("tasks/find_sent"), {"rows": to_json(wanted).decode()})
+
+
+def _request(place: int, task_id: str, payload: tasks.TaskSendPayload) -> dict[str, Any]:
+    return {
+        "place": place,
+        "id": task_id,
+        "task_name": payload.task_name,
+        "idempotency_key": payload.idempotency_key,
+        "sent_sha": payload.enqueue_sha,
+        "sent_queue": payload.queue_name,
+        "sent_priority": payload.priority,
+        "sent_args": payload.args_json,
+        "sent_kwargs": payload.kwargs_json,
+        "sent_options": payload.task_options,
+        "sent_flags": payload.flags_json,
+    }
 
 
 def _row(send: Send, now: datetime) -> dict[str, Any]:

@@ -52,9 +52,9 @@ async def withdraw_idle(conn: Connection, worker_id: str, queues: list[str]) -> 
     await conn.execute(load("workers/withdraw_idle"), {"worker_id": worker_id, "queues": queues})
 
 
-async def pong(conn: Connection, payload: str) -> None:
-    """Answer a ping."""
-    await conn.execute(load("workers/pong"), {"payload": payload})
+async def pong(conn: Connection, payloads: list[str]) -> None:
+    """Answer pings."""
+    await conn.execute(load("workers/pong"), {"payloads": payloads})
 
 
 async def forget_sleepers(conn: Connection) -> None:

@@ -28,6 +28,7 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import Delay, Duration, WorkerRecoveryConfig
 from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
+from horsies.core.schema.grants import ProcessKind
 from horsies.core.schema.install import lock_key, worker_purpose
 from horsies.core.worker import children, in_hand
 
@@ -136,6 +137,11 @@ class Plan:
             database_url=config.dsn,
         )
         return cls(app, config, postgres, _limits(app, config), config.recovery_for(app.config.worker_recovery), spec)
+
+    @property
+    def needs(self) -> list[ProcessKind]:
+        """The rights that its role must have."""
+        return [ProcessKind.WORKER, *([ProcessKind.SCHEDULER] if self.config.with_scheduler else [])]
 
     @property
     def lease(self) -> timedelta:

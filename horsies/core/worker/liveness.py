@@ -102,9 +102,10 @@ class Heartbeats:
         if self._has_said_hello:
             await self._say(lambda conn: workers.unregister(conn, self._who.worker_id))
 
-    async def check(self, held: HeldTask) -> None:
-        """A notification says that this task was taken from us: check it."""
-        await self._beat([held], ())
+    async def check(self, suspected: Sequence[HeldTask]) -> None:
+        """Notifications say that these tasks were taken from us: check it."""
+        if suspected:
+            await self._beat(suspected, ())
 
     async def close(self) -> None:
         if self._conn is not None:

@@ -8,7 +8,6 @@ made in `monitoring/`.
 """
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -267,15 +266,3 @@ class Snapshots:
         }
         async with self._pool.connection() as conn:
             await workers.snapshot(conn, row)
-
-    def answer_to(self, payload: str) -> str | None:
-        """The answer to a ping, or None if it is not for this worker."""
-        try:
-            ping = json.loads(payload)
-            target, nonce = ping.get("target"), ping["id"]
-        except (ValueError, KeyError, AttributeError):
-            return None
-        if target not in (None, self._me.worker_id):
-            return None
-        pong = {"id": nonce, "worker_id": self._me.worker_id, "hostname": self._me.hostname, "pid": self._me.pid}
-        return json.dumps(pong)

@@ -18,6 +18,7 @@ from horsies.core.db import AWAY, BY_INDEX, make_pool
 from horsies.core.models.app import AppConfig
 from horsies.core.monitoring import http, metrics, snapshot
 from horsies.core.scheduler import payloads, service
+from horsies.core.schema.grants import ProcessKind
 from horsies.core.worker import fence, startup
 
 log = logging.getLogger("horsies.scheduler")
@@ -88,7 +89,7 @@ class SchedulerProcess:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _install_schema(self) -> None:
-        await startup.install_schema(self._app.config.broker)
+        await startup.install_schema(self._app.config.broker, [ProcessKind.SCHEDULER])
 
 
 @asynccontextmanager

@@ -11,7 +11,6 @@ now, and returns. What a stage does is in its own module; this one has only who 
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 import signal
@@ -20,13 +19,13 @@ from functools import partial
 from typing import Any
 
 from horsies.core.app import Horsies
-from horsies.core.db import AWAY, BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
+from horsies.core.db import BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
 from horsies.core.errors import HorsiesError
 from horsies.core.loop import DatabaseGone, Service, every
 from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Move, Retry
-from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls
+from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls, questions
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
@@ -48,7 +47,6 @@ class Worker:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._services: set[asyncio.Task[None]] = set()
-        self._jobs: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._is_cut_off = False
         self._is_winding_down = False
@@ -203,6 +201,8 @@ class Worker:
             fence=self._fence,
             self_fence=self._self_fence,
         )
+        self._pings = questions.Pings(self._database, self.me)
+        self._lost_claims = questions.Questions(self._check_claims, questions.CHECK_PAUSE_S)
         settings = self.plan.snapshot_settings()
         self._snapshots = Snapshots(self._database, self.me, settings, self._in_hand, self._children)
 
@@ -221,7 +221,7 @@ class Worker:
         for channel in ("task_new", *(f"task_queue_{queue}" for queue, _ in self.plan.limits.queues)):
             listener.subscribe(channel, self._claimer.ring)
         listener.subscribe("horsies_claim_lost", self._on_claim_lost)
-        listener.subscribe("horsies_worker_ping", self._on_ping)
+        listener.subscribe("horsies_worker_ping", self._pings.hear)
         return listener
 
     # Starting (W-03)
@@ -254,7 +254,7 @@ class Worker:
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
 
     async def _install_schema(self) -> None:
-        self._claimer.notify = await install_schema(self.plan.postgres)
+        self._claimer.notify = await install_schema(self.plan.postgres, self.plan.needs)
 
     # Serving
 
@@ -271,6 +271,8 @@ class Worker:
             "heartbeats", every(self._heartbeats.tick_s, self._heartbeats.step), self._fence.terms.shortest_s / 8
         )
         self._serve_step("retry timer", self._retry_timer.step)
+        self._serve_step("pings", self._pings.step)
+        self._serve_step("lost claims", self._lost_claims.step)
         for name, step in (*self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
@@ -315,7 +317,7 @@ class Worker:
         """End children and services, delete the worker's row as the last step (W-53), and close the connections."""
         await self._hooks.close()
         await self._children.close()
-        await cancel_all((*self._services, *self._jobs))
+        await cancel_all(self._services)
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heartbeats.close()
@@ -388,30 +390,16 @@ class Worker:
         return decide(held, self.worker_id, self.me.hostname, child.pid, end)
 
     def _on_claim_lost(self, task_id: str) -> None:
+        if self._may_be_lost(task_id):
+            self._lost_claims.put(task_id)
+
+    def _may_be_lost(self, task_id: str) -> bool:
         held = self._in_hand.held.get(task_id)
-        if held is not None and held.phase is not Phase.SETTLING:
-            self._background(self._heartbeats.check(held))
+        return held is not None and held.phase is not Phase.SETTLING
 
-    def _on_ping(self, payload: str) -> None:
-        answer = self._snapshots.answer_to(payload)
-        if answer is not None:
-            self._background(self._pong(answer))
-
-    async def _pong(self, answer: str) -> None:
-        async with self._database.connection() as conn:
-            await workers.pong(conn, answer)
-
-    def _background(self, job: Coroutine[Any, Any, None]) -> None:
-        """A small job whose failure only costs time, because the heartbeat or the next ping covers it."""
-        task = asyncio.create_task(_quietly(job))
-        self._jobs.add(task)
-        task.add_done_callback(self._jobs.discard)
+    async def _check_claims(self, task_ids: list[str]) -> None:
+        await self._heartbeats.check([self._in_hand.held[id_] for id_ in task_ids if self._may_be_lost(id_)])
 
 
 async def _run_to_end(until: Callable[[], Awaitable[Any]]) -> None:
     await until()
-
-
-async def _quietly(job: Coroutine[Any, Any, None]) -> None:
-    with contextlib.suppress(*AWAY):
-        await job

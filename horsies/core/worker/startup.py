@@ -9,12 +9,13 @@ called. If fewer connections are allowed, they share. The order of the start is 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from horsies.core.db import AWAY, BY_INDEX, IN_BULK, Pool, connect, describe, hint_for, make_pool
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
+from horsies.core.schema.grants import ProcessKind, refuse_without_rights
 from horsies.core.schema.install import install
 from horsies.core.worker.config import Plan
 from horsies.core.worker.fence import Pulse
@@ -72,11 +73,13 @@ class ConnectionPools:
         )
 
 
-async def install_schema(postgres: broker.PostgresConfig) -> str:
-    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60)."""
+async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[ProcessKind]) -> str:
+    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60). A role that lacks a
+    right is refused here, before a task is claimed whose end it could not write (O-20)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True)
+        await refuse_without_rights(conn, needs)
     finally:
         await conn.close()
     if report.notify_changed_from is not None:

@@ -47,3 +47,66 @@ BEGIN
     RETURN NULL;
 END;
 $$ LANGUAGE plpgsql;
+
+-- Whether two JSON texts say the same; the order of keys, blanks and empty values do not matter. A text that the server
+-- cannot read as JSON equals only itself.
+CREATE OR REPLACE FUNCTION horsies_same_json(ours text, theirs text, nothing text, without text)
+RETURNS boolean AS $$
+BEGIN
+    ours := CASE WHEN ours = ''::text OR ours IS NULL THEN nothing ELSE ours END;
+    theirs := CASE WHEN theirs = ''::text OR theirs IS NULL THEN nothing ELSE theirs END;
+    IF ours = theirs THEN
+        RETURN TRUE;
+    ELSIF without IS NULL THEN
+        RETURN ours::jsonb::text = theirs::jsonb::text;
+    END IF;
+    RETURN (ours::jsonb - without)::text = (theirs::jsonb - without)::text;
+EXCEPTION WHEN OTHERS THEN
+    RETURN FALSE;
+END;
+$$ LANGUAGE plpgsql IMMUTABLE;
+
+-- The rows that stand in the way of these sends, by id (T-54) or by idempotency key (T-57), each with the place of the
+-- send it concerns. By id comes first: it is the same send, whatever its key. It runs with the rights of its owner and
+-- compares here, so that a role that may send can repeat a send without a right to read what others have sent (O-20).
+-- Every operand has the exact type of its operator: another one, which somebody might define, cannot fit better.
+CREATE OR REPLACE FUNCTION horsies_find_sent(sends json)
+RETURNS TABLE (place int, same_id boolean, task_id text, same_payload boolean, differing text) AS $$
+#variable_conflict use_column
+DECLARE
+    -- Inside this function, current_user is its owner. After SET ROLE, the setting has the role of the caller.
+    role text := current_setting('role'::text);
+    caller name := CASE WHEN role = 'none'::text THEN session_user ELSE role::name END;
+BEGIN
+    IF NOT has_any_column_privilege(caller, 'horsies_tasks'::text, 'INSERT'::text) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'permission denied for table horsies_tasks';
+    END IF;
+    RETURN QUERY
+    SELECT f.place, f.same_id, f.id, f.sent_sha IS NOT DISTINCT FROM f.enqueue_sha,
+        CASE WHEN NOT f.same_id THEN rtrim(
+            CASE WHEN f.sent_queue <> f.queue_name THEN 'queue,'::text ELSE ''::text END
+            || CASE WHEN f.sent_priority <> f.priority THEN 'priority,'::text ELSE ''::text END
+            || CASE WHEN horsies_same_json(f.sent_args, f.args, '[]'::text, NULL::text)
+                     AND horsies_same_json(f.sent_kwargs, f.kwargs, '{}'::text, NULL::text)
+               THEN ''::text ELSE 'arguments,'::text END
+            || CASE WHEN horsies_same_json(f.sent_options, f.task_options, '{}'::text, 'trace'::text)
+               THEN ''::text ELSE 'options,'::text END
+            || CASE WHEN horsies_same_json(f.sent_flags, f.flags::text, '{}'::text, NULL::text)
+               THEN ''::text ELSE 'flags,'::text END,
+            ','::text) END
+    FROM (
+        SELECT DISTINCT ON (w.place) w.place, w.id = t.id::text AS same_id, t.id::text AS id,
+            t.enqueue_sha::text AS enqueue_sha, t.queue_name::text AS queue_name, t.priority, t.args, t.kwargs,
+            t.task_options, t.flags, w.sent_sha, w.sent_queue, w.sent_priority, w.sent_args, w.sent_kwargs, w.sent_options,
+            w.sent_flags
+        FROM json_to_recordset(sends) AS w(place int, id text, task_name text, idempotency_key text, sent_sha text,
+            sent_queue text, sent_priority int, sent_args text, sent_kwargs text, sent_options text, sent_flags text)
+        CROSS JOIN LATERAL (
+            SELECT * FROM horsies_tasks WHERE id::text = w.id
+            UNION ALL
+            SELECT * FROM horsies_tasks WHERE task_name::text = w.task_name AND idempotency_key::text = w.idempotency_key
+        ) t
+        ORDER BY w.place, same_id DESC
+    ) f;
+END;
+$$ LANGUAGE plpgsql;

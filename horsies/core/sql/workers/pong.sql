@@ -1,2 +1,2 @@
--- A worker's answer to a ping.
-SELECT pg_notify('horsies_worker_pong', %(payload)s)
+-- A worker's answers to pings.
+SELECT pg_notify('horsies_worker_pong', p) FROM unnest(%(payloads)s::text[]) AS p

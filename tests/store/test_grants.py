@@ -1,0 +1,224 @@
+"""Which statements a role can run with the rights of its kind: all that its work needs, and no other (O-20). The server
+checks the rights when a statement is explained, so that nothing has to be run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, sql
+
+from horsies.core.errors import ConfigurationError
+from horsies.core.schema import grants
+from horsies.core.schema.grants import RIGHTS, TABLES, ProcessKind
+from horsies.core.schema.install import SchemaError
+from tests.architecture.source import prepared, statements
+from tests.role_support import a_role
+
+WRITES = re.compile(r"\b(INSERT INTO|DELETE FROM|UPDATE)\s+horsies_|\bFOR (NO KEY )?UPDATE\b")
+# What changes schedules at run time also writes the table that says which version is installed: only for the owner.
+OF_THE_OWNER = {"schedules/bump", "schedules/pause", "schedules/put", "schedules/remove"}
+STATEMENTS = {name: text for name, text in statements().items() if not name.startswith(("schema/", "demo/"))}
+
+
+@pytest.fixture(scope="module")
+def roles(module_url: str) -> Iterator[dict[ProcessKind, str]]:
+    """A role of each kind, with its rights."""
+
+    async def grant(role: str, kind: ProcessKind) -> None:
+        async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
+            await grants.apply(conn, {kind: [role]})
+
+    with (
+        a_role(module_url, "producer") as producer,
+        a_role(module_url, "client") as client,
+        a_role(module_url, "worker") as worker,
+        a_role(module_url, "scheduler") as scheduler,
+        a_role(module_url, "monitor") as monitor,
+    ):
+        made = dict(zip(ProcessKind, (producer, client, worker, scheduler, monitor), strict=True))
+        for kind, role in made.items():
+            asyncio.run(grant(role, kind))
+        yield made
+
+
+def permitted(url: str, role: str) -> set[str]:
+    """The statements for which this role has every right."""
+    found = set()
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("SET plan_cache_mode = force_generic_plan")
+        conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+        for name, text in STATEMENTS.items():
+            prepare, parameters = prepared(text)
+            conn.execute(prepare.encode())
+            nothing = f"({', '.join('NULL' for _ in parameters)})" if parameters else ""
+            try:
+                conn.execute(f"EXPLAIN EXECUTE checked{nothing}".encode())
+                found.add(name)
+            except psycopg.errors.InsufficientPrivilege:
+                pass
+            conn.execute("DEALLOCATE checked")
+    return found
+
+
+@pytest.fixture(scope="module")
+def open_to_all(module_url: str) -> set[str]:
+    """What a role without any right can do: signals, locks that are only numbers, and settings of the server."""
+    with a_role(module_url, "stranger") as stranger:
+        return permitted(module_url, stranger)
+
+
+def read_only() -> set[str]:
+    return {name for name, text in STATEMENTS.items() if not WRITES.search(text)}
+
+
+def test_o20_a_stranger_reads_and_writes_no_table(open_to_all: set[str]) -> None:
+    """The functions that everybody may call read a waiting list to know whether to notify, or check their caller."""
+    named = {name: set(re.findall(r"\bhorsies_\w+", STATEMENTS[name])) for name in open_to_all}
+    assert not [name for name, found in named.items() if found & set(TABLES)]
+
+
+def test_o20_a_producer_only_inserts(module_url: str, roles: dict[ProcessKind, str], open_to_all: set[str]) -> None:
+    assert permitted(module_url, roles[ProcessKind.PRODUCER]) - open_to_all == {
+        "tasks/insert",
+        "workflows/insert",
+        "workflows/insert_nodes",
+        "handles/definition_key",  # of a workflow whose id is taken
+        "schedules/look",  # a number in horsies_meta, which says which version is installed
+        "monitoring/database",  # the settings in the same table, and sizes
+    }
+
+
+def test_o20_a_client_reads_all_and_steers_but_does_not_run_tasks(
+    module_url: str, roles: dict[ProcessKind, str]
+) -> None:
+    found = permitted(module_url, roles[ProcessKind.CLIENT])
+    assert read_only() <= found
+    assert {name for name in found - read_only() if not name.startswith("workflows/")} == {
+        "tasks/insert",
+        "tasks/cancel",
+        "tasks/expire",  # they write nothing that a cancellation does not write
+        "tasks/expire_waiting",
+        "tasks/renew",
+        "tasks/lock",
+        "tasks/lock_claims",
+        "tasks/lock_stale",
+        "monitoring/rerun",
+        "waiting/announce",
+        "waiting/withdraw",
+        "workers/announce_idle",
+        "workers/forget_sleepers",
+        "workers/withdraw_idle",
+    }
+    assert "workflows/prune" not in found
+
+
+def test_o20_a_worker_does_everything_but_schedule(module_url: str, roles: dict[ProcessKind, str]) -> None:
+    found = permitted(module_url, roles[ProcessKind.WORKER])
+    assert {name for name in STATEMENTS if name not in found} == {
+        name for name in STATEMENTS if name.startswith("schedules/") and name not in read_only()
+    }
+
+
+def test_o20_a_scheduler_sends_and_moves_its_schedules(
+    module_url: str, roles: dict[ProcessKind, str], open_to_all: set[str]
+) -> None:
+    found = permitted(module_url, roles[ProcessKind.SCHEDULER]) - open_to_all
+    of_schedules = {name for name in STATEMENTS if name.startswith("schedules/")} - open_to_all
+    assert found == (of_schedules - OF_THE_OWNER) | {"tasks/insert", "monitoring/schedules", "monitoring/database"}
+
+
+def test_o20_a_monitor_reads_all_and_changes_nothing(module_url: str, roles: dict[ProcessKind, str]) -> None:
+    assert permitted(module_url, roles[ProcessKind.MONITOR]) == read_only()
+    written = ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+    with psycopg.connect(module_url) as conn:
+        query = "SELECT has_table_privilege(%s, %s, %s) OR has_any_column_privilege(%s, %s, %s)"
+        role = roles[ProcessKind.MONITOR]
+        for table in TABLES:
+            for right in written:
+                column_right = right if right in ("INSERT", "UPDATE", "REFERENCES") else "UPDATE"
+                assert conn.execute(query, [role, table, right, role, table, column_right]).fetchone() == (False,)
+
+
+@pytest.mark.parametrize("kind", ProcessKind)
+def test_o20_nobody_may_create_or_own_anything(
+    module_url: str, roles: dict[ProcessKind, str], kind: ProcessKind
+) -> None:
+    query = """SELECT (SELECT count(*) FROM pg_class WHERE relowner = (
+                          SELECT oid FROM pg_roles WHERE rolname = %(role)s)),
+                      has_schema_privilege(%(role)s, 'public', 'CREATE WITH GRANT OPTION'),
+                      has_database_privilege(%(role)s, current_database(), 'CREATE')"""
+    with psycopg.connect(module_url) as conn:
+        assert conn.execute(query, {"role": roles[kind]}).fetchone() == (0, False, False)
+
+
+def test_o20_senders_may_write_the_columns_of_a_send_and_no_others() -> None:
+    def columns(statement: str) -> tuple[str, ...]:
+        listed = re.search(r"INSERT INTO horsies_\w+ \(([^)]*)\)", STATEMENTS[statement])
+        assert listed is not None
+        return tuple(name.strip() for name in listed[1].split(","))
+
+    assert columns("tasks/insert") == grants.SENT_COLUMNS
+    assert columns("workflows/insert") == grants.WORKFLOW_COLUMNS
+    assert columns("workflows/insert_nodes") == grants.NODE_COLUMNS
+
+
+def test_o20_every_table_is_known(module_url: str) -> None:
+    with psycopg.connect(module_url) as conn:
+        query = "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND starts_with(relname, 'horsies_')"
+        assert {row[0] for row in conn.execute(query)} == set(TABLES)
+
+
+async def test_o20_missing_rights_are_found_one_by_one(module_url: str) -> None:
+    with a_role(module_url, "worker") as role:
+        async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
+            await grants.apply(conn, {ProcessKind.WORKER: [role]})
+            assert await grants.missing(conn, [ProcessKind.WORKER], role) == []
+            revoked: dict[str, str] = {
+                "USAGE ON SEQUENCE horsies_task_attempts_id_seq": "USAGE",
+                "DELETE ON TABLE horsies_heartbeats": "DELETE",
+                "SELECT ON TABLE horsies_meta": "SELECT",
+            }
+            for what, privilege in revoked.items():
+                await conn.execute(sql.SQL(f"REVOKE {what} FROM {{}}").format(sql.Identifier(role)))
+                lacking = await grants.missing(conn, [ProcessKind.WORKER], role)
+                assert [right.privileges for right in lacking] == [(privilege,)]
+                assert grants.grants_of(lacking, role).startswith(f"GRANT {what} TO ")
+                await conn.execute(sql.SQL(f"GRANT {what} TO {{}}").format(sql.Identifier(role)))
+
+
+@pytest.mark.parametrize("name", ["public", "PUBLIC", "", " ", "a\0b", "ä" * 32])
+async def test_o20_names_that_mean_another_role_or_none_are_refused(module_url: str, name: str) -> None:
+    async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
+        with pytest.raises(ConfigurationError):
+            await grants.script(conn, {ProcessKind.MONITOR: [name]})
+
+
+async def test_o20_who_may_not_grant_is_told_so_and_changes_nothing(module_url: str) -> None:
+    with a_role(module_url, "monitor") as role, a_role(module_url, "stranger") as stranger:
+        async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
+            await grants.apply(conn, {ProcessKind.MONITOR: [stranger]})
+            await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(stranger)))
+            with pytest.raises((SchemaError, psycopg.errors.InsufficientPrivilege)):
+                await grants.apply(conn, {ProcessKind.MONITOR: [role]})
+            await conn.execute("RESET ROLE")
+            assert len(await grants.missing(conn, [ProcessKind.MONITOR], role)) == len(RIGHTS[ProcessKind.MONITOR]) - 2
+
+
+async def test_o20_a_repeated_send_is_recognised_only_for_those_who_may_send(
+    module_url: str, roles: dict[ProcessKind, str]
+) -> None:
+    """The function reads for its caller, who may not; so it asks who the caller is, also after SET ROLE."""
+    call = "SELECT * FROM horsies_find_sent('[]')"
+    async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
+        for kind, role in roles.items():
+            await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+            if kind is ProcessKind.MONITOR:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    await conn.execute(call)
+            else:
+                await conn.execute(call)
+            await conn.execute("RESET ROLE")
