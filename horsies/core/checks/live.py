@@ -22,7 +22,9 @@ import psycopg
 
 from horsies.core import errors
 from horsies.core.checks.code import CheckedApp
-from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe
+from horsies.core.db import (
+    BY_INDEX, WITHOUT_SESSION, BridgeError, as_broker_result, broker_error, connect, describe, what_is_slower
+)  # fmt: skip
 from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
@@ -51,6 +53,13 @@ def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
         answer = visit.ask(lambda conn: conn.execute("SELECT 1"))
     if isinstance(answer, Err):
         yield from no_answer(answer)
+    elif not (config := subject.app.config).broker.has_sessions:
+        yield errors.CheckWarning(
+            WITHOUT_SESSION,
+            code=errors.ErrorCode.CHECK_WITHOUT_SESSION,
+            notes=what_is_slower(config.resilience.notify_poll_interval_ms / 1000),
+            help_text="set session_database_url to an address that does not go through the pooler",
+        )
 
 
 def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
@@ -260,6 +269,9 @@ def no_answer(answer: Err[Any]) -> Iterator[errors.HorsiesError]:
                 code=errors.ErrorCode.BROKER_INIT_FAILED,
                 help_text="horsies init-db upgrades them, and so does the first worker that starts",
             )
+        case errors.HorsiesError() as problem:
+            problem.location = None  # it would be the place where the check was called
+            yield problem
         case _:
             text = f"the database does not answer: {answer.error.message}"
             yield errors.ConfigurationError(text, code=errors.ErrorCode.BROKER_INIT_FAILED)

@@ -20,7 +20,9 @@ from functools import partial
 from typing import Any
 
 from horsies.core.app import Horsies
-from horsies.core.db import AWAY, BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
+from horsies.core.db import (
+    AWAY, BY_INDEX, WITHOUT_SESSION, Backoff, Connection, Listener, cancel_all, connect, what_is_slower
+)  # fmt: skip
 from horsies.core.errors import HorsiesError
 from horsies.core.loop import DatabaseGone, Service, every
 from horsies.core.recovery.start_journal import Journal
@@ -185,6 +187,7 @@ class Worker:
             children=self._children,
             dispatcher=self._dispatcher,
             poll_s=plan.poll_s,
+            is_deaf=not plan.postgres.has_sessions,
             on_claimed=self._starter.wake,
         )
         self._retry_timer = background.RetryTimer(self._database, self._claimer.ring)
@@ -213,7 +216,9 @@ class Worker:
         resilience = self.plan.app.config.resilience
         backoff = Backoff(resilience.db_retry_initial_ms / 1000, resilience.db_retry_max_ms / 1000)
         session = self._connect("horsies worker listener", session=True)
-        listener = Listener(session, backoff=backoff, name="worker listener")
+        listener = Listener(
+            session if self.plan.postgres.has_sessions else None, backoff=backoff, name="worker listener"
+        )
         listener.on_session(lambda conn: workers.hold_liveness(conn, self.me.liveness_key))
         listener.on_reconnect(self._claimer.listens_anew)
         listener.on_reconnect(self._fence.pulse.back)
@@ -252,6 +257,8 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
+        if not self.plan.postgres.has_sessions:
+            log.warning("%s: %s", WITHOUT_SESSION, "; ".join(what_is_slower(self.plan.poll_s)))
 
     async def _install_schema(self) -> None:
         self._claimer.notify = await install_schema(self.plan.postgres)
