@@ -1,7 +1,7 @@
 """A real PgBouncer between horsies and the server of the tests.
 
-`HORSIES_TEST_PGBOUNCER` names another binary, such as one of another version. Where there is none the tests are skipped,
-unless `HORSIES_TEST_POOLER=1` (`make test-pooler`) says that they must run.
+`HORSIES_TEST_PGBOUNCER` names another binary, such as one of another version. Where there is none, the tests are
+skipped, unless `HORSIES_TEST_POOLER=1` (`make test-pooler`) says that they must run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A PgBouncer that the configuration does not mention: named in an error in transaction mode, adapted to in session mode.
+"""A PgBouncer that the configuration does not mention: named in transaction mode, adapted to in session mode.
 
 `refuses`: as PgBouncer does by itself, it takes no connection with options. `ignores`: it is configured to take and
 ignore them, so that only the missing session shows that it is there."""
@@ -6,11 +6,13 @@ ignore them, so that only the missing session shows that it is there."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from horsies import PostgresConfig
 from horsies.core.db import connect, make_pool
@@ -162,7 +164,8 @@ class Forward:
     """A port that leads to the server or, as soon as it has a `port`, to there."""
 
     def __init__(self, database_url: str) -> None:
-        self._server = psycopg.conninfo.conninfo_to_dict(database_url)
+        self._server = conninfo_to_dict(database_url)
+        self._carrying: set[asyncio.Task[None]] = set()
         self.port: int | None = None
 
     @classmethod
@@ -176,20 +179,21 @@ class Forward:
         return like.replace(f":{like.rpartition(':')[2].partition('/')[0]}/", f":{own}/")
 
     async def close(self) -> None:
+        """When both ends of each connection have closed it."""
         self._listening.close()
+        await asyncio.gather(*self._carrying)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.port is not None:
-            there = await asyncio.open_connection("127.0.0.1", self.port)
+            there, back = await asyncio.open_connection("127.0.0.1", self.port)
         else:
             place = f"{self._server['host']}/.s.PGSQL.{self._server['port']}"
-            there = await asyncio.open_unix_connection(place)
-        await asyncio.wait(
-            [asyncio.create_task(_carry(reader, there[1])), asyncio.create_task(_carry(there[0], writer))]
-        )
+            there, back = await asyncio.open_unix_connection(place)
+        self._carrying |= {asyncio.create_task(carry(reader, back)), asyncio.create_task(carry(there, writer))}
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
     writer.close()

@@ -22,9 +22,7 @@ import psycopg
 
 from horsies.core import errors
 from horsies.core.checks.code import CheckedApp
-from horsies.core.db import (
-    BY_INDEX, WITHOUT_SESSION, BridgeError, as_broker_result, broker_error, connect, describe, what_is_slower
-)  # fmt: skip
+from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe, without_session
 from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
@@ -54,10 +52,11 @@ def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
     if isinstance(answer, Err):
         yield from no_answer(answer)
     elif not (config := subject.app.config).broker.has_sessions:
+        headline, slower = without_session(config.resilience.notify_poll_interval_ms / 1000)
         yield errors.CheckWarning(
-            WITHOUT_SESSION,
+            headline,
             code=errors.ErrorCode.CHECK_WITHOUT_SESSION,
-            notes=what_is_slower(config.resilience.notify_poll_interval_ms / 1000),
+            notes=slower,
             help_text="set session_database_url to an address that does not go through the pooler",
         )
 

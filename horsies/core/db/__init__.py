@@ -11,7 +11,7 @@ from horsies.core.db.failures import (
 )
 from horsies.core.db.listener import Backoff, Listener, answered_within, cancel_all
 from horsies.core.db.pool import Connection, Connections, Pool, PoolClosed, PoolTimeout
-from horsies.core.db.pooler import WITHOUT_SESSION, what_is_slower
+from horsies.core.db.pooler import without_session
 
 # fmt: on
 
@@ -31,7 +31,6 @@ __all__ = [
     "PoolTimeout",
     "Reply",
     "SchemaInitFailed",
-    "WITHOUT_SESSION",
     "answered_within",
     "as_broker_result",
     "broker_error",
@@ -51,5 +50,5 @@ __all__ = [
     "make_pool",
     "on_bridge",
     "reason",
-    "what_is_slower",
+    "without_session",
 ]

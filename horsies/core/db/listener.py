@@ -33,8 +33,8 @@ AGAIN_S = 0.25
 
 
 class Listener:
-    """Subscribe first and then `await start()`, or the other way round. Without `connect` there is no session that could
-    listen (O-01): nothing is ever heard, and the owner polls."""
+    """Subscribe first and then `await start()`, or the other way round. Without `connect` there is no session to listen
+    in (O-01): nothing is ever heard, and the owner polls."""
 
     def __init__(
         self,

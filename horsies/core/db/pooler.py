@@ -3,22 +3,22 @@
 Behind a transaction pooler, each transaction may run in another session of the server. If that is declared, a
 `SharedConnection` keeps nothing in its session. If it is not declared, `find_out` notices it at the first connection of
 a process: a pooler invents the process id that it tells its clients, so a server that names another one is not who
-answered. This costs one statement for each URL and process. In a session pooler sessions last, so everything works there;
+answered. This costs one statement for each URL and process. In a session pooler sessions last, so everything works;
 only the settings of a session must be made by a statement, because a pooler refuses or ignores those of the connection.
 """
 
-import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, AsyncTransaction
 from psycopg.pq import TransactionStatus
 
+from horsies.core.db.listener import answered_within
 from horsies.core.errors import ConfigurationError, ErrorCode
 
 log = logging.getLogger("horsies.pool")
@@ -27,6 +27,10 @@ ROUNDS = 3  # of two connections that take turns; under load, others may have ta
 PATIENCE_S = 2.0
 _PER_TRANSACTION = ("lock_timeout",)  # the other settings are for plans that outlive a transaction
 _REFUSAL = "unsupported startup parameter"
+_SET = (
+    "SELECT set_config(s.name, s.value, %(is_local)s) "
+    "FROM unnest(%(names)s::text[], %(values)s::text[]) AS s(name, value)"
+)
 
 
 class Way(Enum):
@@ -38,12 +42,10 @@ class Way(Enum):
 
 _known: dict[str, Way] = {}  # by URL
 
-WITHOUT_SESSION = "notifications do not pass the transaction pooler, and there is no session_database_url"
 
-
-def what_is_slower(poll_s: float) -> list[str]:
-    """What an installation without a session of its own goes without (O-01)."""
-    return [
+def without_session(poll_s: float) -> tuple[str, list[str]]:
+    """What an installation without a session of its own goes without (O-01): a headline, and what is slower."""
+    return "notifications do not pass the transaction pooler, and there is no session_database_url", [
         f"workers poll: every 20 ms while there is work, and up to every {poll_s:g} s when there is none; "
         "who waits for a result polls too, up to every second",
         "a running task that is cancelled or taken over is stopped at the next heartbeat of its worker",
@@ -81,13 +83,11 @@ async def _is_shared(first: AsyncConnection[Any], another: Callable[[], Awaitabl
     second = await another()
     try:
         for _ in range(ROUNDS):
-            with contextlib.suppress(TimeoutError):  # a full pool; if it is full of sessions, the first one has its own
-                async with asyncio.timeout(PATIENCE_S):
-                    if await _backend(second) == pid:
-                        return True
-            if await _backend(first) != pid:
+            if await answered_within(PATIENCE_S, second, _backend(second)) == pid or await _backend(first) != pid:
                 return True
         return False
+    except TimeoutError:  # the pool is full; if it is full of sessions, the first connection still has its own
+        return await _backend(first) != pid
     finally:
         second.pgconn.finish()
 
@@ -143,24 +143,24 @@ async def set_for_session(conn: AsyncConnection[Any], options: str) -> None:
     await conn.execute(*_setting(settings_of(options), is_local=False), prepare=False)
 
 
-def _setting(settings: dict[str, str], *, is_local: bool) -> tuple[str, dict[str, Any]]:
-    pairs = "unnest(%(names)s::text[], %(values)s::text[]) AS s(name, value)"
-    values = {"names": list(settings), "values": list(settings.values()), "is_local": is_local}
-    return f"SELECT set_config(s.name, s.value, %(is_local)s) FROM {pairs}", values
+def _setting(settings: Mapping[str, str], *, is_local: bool) -> tuple[str, dict[str, Any]]:
+    return _SET, {"names": list(settings), "values": list(settings.values()), "is_local": is_local}
 
 
 class SharedConnection(AsyncConnection[Any]):
     """A connection through a transaction pooler. What holds for each transaction, such as how long it waits for a lock,
     is set anew in each, in the same round trip as far as possible."""
 
-    _settings: dict[str, str] = {}
+    _settings: Mapping[str, str] = MappingProxyType({})
 
     def keep(self, options: str) -> None:
         """Make the settings that matter here in each transaction."""
         wanted = settings_of(options)
         self._settings = {name: wanted[name] for name in _PER_TRANSACTION if name in wanted}
 
-    async def execute(self, query: Any, params: Any = None, *, prepare: bool | None = None, binary: bool = False) -> Any:
+    async def execute(
+        self, query: Any, params: Any = None, *, prepare: bool | None = None, binary: bool = False
+    ) -> Any:
         if not self._settings or not self._is_idle or not query:
             return await super().execute(query, params, prepare=prepare, binary=binary)
         try:

@@ -18,8 +18,15 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection
 
 from horsies.core.db import (
-    BY_INDEX, Listener, OperationRefused, PoolClosed, SchemaInitFailed, connect, drain_pending_connects, make_pool
-)  # fmt: skip
+    BY_INDEX,
+    Listener,
+    OperationRefused,
+    PoolClosed,
+    SchemaInitFailed,
+    connect,
+    drain_pending_connects,
+    make_pool,
+)
 from horsies.core.models.broker import BrokerErrorCode, DatabasePing, PostgresConfig, WorkerPong
 from horsies.core.producer import waiter
 from horsies.core.producer.writer import Writer

@@ -3,9 +3,9 @@ time; `result_of` turns the end of a wait into the `TaskResult` for the caller (
 
 A caller's id goes into a registry and is looked up at once. It is looked up again after a notification of its end,
 after a new LISTEN session, and every second. If the notify mode is not `always`, or there is no session to listen in
-(O-01), it is also looked up after a few growing delays. All ids that are due at the same time are looked up together. NOTIFY only saves time: if all
-notifications are lost, a result is found a second later. If the database does not answer, the waiter waits briefly and
-then reports that; nothing raises.
+(O-01), it is also looked up after a few growing delays. All ids that are due at the same time are looked up together.
+NOTIFY only saves time: if all notifications are lost, a result is found a second later. If the database does not
+answer, the waiter waits briefly and then reports that; nothing raises.
 """
 
 from __future__ import annotations

@@ -20,9 +20,7 @@ from functools import partial
 from typing import Any
 
 from horsies.core.app import Horsies
-from horsies.core.db import (
-    AWAY, BY_INDEX, WITHOUT_SESSION, Backoff, Connection, Listener, cancel_all, connect, what_is_slower
-)  # fmt: skip
+from horsies.core.db import AWAY, BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
 from horsies.core.errors import HorsiesError
 from horsies.core.loop import DatabaseGone, Service, every
 from horsies.core.recovery.start_journal import Journal
@@ -36,7 +34,7 @@ from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Starter
-from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema
+from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema, warn_without_session
 
 log = logging.getLogger("horsies.worker")
 
@@ -257,8 +255,7 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
-        if not self.plan.postgres.has_sessions:
-            log.warning("%s: %s", WITHOUT_SESSION, "; ".join(what_is_slower(self.plan.poll_s)))
+        warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
         self._claimer.notify = await install_schema(self.plan.postgres)
