@@ -161,7 +161,7 @@ class SharedConnection(AsyncConnection[Any]):
     async def execute(
         self, query: Any, params: Any = None, *, prepare: bool | None = None, binary: bool = False
     ) -> Any:
-        if not self._settings or not self._is_idle or not query:
+        if not self._settings or not self._is_idle or query == "":
             return await super().execute(query, params, prepare=prepare, binary=binary)
         try:
             async with self.pipeline():
