@@ -148,7 +148,8 @@ def test_o02_statement_pooling_is_named(database_url: str) -> None:
 async def test_o02_a_pooler_that_is_put_in_between_later_is_noticed(database_url: str) -> None:
     """The address stays, and leads to another place: new connections are looked at again."""
     with PgBouncer(database_url, "transaction") as bouncer:
-        forward = await Forward.open(database_url)
+        forward = Forward(database_url)
+        await forward.open()
         pool = make_pool(PostgresConfig(database_url=forward.url(bouncer.url)), max_size=2, options="-c jit=off")
         async with pool.connection() as conn:
             await conn.execute("SELECT 1")
@@ -168,11 +169,8 @@ class Forward:
         self._carrying: set[asyncio.Task[None]] = set()
         self.port: int | None = None
 
-    @classmethod
-    async def open(cls, database_url: str) -> Forward:
-        made = cls(database_url)
-        made._listening = await asyncio.start_server(made._connected, "127.0.0.1", 0)
-        return made
+    async def open(self) -> None:
+        self._listening = await asyncio.start_server(self._connected, "127.0.0.1", 0)
 
     def url(self, like: str) -> str:
         own = self._listening.sockets[0].getsockname()[1]

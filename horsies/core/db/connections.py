@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, conninfo
@@ -22,8 +22,6 @@ from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
 
 log = logging.getLogger("horsies.sql")
-
-ConnectionT = TypeVar("ConnectionT", bound=AsyncConnection[Any])
 
 # libpq rounds a smaller connect timeout up to this.
 SHORTEST_CONNECT_TIMEOUT = 2
@@ -75,9 +73,10 @@ async def connect(
     where every statement is planned anew. A pooler that is not declared raises a `ConfigurationError` (O-02)."""
     dsn = await _dsn(config, session=session)
     if config.is_shared(session=session):
-        shared = await _open(config, dsn, name, SharedConnection)
-        shared.keep(options or "")
-        return shared
+        conn = await _open(config, dsn, name, kind=SharedConnection)
+        if options is not None and isinstance(conn, SharedConnection):
+            conn.keep(options)
+        return conn
     if config.is_embedded or pooler.known(dsn) is pooler.Way.SERVER:
         try:
             return await _open(config, dsn, name, options=options)
@@ -109,9 +108,10 @@ async def _open(
     config: PostgresConfig,
     dsn: str,
     name: str,
-    kind: type[ConnectionT] = AsyncConnection,  # type: ignore[assignment]
+    *,
     options: str | None = None,
-) -> ConnectionT:
+    kind: type[AsyncConnection[Any]] = AsyncConnection,
+) -> AsyncConnection[Any]:
     parameters = _parameters(config, dsn, name)
     if options is not None:
         given = conninfo.conninfo_to_dict(dsn).get("options")
@@ -131,7 +131,7 @@ async def _open(
         raise
 
 
-async def _unless_cancelled(opening: Coroutine[Any, Any, ConnectionT]) -> ConnectionT:
+async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:
     """If psycopg is cancelled while it connects, it leaves a session behind on the server. So the connect is completed,
     and the connection is then closed."""
     task = asyncio.create_task(opening)
@@ -143,10 +143,10 @@ async def _unless_cancelled(opening: Coroutine[Any, Any, ConnectionT]) -> Connec
         raise
 
 
-_unwanted: set[asyncio.Task[Any]] = set()
+_unwanted: set[asyncio.Task[AsyncConnection[Any]]] = set()
 
 
-def _close_unwanted(task: asyncio.Task[Any]) -> None:
+def _close_unwanted(task: asyncio.Task[AsyncConnection[Any]]) -> None:
     _unwanted.discard(task)
     if not task.cancelled() and task.exception() is None:
         task.result().pgconn.finish()
