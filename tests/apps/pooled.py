@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult, WorkflowSpec, from_node
+from horsies import AppConfig, Horsies, PostgresConfig, RetryPolicy, TaskError, TaskResult
 from horsies.core.models.recovery import RecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.schedule import IntervalSchedule, ScheduleConfig, TaskSchedule
 
@@ -44,14 +44,6 @@ def make_app(broker: PostgresConfig) -> Horsies:
         return TaskResult(ok=os.getpid())
 
     return app
-
-
-def three_steps(app: Horsies) -> WorkflowSpec[int]:
-    """1 + 2, then 10 more, then 100 more."""
-    first = app.tasks["add"].node(node_id="first")(a=1, b=2)
-    second = app.tasks["more"].node(node_id="second")(a=from_node(first), b=10)
-    third = app.tasks["more"].node(node_id="third")(a=from_node(second), b=100)
-    return app.workflow("three steps", [first, second, third], output=third, definition_key="pooled.three_steps")
 
 
 app = make_app(

@@ -22,6 +22,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
+from horsies import Horsies, WorkflowSpec, from_node
 from tests.support import eventually_sync
 
 REQUIRED = "HORSIES_TEST_POOLER"
@@ -50,6 +51,14 @@ def find_pgbouncer() -> str:
         say = pytest.fail if os.environ.get(REQUIRED) else pytest.skip
         say(f"there is no {wanted} here: install PgBouncer, or name it in {BINARY}")
     return found
+
+
+def three_steps(app: Horsies) -> WorkflowSpec[int]:
+    """1 + 2, then 10 more, then 100 more."""
+    first = app.tasks["add"].node(node_id="first")(a=1, b=2)
+    second = app.tasks["more"].node(node_id="second")(a=from_node(first), b=10)
+    third = app.tasks["more"].node(node_id="third")(a=from_node(second), b=100)
+    return app.workflow("three steps", [first, second, third], output=third, definition_key="pooled.three_steps")
 
 
 class PgBouncer:

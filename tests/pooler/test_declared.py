@@ -13,10 +13,9 @@ import pytest
 import sqlalchemy
 
 from horsies import Horsies
-from tests.apps.pooled import three_steps
 from tests.e2e.cli_support import Started, run
-from tests.pooler.conftest import Route
-from tests.pooler.support import POOLED_APP, ROOT
+from tests.pooler.conftest import Route, opened, routed
+from tests.pooler.support import POOLED_APP, ROOT, three_steps
 from tests.support import eventually, eventually_sync
 
 
@@ -142,8 +141,6 @@ async def test_o01_a_cancelled_task_is_stopped(route: Route, app: Horsies) -> No
 
 
 async def test_o01_few_connections_of_the_pooler_suffice(database_url: str) -> None:
-    from tests.pooler.conftest import opened, routed
-
     with (route := routed("alone", database_url, default_pool_size=3)).bouncer:
         for app in opened(route):
             with route.worker("--processes", "2"):
