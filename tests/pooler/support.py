@@ -82,15 +82,10 @@ class PgBouncer:
         self.port = _free_port()
         lines = ["[databases]", f"* = {_server(self._database_url)}", "[pgbouncer]", f"listen_port = {self.port}"]
         lines += [f"{name} = {value}" for name, value in self._settings.items()]
-        ini = self._directory / "pgbouncer.ini"
-        ini.write_text("\n".join(lines) + "\n")
+        (self._directory / "pgbouncer.ini").write_text("\n".join(lines) + "\n")
         self._directory.chmod(0o755)
-        as_nobody = ["-u", "nobody"] if os.geteuid() == 0 else []
-        self._log = (self._directory / "log").open("w+")
-        self._process = subprocess.Popen(
-            [self._binary, *as_nobody, str(ini)], stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-        )
-        eventually_sync(self._answers, what="a PgBouncer that answers")
+        self._log = (self._directory / "log").open("a+")
+        self._start()
         return self
 
     def __exit__(
@@ -103,6 +98,18 @@ class PgBouncer:
             print(self._log.read())
         self._log.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def restart(self) -> None:
+        """End all its connections at once, and come back."""
+        self._process.kill()
+        self._process.wait()
+        self._start()
+
+    def _start(self) -> None:
+        as_nobody = ["-u", "nobody"] if os.geteuid() == 0 else []
+        command = [self._binary, *as_nobody, str(self._directory / "pgbouncer.ini")]
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        eventually_sync(self._answers, what="a PgBouncer that answers")
 
     @property
     def url(self) -> str:

@@ -150,3 +150,16 @@ async def test_o01_few_connections_of_the_pooler_suffice(database_url: str) -> N
                     assert (await handle.get_async(timeout_ms=60_000)).is_ok()
                 assert (await flow.get_async(timeout_ms=30_000)).ok == 113
             assert await eventually(lambda: len(route.bouncer.show("servers")) <= 3)
+
+
+async def test_o01_a_pooler_that_restarts_costs_time_and_no_task(route: Route, app: Horsies) -> None:
+    nap = app.tasks["nap"]
+    with route.worker("--processes", "2"):
+        handles = nap.send_many([(0.2,)] * 20).unwrap()
+        assert (await handles[0].get_async(timeout_ms=30_000)).is_ok()
+        route.bouncer.restart()
+        for handle in handles:
+            assert (await handle.get_async(timeout_ms=60_000)).is_ok()
+        assert (await nap.send(0.1).unwrap().get_async(timeout_ms=30_000)).is_ok()
+    outcomes = await route.rows.all("SELECT outcome FROM horsies_task_attempts")
+    assert [row["outcome"] for row in outcomes] == ["COMPLETED"] * 21
