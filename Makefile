@@ -9,7 +9,7 @@ with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-versions test-install lint docs-check fmt docs dev bench bench-peers soak proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench bench-peers soak proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -33,6 +33,9 @@ test-quick: $(call with,test) ## the tests that need no worker process
 test-versions: $(call with,test) ## the tests of store, schema, recovery and workflows on PostgreSQL 13 to 18
 	$(BIN)/python -m compileall -q horsies tests
 	$(BIN)/python -m tests.versions --jobs $(JOBS) $(if $(VERSIONS),--versions $(VERSIONS)) $(TESTS)
+
+test-pooler: $(call with,test) ## the tests with a real PgBouncer between, which must be installed
+	HORSIES_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/pooler
 
 test-install: $(call with,test) ## resolve the pinned versions for each supported Python, and build the package
 	HORSIES_TEST_INSTALL=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/install

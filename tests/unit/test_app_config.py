@@ -179,11 +179,15 @@ def test_t10_passwords_that_look_like_something_else() -> None:
     assert PostgresConfig(database_url="postgresql:///d?host=/tmp").display_url() == "postgresql:///d?host=/tmp"
 
 
-def test_t10_pgbouncer_needs_a_session_url() -> None:
-    assert codes_of(lambda: PostgresConfig(database_url=URL, pgbouncer_transaction_mode=True)) == ["HRS-203"]
+def test_t10_o01_pgbouncer_with_and_without_a_session_url() -> None:
+    alone = PostgresConfig(database_url=URL, pgbouncer_transaction_mode=True)
+    assert (alone.session_dsn(), alone.has_sessions) == (alone.dsn(), False)
     direct = "postgresql+psycopg://direct/app"
     broker = PostgresConfig(database_url=URL, pgbouncer_transaction_mode=True, session_database_url=direct)
     assert (broker.session_dsn(), BROKER.session_dsn()) == ("postgresql://direct/app", BROKER.dsn())
+    assert broker.has_sessions and BROKER.has_sessions
+    embedded = lambda: PostgresConfig(database_url="embedded:x", pgbouncer_transaction_mode=True)  # noqa: E731
+    assert codes_of(embedded) == ["HRS-203"]
 
 
 def test_t10_connection_parameters() -> None:

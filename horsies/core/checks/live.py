@@ -22,7 +22,7 @@ import psycopg
 
 from horsies.core import errors
 from horsies.core.checks.code import CheckedApp
-from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe
+from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe, without_session
 from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
@@ -52,6 +52,14 @@ def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
         answer = visit.ask(lambda conn: conn.execute("SELECT 1"))
     if isinstance(answer, Err):
         yield from no_answer(answer)
+    elif not (config := subject.app.config).broker.has_sessions:
+        headline, slower = without_session(config.resilience.notify_poll_interval_ms / 1000)
+        yield errors.CheckWarning(
+            headline,
+            code=errors.ErrorCode.CHECK_WITHOUT_SESSION,
+            notes=slower,
+            help_text="set session_database_url to an address that does not go through the pooler",
+        )
 
 
 def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:

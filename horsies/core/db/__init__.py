@@ -11,6 +11,7 @@ from horsies.core.db.failures import (
 )
 from horsies.core.db.listener import Backoff, Listener, answered_within, cancel_all
 from horsies.core.db.pool import Connection, Connections, Pool, PoolClosed, PoolTimeout
+from horsies.core.db.pooler import without_session
 
 # fmt: on
 
@@ -50,4 +51,5 @@ __all__ = [
     "make_pool",
     "on_bridge",
     "reason",
+    "without_session",
 ]

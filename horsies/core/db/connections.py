@@ -8,12 +8,17 @@ the password.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Self
 
+import psycopg
 from psycopg import AsyncConnection, AsyncCursor, conninfo
 from psycopg.abc import Params
 
+from horsies.core.db import pooler
 from horsies.core.db.pool import Pool
+from horsies.core.db.pooler import SharedConnection
+from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
 
 log = logging.getLogger("horsies.sql")
@@ -64,22 +69,66 @@ async def connect(
     config: PostgresConfig, *, session: bool = False, name: str = "horsies", options: str | None = None
 ) -> AsyncConnection[Any]:
     """Open one connection. Use `session=True` for LISTEN and schema changes, which a transaction pooler cannot carry.
-    `options` are server settings of the session; they are not sent to a pooler, which would refuse them and plans every
-    statement anew anyway."""
+    `options` are server settings of the session. Through a transaction pooler only those are made that matter there,
+    where every statement is planned anew. A pooler that is not declared raises a `ConfigurationError` (O-02)."""
     dsn = await _dsn(config, session=session)
+    if config.is_shared(session=session):
+        conn = await _open(config, dsn, name, kind=SharedConnection)
+        if options is not None and isinstance(conn, SharedConnection):
+            conn.keep(options)
+        return conn
+    if config.is_embedded or pooler.known(dsn) is pooler.Way.SERVER:
+        try:
+            return await _open(config, dsn, name, options=options)
+        except ConfigurationError:
+            if options is None or config.is_embedded:
+                raise
+            pooler.forget(dsn)  # a pooler has been put in between
+    return await _open_carefully(config, dsn, name, options, is_direct=session and bool(config.session_database_url))
+
+
+async def _open_carefully(
+    config: PostgresConfig, dsn: str, name: str, options: str | None, *, is_direct: bool
+) -> AsyncConnection[Any]:
+    """It is not known what the URL leads to, or it leads to a session pooler: the settings follow later."""
+    conn = await _open(config, dsn, name)
+    try:
+        if pooler.known(dsn) is None:
+            setting = "session_database_url" if is_direct else "database_url"
+            await pooler.find_out(dsn, conn, partial(_open, config, dsn, name), setting)
+        if options is not None:
+            await pooler.set_for_session(conn, options)
+    except BaseException:
+        conn.pgconn.finish()
+        raise
+    return conn
+
+
+async def _open(
+    config: PostgresConfig,
+    dsn: str,
+    name: str,
+    *,
+    options: str | None = None,
+    kind: type[AsyncConnection[Any]] = AsyncConnection,
+) -> AsyncConnection[Any]:
     parameters = _parameters(config, dsn, name)
-    pooled_by_proxy = config.pgbouncer_transaction_mode and not session
-    if options is not None and not pooled_by_proxy:
-        given = conninfo.conninfo_to_dict(dsn).get("options") or parameters.get("options")
+    if options is not None:
+        given = conninfo.conninfo_to_dict(dsn).get("options")
         parameters["options"] = f"{given} {options}" if given else options
-    opening = AsyncConnection.connect(
+    opening = kind.connect(
         dsn,
         autocommit=True,
-        prepare_threshold=None if pooled_by_proxy else 5,
+        prepare_threshold=None if kind is SharedConnection else 5,
         cursor_factory=EchoCursor if config.echo else None,
         **parameters,
     )
-    return await _unless_cancelled(opening)
+    try:
+        return await _unless_cancelled(opening)
+    except psycopg.OperationalError as problem:
+        if pooler.is_refusal(problem):
+            raise pooler.refused(problem) from problem
+        raise
 
 
 async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:

@@ -50,10 +50,13 @@ _REFUSED_FOR_GOOD = (
     "is not permitted to log in",
     "not currently accepting connections",
     "does not support SSL",
+    "no such database",  # of PgBouncer
+    "no such user",
 )
 
 _GRANTS = "the owner of the tables can give this role its rights: `horsies grants` prints or applies them"
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
+_NO_TRANSACTIONS = "transaction blocks not allowed in statement pooling mode"
 _NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
 
 
@@ -179,6 +182,8 @@ def hint_for(text: str) -> str | None:
     """What to do about a failure that only the owner of the database can fix; None if unknown."""
     if missing := _NO_DATABASE.search(text):
         return f"create it: createdb {missing[1]} (or CREATE DATABASE), or correct the URL"
+    if _NO_TRANSACTIONS in text:
+        return "PgBouncer's pool_mode = statement cannot carry transactions: set it to transaction or session"
     if _NOT_IN_SCHEMA.search(text):
         return "the tables may be of an older version; horsies init-db upgrades them"
     return None

@@ -33,11 +33,12 @@ AGAIN_S = 0.25
 
 
 class Listener:
-    """Subscribe first and then `await start()`, or the other way round."""
+    """Subscribe first and then `await start()`, or the other way round. Without `connect` there is no session to listen
+    in (O-01): nothing is ever heard, and the owner polls."""
 
     def __init__(
         self,
-        connect: Callable[[], Awaitable[AsyncConnection[Any]]],
+        connect: Callable[[], Awaitable[AsyncConnection[Any]]] | None,
         *,
         backoff: Backoff | None = None,
         keepalive: float = 30.0,
@@ -93,10 +94,17 @@ class Listener:
         session."""
         self._session_hooks.append(callback)
 
+    @property
+    def is_off(self) -> bool:
+        """Whether there is no session to listen in."""
+        return self._connect is None
+
     async def start(self) -> None:
         """Start, and return after the first attempt to connect. It never raises: see `connected` and `last_error`."""
+        if self._connect is None:
+            return
         if self._task is None:
-            self._task = asyncio.create_task(self._keep_listening(), name=f"horsies {self._name}")
+            self._task = asyncio.create_task(self._keep_listening(self._connect), name=f"horsies {self._name}")
         await self._tried.wait()
 
     async def stop(self) -> None:
@@ -111,18 +119,19 @@ class Listener:
         return self._heard
 
     async def in_step(self) -> None:
-        """Wait until every subscription made so far is in effect."""
-        await self._in_step.wait()
+        """Wait until every subscription made so far is in effect, if that is possible at all."""
+        if not self.is_off:
+            await self._in_step.wait()
 
     def _channels_changed(self) -> None:
         self._in_step.clear()
         self._wake.set()
 
-    async def _keep_listening(self) -> None:
+    async def _keep_listening(self, connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
         failures = 0
         while True:
             try:
-                await self._session()
+                await self._session(await connect())
             except Exception as problem:
                 failures = 1 if self.connected else failures + 1
                 self._session_lost(problem, failures)
@@ -139,8 +148,7 @@ class Listener:
         for callback in self._lost_hooks:
             _guarded(callback)
 
-    async def _session(self) -> None:
-        conn = await self._connect()
+    async def _session(self, conn: AsyncConnection[Any]) -> None:
         try:
             conn.add_notify_handler(self._on_notify)
             for prepare in self._session_hooks:

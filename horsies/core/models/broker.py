@@ -49,7 +49,9 @@ class PostgresConfig(ConfigModel):
         description="a direct address for LISTEN and schema changes, if `database_url` leads to a pooler",
     )
     pgbouncer_transaction_mode: bool = Field(
-        default=False, description="no prepared statements; needs `session_database_url`"
+        default=False,
+        description="`database_url` leads to a transaction pooler: nothing over it needs a session of its own; without "
+        "`session_database_url`, workers and waiting programs poll",
     )
     pool_size: int = Field(
         default=5, ge=1, le=MOST_CONNECTIONS, description="connections that a sending program keeps open"
@@ -131,14 +133,10 @@ class PostgresConfig(ConfigModel):
         return url
 
     def _violations(self) -> Iterator[Violation]:
-        if self.pgbouncer_transaction_mode and self.session_database_url is None:
-            yield Violation(
-                ("session_database_url", "pgbouncer_transaction_mode"),
-                "behind a transaction pooler, LISTEN and schema creation need a direct URL",
-                help_text="set session_database_url to an address that does not go through the pooler",
-            )
         if self.is_embedded and self.session_database_url is not None:
             yield Violation(("session_database_url", "database_url"), "the embedded server has only one address")
+        if self.is_embedded and self.pgbouncer_transaction_mode:
+            yield Violation(("pgbouncer_transaction_mode", "database_url"), "the embedded server has no pooler")
 
     @property
     def is_embedded(self) -> bool:
@@ -156,10 +154,20 @@ class PostgresConfig(ConfigModel):
         return plain_url(self.database_url.get_secret_value())
 
     def session_dsn(self) -> str:
-        """A URL for connections that need their own session: LISTEN, advisory locks, schema creation."""
+        """A URL for connections that need their own session, as far as there is one: LISTEN, advisory locks, schema
+        creation."""
         if self.session_database_url is None:
             return self.dsn()
         return plain_url(self.session_database_url.get_secret_value())
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether some connection keeps its session: for notifications, and for locks that outlive a transaction."""
+        return not self.pgbouncer_transaction_mode or self.session_database_url is not None
+
+    def is_shared(self, *, session: bool) -> bool:
+        """Whether such a connection shares its session with others, because it goes through a transaction pooler."""
+        return self.pgbouncer_transaction_mode and not (session and self.has_sessions)
 
     def elsewhere(self, url: str) -> PostgresConfig:
         """The same settings for another database. A session URL and a pooler belong to the old one."""

@@ -156,7 +156,7 @@ class WorkerFacts:
     children: Mapping[str, int]
     supervisor_bytes: float
     children_bytes: float
-    is_listening: bool
+    is_listening: bool | None  # None: it has no session to listen in (O-01)
     notifications: int
     loop_lag_s: float
     aborts: Mapping[str, int] = field(default_factory=dict)
@@ -214,7 +214,8 @@ def of_worker(facts: WorkerFacts, counts: WorkerCounts) -> Iterator[Family]:
     yield _by(m.IN_HAND, facts.in_hand)
     yield _by(m.CHILDREN, facts.children)
     yield Family(m.MEMORY, [(("supervisor",), facts.supervisor_bytes), (("children",), facts.children_bytes)])
-    yield _one(m.LISTENING, float(facts.is_listening))
+    if facts.is_listening is not None:
+        yield _one(m.LISTENING, float(facts.is_listening))
     yield _one(m.HEARD, facts.notifications)
     yield _one(m.LOOP_LAG, facts.loop_lag_s)
     yield _by(m.ABORTS, facts.aborts)

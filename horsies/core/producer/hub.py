@@ -17,8 +17,17 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.db import BY_INDEX, Listener, PoolClosed, SchemaInitFailed, connect, drain_pending_connects, make_pool
-from horsies.core.models.broker import DatabasePing, PostgresConfig, WorkerPong
+from horsies.core.db import (
+    BY_INDEX,
+    Listener,
+    OperationRefused,
+    PoolClosed,
+    SchemaInitFailed,
+    connect,
+    drain_pending_connects,
+    make_pool,
+)
+from horsies.core.models.broker import BrokerErrorCode, DatabasePing, PostgresConfig, WorkerPong
 from horsies.core.producer import waiter
 from horsies.core.producer.writer import Writer
 from horsies.core.schema.install import InstallReport, install, look
@@ -28,6 +37,10 @@ from horsies.core.store import tasks, workflow_reads
 LONGEST_ID = 36
 PONG = "horsies_worker_pong"
 LISTEN_SECONDS = 5.0  # how long the connection may take to listen to one more channel
+CANNOT_LISTEN = (
+    "workers answer by a notification, and no notification arrives through a transaction pooler; "
+    "set session_database_url to an address that does not go through it"
+)
 EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
 
 
@@ -45,7 +58,7 @@ class Hub:
             name="horsies",
             options=BY_INDEX,
         )
-        self.listener = Listener(self._session, name="result listener")
+        self.listener = Listener(self._session if config.has_sessions else None, name="result listener")
         self.writer = Writer(self)
         self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._waiter: waiter.Waiter[tasks.EndedTask] | None = None
@@ -95,6 +108,8 @@ class Hub:
 
     async def listen(self) -> None:
         """Make sure that the LISTEN connection exists; raise the reason if it does not."""
+        if self.listener.is_off:
+            raise OperationRefused(BrokerErrorCode.DB_OPERATION_FAILED, CANNOT_LISTEN)
         await self.ready()
         await self.listener.start()
         if not self.listener.connected:

@@ -2,10 +2,10 @@
 time; `result_of` turns the end of a wait into the `TaskResult` for the caller (T-61).
 
 A caller's id goes into a registry and is looked up at once. It is looked up again after a notification of its end,
-after a new LISTEN session, and every second. If the notify mode is not `always`, it is also looked up after a few
-growing delays. All ids that are due at the same time are looked up together. NOTIFY only saves time: if all
-notifications are lost, a result is found a second later. If the database does not answer, the waiter waits briefly and
-then reports that; nothing raises.
+after a new LISTEN session, and every second. If the notify mode is not `always`, or there is no session to listen in
+(O-01), it is also looked up after a few growing delays. All ids that are due at the same time are looked up together.
+NOTIFY only saves time: if all notifications are lost, a result is found a second later. If the database does not
+answer, the waiter waits briefly and then reports that; nothing raises.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from horsies.core.types import Err, Ok, Result, TaskStatus
 log = logging.getLogger("horsies.waiter")
 POLL_SECONDS = 1.0
 PAUSES = (0.02, 0.1, 0.4)  # between looks; a task may have ended just before our waiting mark was there
+POLLING_PAUSES = (0.02, 0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27, 0.4, 0.6)  # a wait lasts at most half as long again
 MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
 PATIENCE_SECONDS = 5.0  # how long an unreachable database is not reported
 FIRST_LOOK_SECONDS = 0.5  # the time for one look if the caller's own time is over
@@ -88,13 +89,16 @@ class Waiter(Generic[EndedT]):
         self._listener = listener
         self._subject = subject
         self._holder = holder
-        self._notify = notify if subject.by_mode else "always"
+        # A program that cannot listen asks for no notifications.
+        self._by_mode = subject.by_mode and not listener.is_off
+        self._notify = "off" if listener.is_off else notify if subject.by_mode else "always"
+        self._pauses = POLLING_PAUSES if listener.is_off else PAUSES
         self._places: dict[str, list[_Place[EndedT]]] = {}
         self._due: dict[str, None] = {}  # a set that keeps its order
         self._word: dict[str, float] = {}  # id -> when its waiting mark must be renewed
         self._unneeded: set[str] = set()  # ids whose waiting mark can be withdrawn
         self._again: list[deque[tuple[float, list[str]]]] = [
-            deque() for _ in PAUSES
+            deque() for _ in self._pauses
         ]  # for each pause: when to look at which ids
         self._wake = asyncio.Event()
         self._backoff = Backoff(initial=0.1, maximum=POLL_SECONDS)
@@ -203,8 +207,8 @@ class Waiter(Generic[EndedT]):
                 self._plan_look(ids, nth + 1)
 
     def _plan_look(self, ids: list[str], nth: int) -> None:
-        if ids and nth < len(PAUSES):
-            self._again[nth].append((asyncio.get_running_loop().time() + PAUSES[nth], ids))
+        if ids and nth < len(self._pauses):
+            self._again[nth].append((asyncio.get_running_loop().time() + self._pauses[nth], ids))
 
     def _take_due(self) -> list[str]:
         ids = list(islice(self._due, CHUNK))
@@ -219,7 +223,7 @@ class Waiter(Generic[EndedT]):
             return
         async with self._pool.connection() as conn:
             now = asyncio.get_running_loop().time()
-            if self._subject.by_mode and now >= self._next_mode:
+            if self._by_mode and now >= self._next_mode:
                 recorded = await read_meta(conn)
                 self._notify = recorded.notify if recorded else self._notify
                 self._next_mode = now + MODE_SECONDS

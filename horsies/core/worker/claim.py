@@ -2,7 +2,8 @@
 
 NOTIFY only says when to look; the query decides. If a pass returns fewer tasks than requested, the queue is empty as
 far as this worker can see. Then the claimer looks again after a few growing delays (a lock or a lost notification may
-have hidden a task), and in the end every `notify_poll_interval_ms`. How much may be claimed, and how far ahead of its
+have hidden a task), and in the end every `notify_poll_interval_ms`. A worker that cannot listen polls with pauses that
+grow with the time since the last task (O-01). How much may be claimed, and how far ahead of its
 children the worker may run, is plain arithmetic at the end of this module (W-24, W-25, W-25a). What is claimed waits in
 `in_hand.py` for `start.py`.
 """
@@ -45,6 +46,7 @@ class Claimer:
         children: Children,
         dispatcher: Dispatcher,
         poll_s: float,
+        is_deaf: bool = False,
         on_claimed: Callable[[], None],
     ) -> None:
         self._pool = pool
@@ -55,6 +57,8 @@ class Claimer:
         self._children = children
         self._dispatcher = dispatcher
         self._poll_s = poll_s
+        self._is_deaf = is_deaf  # no notification ever arrives
+        self._last_task = monotonic()
         self._on_claimed = on_claimed
         self._event = asyncio.Event()
         self._rings = 0
@@ -75,6 +79,7 @@ class Claimer:
         """There may be a task."""
         self._rings += 1
         self._look_at = 0.0
+        self._last_task = monotonic()
         self._pauses = min(self._pauses, 1)  # the task may be locked for a moment, or belong to another worker already
         self._event.set()
 
@@ -153,9 +158,14 @@ class Claimer:
                 self._dispatcher.stop(older, StopReason.LOST)
         if rows:
             self._pauses = 0
+            self._last_task = monotonic()
             self._on_claimed()
 
     async def _run_dry(self, *, found: bool) -> None:
+        if self._is_deaf:
+            now = monotonic()
+            self._look_at = now + polling_pause(now - self._last_task, self._poll_s)
+            return
         pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
         self._pauses = min(self._pauses + 1, len(PAUSES))
         now = monotonic()
@@ -246,6 +256,12 @@ class Claimer:
         them."""
         brisk = sum(self._limits.concurrency for child in usable if is_short(child.pace_ms))
         return min(brisk, self._in_hand.count(Phase.SETTLING)) if brisk else 0
+
+
+def polling_pause(idle_s: float, longest_s: float) -> float:
+    """How long to wait before the next look, if nothing but a look finds tasks: short while there is work, and then at
+    most a quarter of the time for which there has been none."""
+    return min(longest_s, max(PAUSES[0], idle_s / 4))
 
 
 class Holding(NamedTuple):

@@ -112,7 +112,7 @@ class Health:
             is_stopping=self._is_stopping(),
             database=database,
             is_cut_off=self._pulse.is_failing,
-            is_listening=self._listener.connected,
+            is_listening=self._listener.connected or self._listener.is_off,
             claimed_s=None if claimed_at is None else monotonic() - claimed_at,
             claim_every_s=self._poll_s,
             children=self._processes,

@@ -135,7 +135,7 @@ class Exposure:
             children=self._child_states(),
             supervisor_bytes=self._process.memory_info().rss,
             children_bytes=sum(child.rss_mb for child in self._children.children) * 2**20,
-            is_listening=self._listener.connected,
+            is_listening=None if self._listener.is_off else self._listener.connected,
             notifications=self._listener.heard,
             loop_lag_s=self._lag_s,
             aborts=self._outcomes.aborts,

@@ -33,7 +33,7 @@ from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Starter
-from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema
+from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema, warn_without_session
 
 log = logging.getLogger("horsies.worker")
 
@@ -183,6 +183,7 @@ class Worker:
             children=self._children,
             dispatcher=self._dispatcher,
             poll_s=plan.poll_s,
+            is_deaf=not plan.postgres.has_sessions,
             on_claimed=self._starter.wake,
         )
         self._retry_timer = background.RetryTimer(self._database, self._claimer.ring)
@@ -213,7 +214,9 @@ class Worker:
         resilience = self.plan.app.config.resilience
         backoff = Backoff(resilience.db_retry_initial_ms / 1000, resilience.db_retry_max_ms / 1000)
         session = self._connect("horsies worker listener", session=True)
-        listener = Listener(session, backoff=backoff, name="worker listener")
+        listener = Listener(
+            session if self.plan.postgres.has_sessions else None, backoff=backoff, name="worker listener"
+        )
         listener.on_session(lambda conn: workers.hold_liveness(conn, self.me.liveness_key))
         listener.on_reconnect(self._claimer.listens_anew)
         listener.on_reconnect(self._fence.pulse.back)
@@ -252,6 +255,7 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
+        warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
         self._claimer.notify = await install_schema(self.plan.postgres, self.plan.needs)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from horsies.core.db import AWAY, BY_INDEX, IN_BULK, Pool, connect, describe, hint_for, make_pool
+from horsies.core.db import AWAY, BY_INDEX, IN_BULK, Pool, connect, describe, hint_for, make_pool, without_session
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
 from horsies.core.schema.grants import ProcessKind, refuse_without_rights
@@ -85,6 +85,13 @@ async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[Proces
     if report.notify_changed_from is not None:
         log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
     return report.notify
+
+
+def warn_without_session(plan: Plan) -> None:
+    """Say once what is slower behind a transaction pooler without a session URL (O-01)."""
+    if not plan.postgres.has_sessions:
+        headline, slower = without_session(plan.poll_s)
+        log.warning("%s: %s", headline, "; ".join(slower))
 
 
 class Persistence:
