@@ -13,6 +13,7 @@ from typing import Any, Self
 from psycopg import AsyncConnection, AsyncCursor, conninfo
 from psycopg.abc import Params
 
+from horsies.core.db.dates import read_every_date
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 
@@ -79,7 +80,9 @@ async def connect(
         cursor_factory=EchoCursor if config.echo else None,
         **parameters,
     )
-    return await _unless_cancelled(opening)
+    conn = await _unless_cancelled(opening)
+    read_every_date(conn)
+    return conn
 
 
 async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:

@@ -20,6 +20,7 @@ from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
 from horsies.core.store import tasks, workers
+from horsies.core.store.odd_rows import despite_odd_rows
 from horsies.core.store.recovery import STEP
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -96,8 +97,7 @@ class Reaper:
         them."""
         total, until = 0, self._deadline()
         while True:
-            async with self._pool.connection() as conn:
-                expired = await tasks.expire_waiting(conn, STEP)
+            expired = await despite_odd_rows(self._pool, self._expire)
             self._on_ended(apply.of_workflows(expired))
             total += len(expired)
             if len(expired) < STEP or monotonic() >= until:
@@ -105,6 +105,10 @@ class Reaper:
         if total:
             events.emit("tasks.expired", count=total)
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
+
+    async def _expire(self) -> set[tasks.Expired]:
+        async with self._pool.connection() as conn:
+            return await tasks.expire_waiting(conn, STEP)
 
     async def requeue_claimed(self) -> None:
         """Return stale CLAIMED tasks to the queue, because their code never started (R-19)."""
