@@ -13,7 +13,7 @@ from typing import Any, Self
 from psycopg import AsyncConnection, AsyncCursor, conninfo
 from psycopg.abc import Params
 
-from horsies.core.db.dates import read_every_date
+from horsies.core.db.loaders import read_everything
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 
@@ -81,7 +81,7 @@ async def connect(
         **parameters,
     )
     conn = await _unless_cancelled(opening)
-    read_every_date(conn)
+    read_everything(conn)
     return conn
 
 

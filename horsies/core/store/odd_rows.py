@@ -50,9 +50,10 @@ def refused(task: InFlight, problem: str) -> OddTask:
     return OddTask(task.claim, task.worker_id, task.status, task.task_name, task.queue_name, task.workflow_id, reason)
 
 
-async def find_odd(conn: Connection, most: int = MOST) -> list[OddTask]:
+async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) -> list[OddTask]:
     """Tasks that wait or are in flight and hold a value outside the limits."""
-    cursor = await conn.execute(load("tasks/find_odd"), {"most": most}, prepare=False)
+    params = {"with_waiting": with_waiting, "most": most}
+    cursor = await conn.execute(load("tasks/find_odd"), params, prepare=False)
     return [
         OddTask(Claim(id_, seq), owner, TaskStatus(status), name, queue, flow, f"outside the limits: {', '.join(odd)}")
         for id_, seq, owner, status, name, queue, flow, odd in await cursor.fetchall()
@@ -78,11 +79,11 @@ async def set_aside(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]
     return done
 
 
-async def set_aside_odd(database: Connections) -> list[OddTask]:
+async def set_aside_odd(database: Connections, *, with_waiting: bool = True) -> list[OddTask]:
     """Set aside what is outside the limits and has not started; a running task is only mended, so that its end can be
     written. Return what was done."""
     async with database.connection() as conn:
-        found = await find_odd(conn)
+        found = await find_odd(conn, with_waiting=with_waiting)
         mended = await _mend(conn, [task for task in found if task.status is TaskStatus.RUNNING])
         return mended + await set_aside(conn, [task for task in found if task.status is not TaskStatus.RUNNING])
 

@@ -1,9 +1,9 @@
 -- Tasks that wait or are in flight and hold a date or a counter outside the limits (D-14), with these values: rows from before
--- the constraint, or from a time when somebody had dropped it. Reads all such tasks, so it is asked only after a statement
--- has failed (L-19a).
+-- the constraint, or from a time when somebody had dropped it. Reads all such tasks, so those that wait are looked at only
+-- after a statement has failed (L-19a).
 SELECT t.id, t.claim_seq, COALESCE(t.claimed_by_worker_id, ''), t.status, t.task_name, t.queue_name, t.workflow_id, o.odd
 FROM (
-    SELECT * FROM horsies_tasks WHERE is_waiting
+    SELECT * FROM horsies_tasks WHERE is_waiting AND %(with_waiting)s
     UNION ALL
     SELECT * FROM horsies_tasks WHERE claimed
 ) t CROSS JOIN LATERAL (
