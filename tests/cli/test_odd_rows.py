@@ -12,6 +12,9 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from horsies import monitoring
+from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.models.broker import PostgresConfig
 from horsies.core.types.status import TaskStatus
 from tests.cli.support import Terminal
 from tests.factories import (
@@ -95,15 +98,30 @@ def filled(url: str, fill: Callable[[Db], Awaitable[Any]]) -> Any:
     return asyncio.run(act())
 
 
+def asked(url: str, ask: Callable[..., Awaitable[Any]], ids: list[str]) -> None:
+    """What stands behind the commands, for each of them."""
+
+    async def act() -> None:
+        broker = PostgresBroker(PostgresConfig(database_url=url))
+        try:
+            assert [one for one in ids if (await ask(broker, one)).unwrap() is None] == []
+        finally:
+            await broker.close_async()
+
+    asyncio.run(act())
+
+
 def test_m45_tasks_are_shown_whatever_is_in_them(terminal: Terminal) -> None:
     ids = filled(terminal.url, tasks)
     listed = terminal.type("tasks", "--limit", "500", "--json").json
     assert {task["task_id"] for task in listed["items"]} >= set(ids)
     for command in (["tasks"], ["queues"], ["queues", "--json"], ["stale-tasks"], ["metrics", "--once"]):
         terminal.type(*command)
-    for task_id in ids:
+    for task_id in ids[::12]:
         terminal.type("task", task_id)
         terminal.type("explain", task_id)
+    for ask in (monitoring.get_task_detail, monitoring.explain_task):
+        asked(terminal.url, ask, ids)
 
 
 def test_m45_attempts_and_heartbeats_are_shown_whatever_is_in_them(terminal: Terminal) -> None:
@@ -123,6 +141,7 @@ def test_m45_workflows_are_shown_whatever_is_in_them(terminal: Terminal) -> None
     ids = filled(terminal.url, workflows)
     terminal.type("workflow", "list")
     terminal.type("workflow", "list", "--json")
-    for workflow_id in ids:
+    for workflow_id in ids[::8]:
         terminal.type("workflow", "show", workflow_id)
+    asked(terminal.url, monitoring.get_workflow_run, ids)
     terminal.type("recover-workflows")

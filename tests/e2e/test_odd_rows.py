@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from horsies.core.schema.limits import are_complete
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_node, given_task, given_worker, given_workflow
-from tests.odd_rows_support import SETTINGS, drop_constraints, plant, planted
+from tests.odd_rows_support import SETTINGS, Planted, drop_constraints, plant, planted
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess
 
@@ -145,14 +146,15 @@ async def test_l19a_every_value_at_once_in_every_state(database_url: str, rows: 
 async def test_l34_a_row_that_turned_odd_while_its_code_ran_keeps_its_result(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
-    task = {"task_name": "nap", "args": "[2]", "kwargs": "{}"}
+    task = {"task_name": "nap", "args": "[3]", "kwargs": "{}"}
     async with await an_old_installation(database_url) as db:
         odd = await given_task(db, **task)
         with WorkerProcess(database_url, "--processes", "1") as worker:
             await rows.until(odd, "RUNNING")
-            await db.execute(
-                "UPDATE horsies_tasks SET retry_count = 2147483647, started_at = '-infinity' WHERE id = %s", [odd]
-            )
+            await eventually(lambda: are_complete(db), what="the constraints that the worker adds")
+            await drop_constraints(db)
+            await plant(db, Planted("horsies_tasks", "retry_count", "2147483647"), "id", odd)
+            await plant(db, Planted("horsies_tasks", "started_at", "-infinity"), "id", odd)
             assert (await end_of(rows, odd))["status"] == "COMPLETED"
             code, said = worker.stop()
     assert code == 0, said
