@@ -18,6 +18,7 @@ from horsies.core import errors, locate
 from horsies.core.app import Horsies
 from horsies.core.db import AWAY, connect, describe, hint_for
 from horsies.core.models.broker import PostgresConfig, driver_url
+from horsies.core.schema import limits
 from horsies.core.schema.install import InstallReport, install
 
 VARIABLE = "DATABASE_URL"
@@ -110,7 +111,7 @@ def init_db(module: options.OptionalModule = None, database_url: options.Databas
     chosen = choose(database_url, own)
     output.say(chosen.opening_sentence())
     try:
-        report = asyncio.run(_install(chosen.config, is_configured=own is not None))
+        report, checked = asyncio.run(_install(chosen.config, is_configured=own is not None))
     except AWAY as problem:
         raise errors.ConfigurationError(
             "the schema could not be created",
@@ -119,6 +120,10 @@ def init_db(module: options.OptionalModule = None, database_url: options.Databas
             help_text=hint_for(describe(problem)),
         ) from problem
     output.write(_sentence(report))
+    if checked.violated:
+        output.say(limits.about_violations(checked))
+    if checked.left:
+        output.say(f"the limits of {', '.join(checked.left)} were not added: the tables are busy, or not yours")
     return 0
 
 
@@ -139,11 +144,12 @@ def _same(own: PostgresConfig, url: str) -> bool:
         return False
 
 
-async def _install(config: PostgresConfig, *, is_configured: bool) -> InstallReport:
+async def _install(config: PostgresConfig, *, is_configured: bool) -> tuple[InstallReport, limits.LimitsReport]:
     conn = await connect(config, session=True, name="horsies init-db")
     try:
         # Only an app says which notify mode is wanted. Without one, the mode of the database stays.
-        return await install(conn, notify=config.notify, change_notify=is_configured)
+        report = await install(conn, notify=config.notify, change_notify=is_configured)
+        return report, await limits.ensure_limits(conn)
     finally:
         await conn.close()
 

@@ -19,6 +19,7 @@ ARROWS = {
     "tasks/fail",
     "tasks/requeue",
     "tasks/retry",
+    "tasks/set_aside",
     "tasks/start",
 }
 RUN_TIME = [name for name in statements() if not name.startswith("schema/")]

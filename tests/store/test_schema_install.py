@@ -32,6 +32,7 @@ from horsies.core.schema.install import (
     migrations,
     put_functions,
 )
+from horsies.core.schema.limits import LimitsReport, ensure_limits
 from tests.store.catalog import columns_of, snapshot
 from tests.support import eventually
 
@@ -200,6 +201,7 @@ async def test_d70_fresh_and_migrated_schemas_agree(empty_database_url: str, db:
     async with await connect(empty_database_url) as conn, conn.transaction():
         await migrate(conn, 0)
         await put_functions(conn, "public", "always")
+        assert await ensure_limits(conn) == LimitsReport()
         migrated = await snapshot(conn)
     fresh = await snapshot(db)
     for kind in fresh:

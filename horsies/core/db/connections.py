@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, AsyncCursor, conninfo
 from psycopg.abc import Params
 
 from horsies.core.db import pooler
+from horsies.core.db.loaders import read_everything
 from horsies.core.db.pool import Pool
 from horsies.core.db.pooler import SharedConnection
 from horsies.core.errors import ConfigurationError
@@ -124,11 +125,13 @@ async def _open(
         **parameters,
     )
     try:
-        return await _unless_cancelled(opening)
+        conn = await _unless_cancelled(opening)
     except psycopg.OperationalError as problem:
         if pooler.is_refusal(problem):
             raise pooler.refused(problem) from problem
         raise
+    read_everything(conn)
+    return conn
 
 
 async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:

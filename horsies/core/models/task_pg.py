@@ -6,6 +6,7 @@ server default, so that a row inserted with plain SQL looks like any other. A ch
 (see ``core/schema/install.py``); a test compares both ways.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum as PyEnum
 from typing import Any
@@ -27,6 +28,9 @@ ENDED_AT = (
     "CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')"
     " THEN COALESCE(completed_at, failed_at, updated_at) END"
 )
+# What Python can read, and far enough from the end of the type that arithmetic does not overflow (D-14).
+EARLIEST, END_OF_TIME = "0001-01-01Z", "10000-01-01Z"
+MOST = 1_000_000_000
 
 
 class Base(DeclarativeBase):
@@ -43,12 +47,36 @@ def one_of(column: str, names: tuple[str, ...]) -> str:
     return f"{column} IN ({', '.join(repr(name) for name in names)})"
 
 
+def within_limits(
+    table: str, dates: Sequence[str], counters: Sequence[str] = (), most: int = MOST
+) -> sa.CheckConstraint:
+    """One constraint for all dates and counters of a table, because it is evaluated with every move (D-14). NULLs do
+    not count in LEAST and GREATEST. ``core/sql/schema/limits.sql`` adds the same to older tables."""
+    parts = [f"{_of('LEAST', dates)} >= '{EARLIEST}'", f"{_of('GREATEST', dates)} < '{END_OF_TIME}'"]
+    if counters:
+        parts += [f"{_of('LEAST', counters)} >= 0", f"{_of('GREATEST', counters)} <= {most}"]
+    return sa.CheckConstraint(" AND ".join(parts), name=f"{table}_limits_check")
+
+
+def _of(extreme: str, columns: Sequence[str]) -> str:
+    return columns[0] if len(columns) == 1 else f"{extreme}({', '.join(columns)})"
+
+
 def stored_with(table: Any, **settings: float) -> None:
     """Give a table storage parameters when it is created (SQLAlchemy has no table option for them)."""
     assert isinstance(table, sa.Table)
     listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
     command = sa.DDL(f"ALTER TABLE {table.name} SET ({listed})")  # type: ignore[no-untyped-call]
     sa.event.listen(table, "after_create", command)
+
+
+# fmt: off
+TASK_DATES = (
+    "sent_at", "enqueued_at", "claimed_at", "started_at", "completed_at", "failed_at", "good_until", "next_retry_at",
+    "claim_expires_at", "created_at", "updated_at", "finalizing_at",
+)
+TASK_COUNTERS = ("retry_count", "max_retries", "claim_seq", "start_failures")
+# fmt: on
 
 
 class TaskModel(Base):
@@ -104,6 +132,7 @@ class TaskModel(Base):
         sa.CheckConstraint("retry_count >= 0", name="horsies_tasks_retry_count_check"),
         sa.CheckConstraint("max_retries >= 0", name="horsies_tasks_max_retries_check"),
         sa.CheckConstraint(one_of("status", tuple(TaskStatus.__members__)), name="horsies_tasks_status_check"),
+        within_limits("horsies_tasks", TASK_DATES, TASK_COUNTERS),
         sa.Index(
             "horsies_tasks_pending_idx",
             "queue_name",
@@ -161,6 +190,7 @@ class TaskAttemptModel(Base):
         sa.CheckConstraint(
             one_of("outcome", tuple(TaskAttemptOutcome.__members__)), name="horsies_task_attempts_outcome_check"
         ),
+        within_limits("horsies_task_attempts", ("started_at", "finished_at", "created_at"), ("attempt",), 2 * MOST),
         sa.Index(
             "horsies_task_attempts_error_code_idx", "error_code", postgresql_where=sa.text("error_code IS NOT NULL")
         ),
@@ -183,6 +213,7 @@ class TaskHeartbeatModel(Base):
 
     __table_args__ = (
         sa.CheckConstraint(one_of("role", ("claimer", "runner")), name="horsies_heartbeats_role_check"),
+        within_limits("horsies_heartbeats", ("sent_at",)),
         sa.Index("horsies_heartbeats_task_idx", "task_id", "role", sa.text("sent_at DESC")),
         sa.Index("horsies_heartbeats_sent_at_idx", "sent_at"),
     )
@@ -215,6 +246,7 @@ class WorkerStateModel(Base):
     children_memory_mb: Mapped[float | None] = mapped_column(sa.Double)
 
     __table_args__ = (
+        within_limits("horsies_worker_states", ("snapshot_at", "worker_started_at")),
         sa.Index("horsies_worker_states_worker_idx", "worker_id", sa.text("snapshot_at DESC")),
         sa.Index("horsies_worker_states_snapshot_at_idx", "snapshot_at"),
     )
@@ -241,7 +273,10 @@ class WorkerModel(Base):
     # ``metadata`` is taken by the declarative base.
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=EMPTY_OBJECT)
 
-    __table_args__ = (sa.Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),)
+    __table_args__ = (
+        within_limits("horsies_workers", ("started_at", "last_heartbeat_at")),
+        sa.Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),
+    )
 
 
 class ScheduleStateModel(Base):
@@ -280,7 +315,7 @@ class WaitingModel(Base):
     until: Mapped[datetime] = mapped_column(TIMESTAMP)
 
     # The rows may be lost in a server crash, because the sessions that waited are lost too.
-    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+    __table_args__ = (within_limits("horsies_waiting", ("until",)), {"prefixes": ["UNLOGGED"]})
 
 
 class MetaModel(Base):

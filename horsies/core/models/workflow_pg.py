@@ -13,6 +13,14 @@ from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 IS_OVER = "status = 'RUNNING' AND open_nodes = 0"
 IS_OPEN = task_pg.one_of("status", ("PENDING", "RUNNING", "PAUSED"))
 IS_IN_FLIGHT = task_pg.one_of("status", ("READY", "ENQUEUED", "RUNNING"))
+# fmt: off
+FLOW_DATES = (
+    "good_until", "sent_at", "created_at", "updated_at", "started_at", "paused_at", "completed_at",
+)
+FLOW_COUNTERS = ("depth", "open_nodes")
+NODE_DATES = ("good_until", "created_at", "updated_at", "ready_at", "enqueued_at", "started_at", "completed_at")
+NODE_COUNTERS = ("task_index", "deps_total", "deps_completed", "deps_failed", "deps_skipped")
+# fmt: on
 
 
 class WorkflowModel(task_pg.Base):
@@ -53,6 +61,7 @@ class WorkflowModel(task_pg.Base):
             task_pg.one_of("status", tuple(WorkflowStatus.__members__)), name="horsies_workflows_status_check"
         ),
         sa.CheckConstraint(task_pg.one_of("on_error", ("FAIL", "PAUSE")), name="horsies_workflows_on_error_check"),
+        task_pg.within_limits("horsies_workflows", FLOW_DATES, FLOW_COUNTERS),
         sa.Index("horsies_workflows_status_idx", "status"),
         sa.Index("horsies_workflows_name_idx", "name"),
         sa.Index("horsies_workflows_definition_key_idx", "definition_key"),
@@ -131,6 +140,7 @@ class WorkflowTaskModel(task_pg.Base):
         sa.CheckConstraint(
             task_pg.one_of("join_type", ("all", "any", "quorum")), name="horsies_workflow_tasks_join_type_check"
         ),
+        task_pg.within_limits("horsies_workflow_tasks", NODE_DATES, NODE_COUNTERS),
         sa.Index(
             "horsies_workflow_tasks_task_id_idx",
             "task_id",

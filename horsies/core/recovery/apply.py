@@ -10,6 +10,7 @@ Recovered tasks of workflows are reported to the caller after the commit, so tha
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
@@ -20,13 +21,14 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.recovery.decide import Action, move_for
 from horsies.core.recovery.hooks import HookCaller
-from horsies.core.store import recovery, tasks
+from horsies.core.store import odd_rows, recovery, tasks
 from horsies.core.store.tasks import Expired
-from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry
+from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
 from horsies.core.types import TaskStatus
 
 EndedNode: TypeAlias = tuple[str, str]  # the ids of the task and of its workflow
 OnEnded: TypeAlias = Callable[[Iterable[EndedNode]], None]
+Lend: TypeAlias = Callable[[], AbstractAsyncContextManager[Connection]]
 
 log = logging.getLogger("horsies.recovery")
 
@@ -38,6 +40,7 @@ _WORDS: dict[type, str] = {
     Retry: "to be retried",
     Fail: "failed",
     Expire: "expired",
+    SetAside: "set aside",
 }
 _ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
 
@@ -111,17 +114,23 @@ def who_is_silent(task: InFlight) -> str:
 async def recover_in_parts(
     found: Sequence[InFlight],
     recover: Callable[[Sequence[InFlight]], Awaitable[list[InFlight]]],
+    lend: Lend,
     on_refused: Callable[[InFlight], None] = lambda task: None,
 ) -> list[InFlight]:
-    """What `recover` could recover of these. A task that the database refuses does not keep the others back."""
-
-    def give_up(task: InFlight, problem: Exception) -> None:
-        fields = {"task_id": task.task_id, "task": task.task_name}
-        log.error("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
-        on_refused(task)
-
-    parts = await by_halves(found, recover, is_refusal=is_about_content, give_up=give_up)
-    return [task for part in parts for task in part]
+    """What `recover` could recover of these. A task that the database refuses does not keep the others back: it is set
+    aside (L-19a), on a connection that `lend` lends, or reported if not even that is possible."""
+    refused: list[tuple[InFlight, Exception]] = []
+    parts = await by_halves(
+        found, recover, is_refusal=is_about_content, give_up=lambda task, problem: refused.append((task, problem))
+    )
+    recovered = [task for part in parts for task in part]
+    if refused:
+        async with lend() as conn:
+            done = await odd_rows.set_aside(conn, [odd_rows.refused(task, describe(why)) for task, why in refused])
+        aside = {one.claim for one in done}
+        for task, _ in refused:
+            recovered.append(task) if task.claim in aside else on_refused(task)
+    return recovered
 
 
 async def recover_stale(
@@ -142,7 +151,7 @@ async def recover_stale(
             found = await recovery.find_stale(conn, status, config, sweeping, threshold=threshold)
         count = 0
         for place in range(0, len(found), recovery.STEP):
-            recovered = await recover_in_parts(found[place : place + recovery.STEP], step)
+            recovered = await recover_in_parts(found[place : place + recovery.STEP], step, database.connection)
             count += len(recovered)
             yield recovered
         if len(found) < recovery.LOOK or not count:  # that was the end, or others are recovering all of them

@@ -153,9 +153,9 @@ class DeadWorkers:
         """Tasks that are not enrolled follow the settings of the reaper, which would otherwise recover them (R-18)."""
         may_requeue = self._recovery.auto_requeue_stale_claimed
         if requeued := [task for task in shares.requeued if may_requeue or task.is_enrolled]:
-            await apply.recover_in_parts(requeued, partial(self._requeue, reason=GONE))
+            await apply.recover_in_parts(requeued, partial(self._requeue, reason=GONE), self._pool.connection)
         if shares.crashed and self._recovery.auto_fail_stale_running:
-            await apply.recover_in_parts(shares.crashed, self._crash)
+            await apply.recover_in_parts(shares.crashed, self._crash, self._pool.connection)
 
     async def _requeue(self, tasks: Sequence[InFlight], reason: str) -> list[InFlight]:
         async with self._pool.connection() as conn:
@@ -201,7 +201,7 @@ class DeadWorkers:
             claimed = [one.task for one in found if one.task.status is TaskStatus.CLAIMED]
             mine = [task for task in claimed if not task.is_enrolled]
             if mine:
-                await apply.recover_in_parts(mine, partial(self._requeue, reason=SILENT))
+                await apply.recover_in_parts(mine, partial(self._requeue, reason=SILENT), self._pool.connection)
             if len(found) < STEP:
                 return
             after = found[-1].place

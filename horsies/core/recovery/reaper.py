@@ -20,6 +20,7 @@ from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
 from horsies.core.store import tasks, workers
+from horsies.core.store.odd_rows import despite_odd_rows, set_aside_odd
 from horsies.core.store.recovery import STEP
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -67,6 +68,7 @@ class Reaper:
     @property
     def passes(self) -> Iterator[tuple[str, Pass]]:
         """What a tick does, in order (R-16)."""
+        yield "odd rows", self.mend_in_flight
         yield "expiry", self.expire
         if self._recovery.auto_requeue_stale_claimed:
             yield "stale claims", self.requeue_claimed
@@ -91,13 +93,18 @@ class Reaper:
             else:
                 self._failures.pop(name, None)
 
+    async def mend_in_flight(self) -> None:
+        """Mend or set aside tasks in flight whose row is outside the limits (D-14), because nothing could recover them
+        later (L-19a). Those that wait are found by the claim that fails because of them."""
+        aside = await set_aside_odd(self._pool, with_waiting=False)
+        self._on_ended((task.claim.task_id, task.workflow_id) for task in aside if task.workflow_id is not None)
+
     async def expire(self) -> None:
         """Expire waiting tasks past their deadline (L-07); at the head of a queue, every claim would have to skip
         them."""
         total, until = 0, self._deadline()
         while True:
-            async with self._pool.connection() as conn:
-                expired = await tasks.expire_waiting(conn, STEP)
+            expired = await despite_odd_rows(self._pool, self._expire)
             self._on_ended(apply.of_workflows(expired))
             total += len(expired)
             if len(expired) < STEP or monotonic() >= until:
@@ -105,6 +112,10 @@ class Reaper:
         if total:
             events.emit("tasks.expired", count=total)
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
+
+    async def _expire(self) -> set[tasks.Expired]:
+        async with self._pool.connection() as conn:
+            return await tasks.expire_waiting(conn, STEP)
 
     async def requeue_claimed(self) -> None:
         """Return stale CLAIMED tasks to the queue, because their code never started (R-19)."""

@@ -7,6 +7,7 @@ applied through `recover_tasks`, which skips everything that has changed in the 
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -320,5 +321,6 @@ class _Sweep:
             )  # fmt: skip
 
         for verdict, tasks in found.groups.items():
-            recovered += await recover_in_parts(tasks, partial(recover, verdict=verdict), refused.append)
+            step = partial(recover, verdict=verdict)
+            recovered += await recover_in_parts(tasks, step, lambda: nullcontext(conn), refused.append)
         return recovered, len(refused)

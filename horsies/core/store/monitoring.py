@@ -179,12 +179,19 @@ def _worker(row: dict[str, Any]) -> cluster.WorkerStateInfo:
     return cluster.WorkerStateInfo(
         **{
             **row,
-            "queues": tuple(row["queues"]),
+            "queues": tuple([queue for queue in row["queues"] if queue is not None]),
             "task_names": tuple(map(str, names)) if isinstance(names, list) else None,
-            "queue_priorities": row["queue_priorities"] or {},
-            "queue_max_concurrency": row["queue_max_concurrency"] or {},
+            "queue_priorities": _whole_numbers(row["queue_priorities"]),
+            "queue_max_concurrency": _whole_numbers(row["queue_max_concurrency"]),
         }
     )
+
+
+def _whole_numbers(found: Any) -> dict[str, int]:
+    """What a worker says of its queues, as far as that can be read (R-24)."""
+    if not isinstance(found, dict):
+        return {}
+    return {name: number for name, number in found.items() if isinstance(number, int)}
 
 
 _OF_RUN = models.WorkflowRunSummary.__slots__

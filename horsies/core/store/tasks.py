@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
-from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection
 from horsies.core.hooks import Job
-from horsies.core.models.tasks import OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
+from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
 from horsies.core.schema.install import CLAIM, lock_key
 from horsies.core.sql import load, numbers, texts
-from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
@@ -134,7 +134,7 @@ async def apply_kinds(conn: Connection, worker_id: str, moves: Sequence[Move]) -
     kinds: dict[type, list[Any]] = {}
     for move in moves:
         kinds.setdefault(type(move), []).append(move)
-    if len(kinds) == 1 and Retry not in kinds:
+    if len(kinds) == 1 and Retry not in kinds and SetAside not in kinds:
         return await _apply_kinds(conn, worker_id, kinds)
     async with conn.transaction():
         await conn.execute(load("tasks/lock"), {"ids": texts([move.claim.task_id for move in moves])}, prepare=True)
@@ -143,8 +143,10 @@ async def apply_kinds(conn: Connection, worker_id: str, moves: Sequence[Move]) -
 
 async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[Any]]) -> dict[str, type]:
     moved: dict[str, type] = {}
-    for kind in (Complete, Retry, Fail, Requeue, Expire):
+    for kind in (Complete, Retry, Fail, Requeue, Expire, SetAside):
         batch = kinds.get(kind, [])
+        if kind is SetAside and batch:
+            await mend(conn, worker_id, [move.claim for move in batch])
         if batch:
             moved |= dict.fromkeys(await _run(conn, worker_id, kind, batch), kind)
         if kind is Retry and batch:
@@ -156,6 +158,13 @@ async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[
 async def _run(conn: Connection, worker_id: str, kind: type, batch: list[Any]) -> set[str]:
     name, columns = _STATEMENTS[kind]
     cursor = await conn.execute(load(name), {"worker_id": worker_id, **columns(batch)}, prepare=True)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def mend(conn: Connection, owner: str, claims: Sequence[Claim]) -> set[str]:
+    """Bring the dates and counters of these tasks back within the limits (D-14), so that they can be moved at all."""
+    params = {"worker_id": owner, **_columns(claims)}
+    cursor = await conn.execute(load("tasks/mend"), params, prepare=False)
     return {row[0] for row in await cursor.fetchall()}
 
 
@@ -201,12 +210,29 @@ def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
     }
 
 
+def _asides(batch: Sequence[SetAside]) -> dict[str, Any]:
+    reasons = [sanitize_text(m.reason) for m in batch]
+    return {
+        **_columns([m.claim for m in batch]),
+        "results": texts([set_aside_result(reason) for reason in reasons]),
+        "reasons": texts(reasons),
+    }
+
+
+def set_aside_result(reason: str) -> str:
+    """The stored result of a task that was set aside."""
+    message = f"The task was set aside, because its row cannot be moved: {reason}"
+    error = TaskError(error_code=OperationalErrorCode.ROW_SET_ASIDE, message=message)
+    return serialize_error_payload(TaskResult(err=error))
+
+
 _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Complete: ("tasks/complete", _with_results),
     Fail: ("tasks/fail", _fails),
     Retry: ("tasks/retry", _retries),
     Requeue: ("tasks/requeue", _requeues),
     Expire: ("tasks/expire", _with_results),
+    SetAside: ("tasks/set_aside", _asides),
 }
 
 

@@ -113,8 +113,17 @@ class Expire:
     result: str
 
 
-Move: TypeAlias = Complete | Fail | Retry | Requeue | Expire
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """PENDING → FAILED, CLAIMED → FAILED, RUNNING → FAILED: what is in its row keeps it from any other move (L-19a)."""
+
+    claim: Claim
+    reason: str
+
+
+Move: TypeAlias = Complete | Fail | Retry | Requeue | Expire | SetAside
 JITTER = 0.25
+MOST_DOUBLINGS = 30  # a counter that somebody has set to a billion must not be computed with
 
 
 def retry_or_fail(
@@ -139,7 +148,7 @@ def may_retry(policy: RetryPolicy, error_code: str | None, retry_count: int, max
 def delay_s(policy: RetryPolicy, retry: int, rand: Callable[[], float] = random) -> float:
     """Seconds to wait before retry number `retry` (1-based), with the policy's jitter (T-77)."""
     if policy.backoff_strategy == "exponential":
-        seconds = float(policy.intervals[0] * 2 ** (retry - 1))
+        seconds = float(policy.intervals[0] * 2 ** min(retry - 1, MOST_DOUBLINGS))
     else:
         seconds = float(policy.intervals[min(retry, len(policy.intervals)) - 1])
     return seconds * (1 - JITTER + 2 * JITTER * rand()) if policy.jitter else seconds

@@ -14,12 +14,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
 from horsies.core import events
 from horsies.core.db import Pool
-from horsies.core.store import tasks, workers
+from horsies.core.store import odd_rows, tasks, workers
 from horsies.core.tasks.moves import Requeue
 from horsies.core.worker.children import Child, Children, is_short
 from horsies.core.worker.dispatch import Dispatcher
@@ -132,22 +133,31 @@ class Claimer:
 
     async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
         self._seen = (order.room, order.sync_budget)
-        began = monotonic()
         try:
-            async with self._pool.connection() as conn:
-                rows = await tasks.claim(conn, self._who, order)
-                self.looked_at = monotonic()
-                if events.listeners:
-                    events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
-                self._take(rows)
-                if len(rows) < order.budget and monotonic() >= self._lapsed_at:
-                    self._lapsed_at = monotonic() + LAPSED_EVERY_S
-                    lapsed = await tasks.claim_expired(conn, self._who, order.queues, order.budget - len(rows))
-                    self._take(lapsed)
-                    rows += lapsed
+            rows = await odd_rows.despite_odd_rows(self._pool, partial(self._claim, order))
+            if len(rows) < order.budget and monotonic() >= self._lapsed_at:
+                self._lapsed_at = monotonic() + LAPSED_EVERY_S
+                left = order.budget - len(rows)
+                rows += await odd_rows.despite_odd_rows(self._pool, partial(self._claim_lapsed, order.queues, left))
         except BaseException:
             self._may_have_unknown_claims = True
             raise
+        return rows
+
+    async def _claim(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
+        began = monotonic()
+        async with self._pool.connection() as conn:
+            rows = await tasks.claim(conn, self._who, order)
+        self.looked_at = monotonic()
+        if events.listeners:
+            events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
+        self._take(rows)
+        return rows
+
+    async def _claim_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
+        async with self._pool.connection() as conn:
+            rows = await tasks.claim_expired(conn, self._who, queues, most)
+        self._take(rows)
         return rows
 
     def _take(self, rows: list[tasks.Claimed]) -> None:

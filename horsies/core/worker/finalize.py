@@ -3,13 +3,15 @@
 `Finalizer` writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one
 batch. Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is
 found to be gone. A row that the database refuses for its content is found by halving the batch and does not hold up the
-others. The functions `of_…` turn reports, deaths and timeouts into moves, without I/O. `OutcomeLog` logs a line for
-each end that an operator may care about, and a summary of the rest. Workflows are advanced later, by `advance.py`.
+others: it is mended, its result replaced, or the task set aside (L-19a), whichever is enough. The functions `of_…` turn
+reports, deaths and timeouts into moves, without I/O. `OutcomeLog` logs a line for each end that an operator may care
+about, and a summary of the rest. Workflows are advanced later, by `advance.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import signal
@@ -30,7 +32,7 @@ from horsies.core.models.recovery import WorkerRecoveryConfig, WorkerResilienceC
 from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, OutcomeCode, TaskError, TaskResult
 from horsies.core.recovery.decide import crashed, expired, not_charged
 from horsies.core.store import tasks
-from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry, retry_or_fail
+from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry, SetAside, retry_or_fail
 from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 
@@ -47,12 +49,13 @@ Settled: TypeAlias = Callable[[HeldTask, Move, bool], None]
 
 @dataclass(slots=True)
 class Ending:
-    """One task and its end. `uncertain`: an earlier try may have been committed without our knowledge; `replaced`: the
-    database refused the result, and this is the record of that."""
+    """One task and its end. `uncertain`: an earlier try may have been committed without our knowledge; `mended`: its
+    row was brought within the limits; `replaced`: the database refused the result, and this is the record of that."""
 
     held: HeldTask
     move: Move
     uncertain: bool = False
+    mended: bool = False
     replaced: bool = False
     refusals: int = 0
 
@@ -69,6 +72,7 @@ class Finalizer:
         self._patience = loop.Patience("finalizer", config)
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
+        self.unwritable: dict[str, str] = {}  # tasks that cannot even be set aside, and what the database says
         self._work = asyncio.Event()
 
     def put(self, held: HeldTask, move: Move, *, uncertain: bool = False) -> None:
@@ -113,7 +117,7 @@ class Finalizer:
                     moved = await tasks.apply_kinds(conn, self._worker_id, [ending.move for ending in batch])
             except (*AWAY, UnicodeError) as problem:
                 if _is_about_one(problem):
-                    if len(batch) == 1 and is_about_content(problem) and self._replace(batch[0], problem):
+                    if len(batch) == 1 and is_about_content(problem) and await self._overcome(batch[0], problem):
                         continue
                     raise
                 for ending in batch:
@@ -126,26 +130,36 @@ class Finalizer:
             self._settle(batch, moved)
             return
 
-    def _replace(self, ending: Ending, problem: BaseException) -> bool:
-        """The database refuses this row: record that instead of its result. False if that was refused as well."""
-        log.error(
-            "the database refused the end of a task: %s",
-            describe(problem),
-            extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
-        )
-        if ending.replaced or isinstance(ending.move, Requeue | Expire):
+    async def _overcome(self, ending: Ending, problem: BaseException) -> bool:
+        """The database refuses this row. Do the least that may help, and say whether to try again: bring the row within
+        the limits, then record the refusal instead of the result, then set the task aside."""
+        if not ending.mended and isinstance(problem, psycopg.Error):
+            ending.mended = True
+            with contextlib.suppress(*AWAY):  # the next try says the same
+                async with self._connections.connection() as conn:
+                    await tasks.mend(conn, self._worker_id, [ending.move.claim])
+            return True
+        about = {"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}}
+        log.error("the database refused the end of a task: %s", describe(problem), extra=about)
+        if not ending.replaced and not isinstance(ending.move, Requeue | Expire | SetAside):
+            ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
+            return True
+        if isinstance(ending.move, SetAside):
             return False
-        ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
+        ending.move = SetAside(ending.move.claim, f"the database refuses its end: {describe(problem)}")
         return True
 
-    def _set_aside(self, ending: Ending, _problem: Exception) -> None:
+    def _set_aside(self, ending: Ending, problem: Exception) -> None:
         """Nothing about this task can be written now: it is retried from time to time, and the others continue."""
+        if is_about_content(problem):
+            self.unwritable[ending.held.id] = describe(problem)
         ending.refusals += 1
         pause = self._backoff.delay(ending.refusals)
         asyncio.get_running_loop().call_later(pause, self._append, ending)
 
     def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
         for ending in batch:
+            self.unwritable.pop(ending.held.id, None)
             ok = ending.held.id in moved
             if not ok and not ending.uncertain:
                 log.warning(
@@ -273,7 +287,13 @@ def _clean(text: str | None) -> str | None:
     return None if text is None else sanitize_text(text)
 
 
-_VERBS: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}
+_VERBS: dict[type, str] = {
+    Complete: "completed",
+    Fail: "failed",
+    Retry: "retried",
+    Expire: "expired",
+    SetAside: "set aside",
+}
 
 
 class OutcomeLog:
@@ -293,6 +313,9 @@ class OutcomeLog:
         self.total[verb] += 1
         if isinstance(move, Fail):
             self._line("task failed", held, move)
+        elif isinstance(move, SetAside):
+            code = OperationalErrorCode.ROW_SET_ASIDE.value
+            logs.log_failure(log, logging.ERROR, "task set aside", self._fields(held), code=code, reason=move.reason)
         elif isinstance(move, Retry):
             self._line(f"task failed and will be retried in {move.delay_s:.0f} s", held, move.otherwise)
         elif log.isEnabledFor(logging.DEBUG):

@@ -33,7 +33,13 @@ from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Starter
-from horsies.core.worker.startup import ConnectionPools, Persistence, install_schema, warn_without_session
+from horsies.core.worker.startup import (
+    ConnectionPools,
+    Persistence,
+    add_limits,
+    install_schema,
+    warn_without_session,
+)
 
 log = logging.getLogger("horsies.worker")
 
@@ -258,7 +264,9 @@ class Worker:
         warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
-        self._claimer.notify = await install_schema(self.plan.postgres, self.plan.needs)
+        self._claimer.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
+        if not has_all_limits:
+            self._background(add_limits(self.plan.postgres))
 
     # Serving
 
@@ -306,6 +314,7 @@ class Worker:
             dispatcher=self._dispatcher,
             children=self._children,
             advancer=self._advancer,
+            unwritable=self._finalizer.unwritable,
             force=self._force,
             grace_s=None if grace_ms is None else grace_ms / 1000,
             cut_off=self._cut_off,

@@ -9,7 +9,7 @@ once (W-52, R-73). What becomes of such a task is decided in `finalize.py`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from horsies.core import logs
@@ -28,6 +28,7 @@ log = logging.getLogger("horsies.worker")
 LOOK_S = 0.02
 LAST_LOOK_S = 2.0  # for the answer to a claim that was under way when the stop came
 LAST_STEPS_S = 2.0  # after the grace period, for workflows whose tasks have ended
+LAST_TRIES_S = 5.0  # for what the database has refused to write
 LAST_WRITES_S = 10.0  # after a second signal, for the ends of the tasks that were interrupted
 VIEWS_S = 2.0  # a database that is away does not hold up a worker that was told to hurry
 SIGN_OFF_S = 5.0
@@ -44,6 +45,7 @@ class Shutdown:
     dispatcher: dispatch.Dispatcher
     children: Children
     advancer: advance.Advancer
+    unwritable: Mapping[str, str]  # tasks in hand whose end was refused, and why
     force: asyncio.Event
     grace_s: float | None
     cut_off: Callable[[], Awaitable[None]]
@@ -59,6 +61,8 @@ class Shutdown:
         running = self.in_hand.count(Phase.FED, Phase.STARTED)
         if running:
             log.info("stopping: waiting for %s", logs.counted(running, "running task"))
+        if settling := self.in_hand.count(Phase.SETTLING):
+            log.info("stopping: waiting for the end of %s to be written", logs.counted(settling, "task"))
         if not await self._finished(self.grace_s):
             await self._cut_running_tasks()
 
@@ -68,6 +72,7 @@ class Shutdown:
         loop = asyncio.get_running_loop()
         until = None if grace_s is None else loop.time() + grace_s
         last_look = loop.time() + LAST_LOOK_S
+        last_try = loop.time() + LAST_TRIES_S
         while self._is_open or (self.claimer.is_looking and loop.time() < last_look):
             self.starter.hand_back()  # also what a claim that was under way has brought
             if self.force.is_set():
@@ -76,12 +81,28 @@ class Shutdown:
                 return False
             if until is not None and loop.time() > until + LAST_STEPS_S and not self.in_hand:
                 return True
+            is_over = until is not None and loop.time() > until + LAST_STEPS_S
+            if is_over or (loop.time() > last_try and self._is_all_refused()):
+                self._give_up()
+                return True
             await asyncio.sleep(LOOK_S)
         return True
 
     @property
     def _is_open(self) -> bool:
         return bool(self.in_hand) or not self.advancer.is_idle
+
+    def _is_all_refused(self) -> bool:
+        return bool(self.in_hand) and all(held.id in self.unwritable for held in self.in_hand)
+
+    def _give_up(self) -> None:
+        """What cannot be written does not keep the worker from ending; others recover the tasks by their silence."""
+        left = list(self.in_hand)
+        why = next((self.unwritable[held.id] for held in left if held.id in self.unwritable), "the database is away")
+        names = ", ".join(held.id for held in left[:5])
+        log.error(
+            "the end of %s could not be written and is given up (%s): %s", logs.counted(len(left), "task"), names, why
+        )
 
     def _is_running(self) -> bool:
         return any(child.fed or child.line or child.starting for child in self.children.children)

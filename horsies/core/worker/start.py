@@ -10,12 +10,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic
+from typing import Any
 
 from horsies.core import events, logs
 from horsies.core.child.wire import clock
-from horsies.core.db import AWAY, pool
+from horsies.core.db import AWAY, describe, halves, is_about_content, pool
 from horsies.core.store import tasks, workflows
-from horsies.core.tasks.moves import Requeue
+from horsies.core.tasks.moves import Requeue, SetAside
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.worker import config, dispatch, finalize
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
@@ -112,7 +113,10 @@ class Starter:
             async with self._connections.connection() as conn:
                 sent = clock()
                 started = await self._move(conn, batch)
-        except AWAY:
+        except AWAY as problem:
+            if is_about_content(problem):
+                await self._refused(batch, problem, self._start_tasks)
+                return
             self._unconfirmed(batch)
             raise
         self._accept(batch, started, sent)
@@ -130,7 +134,10 @@ class Starter:
                     started = await self._move(conn, may) if may else set()
                     if enqueued := [i for i in started if checks[i].status is WorkflowTaskStatus.ENQUEUED]:
                         await tasks.mark_running(conn, enqueued)
-        except AWAY:
+        except AWAY as problem:
+            if is_about_content(problem):
+                await self._refused(batch, problem, self._start_nodes)
+                return
             if checks is None:
                 self._check_failed(batch)
             else:
@@ -141,6 +148,17 @@ class Starter:
         stopped = [held for held in batch if held.id in checks and not _may_start(checks[held.id])]
         if stopped:
             await self._stop(stopped, checks)
+
+    async def _refused(self, batch: list[HeldTask], problem: Exception, start: Callable[[list[HeldTask]], Any]) -> None:
+        """Nothing was written, because of what is in one of these rows: start them in smaller parts, and set aside the
+        one that is left (L-19a)."""
+        if len(batch) > 1:
+            for half in halves(batch):
+                await start(list(half))
+            return
+        [held] = batch
+        self._dispatcher.release(held)
+        self._finalizer.put(held, SetAside(held.claim, f"the database refuses its start: {describe(problem)}"))
 
     async def _move(self, conn: pool.Connection, batch: list[HeldTask]) -> set[str]:
         claims = [held.claim for held in batch]

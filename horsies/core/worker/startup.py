@@ -15,6 +15,7 @@ from typing import NamedTuple
 from horsies.core.db import AWAY, BY_INDEX, IN_BULK, Pool, connect, describe, hint_for, make_pool, without_session
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
+from horsies.core.schema import limits
 from horsies.core.schema.grants import ProcessKind, refuse_without_rights
 from horsies.core.schema.install import install
 from horsies.core.worker.config import Plan
@@ -73,18 +74,33 @@ class ConnectionPools:
         )
 
 
-async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[ProcessKind]) -> str:
-    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60). A role that lacks a
-    right is refused here, before a task is claimed whose end it could not write (O-20)."""
+async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[ProcessKind]) -> tuple[str, bool]:
+    """Create or upgrade the tables; return the notify mode that is recorded in the end (D-60), and whether the limits
+    of the tables are complete (D-14). A role that lacks a right is refused here, before a task is claimed whose end it
+    could not write (O-20)."""
     conn = await connect(postgres, session=True, name="horsies schema")
     try:
         report = await install(conn, notify=postgres.notify, change_notify=True)
         await refuse_without_rights(conn, needs)
+        is_complete = await limits.are_complete(conn)
     finally:
         await conn.close()
     if report.notify_changed_from is not None:
         log.warning("notify mode of the database changed from %s to %s", report.notify_changed_from, report.notify)
-    return report.notify
+    return report.notify, is_complete
+
+
+async def add_limits(postgres: broker.PostgresConfig) -> None:
+    """Complete the limits of an older installation (D-14), beside the work: this may read whole tables."""
+    conn = await connect(postgres, session=True, name="horsies schema")
+    try:
+        report = await limits.ensure_limits(conn)
+    finally:
+        await conn.close()
+    if report.violated:
+        log.warning("%s", limits.about_violations(report))
+    if report.left:
+        log.info("the limits of %s were not added: the tables are busy, or not ours", ", ".join(report.left))
 
 
 def warn_without_session(plan: Plan) -> None:

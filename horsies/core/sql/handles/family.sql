@@ -13,6 +13,7 @@ WITH RECURSIVE family AS (
 )
 SELECT f.id, f.name, f.definition_key, f.status, f.error, f.error_code, f.parent_workflow_id, f.good_until, f.sent_at,
     f.started_at, f.paused_at, f.completed_at,
-    EXTRACT(EPOCH FROM COALESCE(f.completed_at, clock_timestamp()) - f.started_at)::float8 AS seconds
+    CASE WHEN isfinite(f.started_at) AND isfinite(COALESCE(f.completed_at, now()))
+         THEN extract(epoch FROM COALESCE(f.completed_at, clock_timestamp()) - f.started_at)::float8 END AS seconds
 FROM family CROSS JOIN LATERAL (SELECT * FROM horsies_workflows WHERE id = family.id OFFSET 0) f
 ORDER BY family.level, f.id

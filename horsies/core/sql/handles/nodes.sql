@@ -3,7 +3,8 @@
 SELECT workflow_id, task_index, node_id, node_type, task_name, sub_workflow_key, status,
     CASE WHEN %(results)s OR status = 'FAILED' THEN result END AS result, error_code, dependencies, map_index, map_position,
     task_id, previous_task_ids, sub_workflow_id, started_at, completed_at,
-    EXTRACT(EPOCH FROM COALESCE(completed_at, clock_timestamp()) - started_at)::float8 AS seconds
+    CASE WHEN isfinite(started_at) AND isfinite(COALESCE(completed_at, now()))
+         THEN extract(epoch FROM COALESCE(completed_at, clock_timestamp()) - started_at)::float8 END AS seconds
 FROM horsies_workflow_tasks
 WHERE workflow_id = ANY(%(workflow_ids)s::text[])
 ORDER BY workflow_id, task_index

@@ -1,7 +1,7 @@
 -- Facts about the server and its sessions. Only monitoring roles see the sessions of other users. If some are hidden,
 -- the number of listeners is unknown.
 SELECT now() AS taken_at, current_setting('server_version') AS server_version,
-       (SELECT value::int FROM horsies_meta WHERE key = 'schema_version') AS schema_version,
+       (SELECT CASE WHEN value ~ '^[0-9]{1,9}$' THEN value::int END FROM horsies_meta WHERE key = 'schema_version') AS schema_version,
        (SELECT value FROM horsies_meta WHERE key = 'notify') AS notify,
        pg_notification_queue_usage() AS notification_queue_usage, a.sessions,
        CASE WHEN a.hidden = 0 THEN a.listeners END AS listeners, a.oldest_transaction_seconds

@@ -5,7 +5,7 @@ WITH newest AS (
     WHERE ended_at IS NOT NULL AND ended_at > now() - %(window)s::interval ORDER BY ended_at DESC LIMIT %(most)s
 ), reach AS (
     SELECT CASE WHEN count(*) < %(most)s THEN extract(epoch FROM %(window)s::interval)
-                ELSE GREATEST(0.001, extract(epoch FROM now() - min(ended_at))) END::float8 AS seconds FROM newest
+                ELSE GREATEST(0.001, extract(epoch FROM now() - LEAST(min(ended_at), now()))) END::float8 AS seconds FROM newest
 )
 SELECT n.status, n.queue_name, n.task_name, count(*), count(*) FILTER (WHERE n.ended_at > now() - interval '1 minute'),
        (SELECT seconds FROM reach)

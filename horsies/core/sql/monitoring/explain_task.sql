@@ -6,9 +6,9 @@ SELECT now(), t.id, t.task_name, t.queue_name, t.priority, t.status, t.enqueued_
        t.workflow_id, w.name, w.status, w.paused_at, n.task_index
 FROM horsies_tasks t
 LEFT JOIN LATERAL (
-    SELECT last_heartbeat_at, (recovery ->> 'runner_heartbeat_interval_ms')::float8 / 1000 AS runner_interval_s,
-           now() - last_heartbeat_at < 3 * interval '1 ms' * COALESCE(
-               (recovery -> 'worker_recovery' ->> 'heartbeat_interval')::float8, 30000) AS is_live
+    SELECT last_heartbeat_at, jsonb_path_query_first(recovery, '$.runner_heartbeat_interval_ms ? (@ >= 0 && @ <= 1e11)')::float8 / 1000 AS runner_interval_s,
+           now() - GREATEST(LEAST(last_heartbeat_at, now()), '0001-01-01Z') < 3 * interval '1 ms' * COALESCE(
+               jsonb_path_query_first(recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8, 30000) AS is_live
     FROM horsies_workers WHERE worker_id = t.claimed_by_worker_id
 ) o ON TRUE
 LEFT JOIN LATERAL (

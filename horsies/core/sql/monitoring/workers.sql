@@ -1,10 +1,10 @@
 -- Every registered worker with its newest snapshot, if it wrote one.
-SELECT w.worker_id, now() - w.last_heartbeat_at < 3 * interval '1 ms' * COALESCE(
-           (w.recovery -> 'worker_recovery' ->> 'heartbeat_interval')::float8, 30000) AS is_live,
+SELECT w.worker_id, now() - GREATEST(LEAST(w.last_heartbeat_at, now()), '0001-01-01Z') < 3 * interval '1 ms' * COALESCE(
+           jsonb_path_query_first(w.recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8, 30000) AS is_live,
        w.hostname, w.pid, w.started_at, w.last_heartbeat_at,
-       GREATEST(0, extract(epoch FROM now() - w.last_heartbeat_at))::float8 AS silence_seconds,
+       extract(epoch FROM now() - GREATEST(LEAST(w.last_heartbeat_at, now()), '0001-01-01Z'))::float8 AS silence_seconds,
        COALESCE(w.queues, '{}') AS queues, w.metadata -> 'task_names' AS task_names,
-       (w.metadata ->> 'prefetch_buffer')::int AS prefetch_buffer, s.processes, s.tasks_running,
+       jsonb_path_query_first(w.metadata, '$.prefetch_buffer ? (@ >= 0 && @ <= 1e9)')::int AS prefetch_buffer, s.processes, s.tasks_running,
        s.tasks_claimed, s.cpu_percent, s.memory_usage_mb, s.memory_percent, s.children_memory_mb, s.max_claim_per_worker,
        s.cluster_wide_cap, s.queue_priorities, s.queue_max_concurrency, s.snapshot_at
 FROM (SELECT * FROM horsies_workers ORDER BY started_at, worker_id LIMIT %(most)s) w

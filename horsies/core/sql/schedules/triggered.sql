@@ -1,3 +1,3 @@
 -- Records a task that was sent by hand for this schedule. It counts as a run; no slot was fired, so the times stay.
-UPDATE horsies_schedule_state SET last_task_id = %(task_id)s, run_count = run_count + 1, updated_at = now()
+UPDATE horsies_schedule_state SET last_task_id = %(task_id)s, run_count = LEAST(run_count::bigint + 1, 2147483647), updated_at = now()
 WHERE schedule_name = %(name)s

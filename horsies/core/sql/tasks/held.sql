@@ -25,7 +25,7 @@ WITH gone AS (
 SELECT h.id, h.claim_seq, h.claimed_by_worker_id, h.status, h.task_name, h.queue_name, h.task_options, h.retry_count,
        h.max_retries, COALESCE(h.good_until <= now(), FALSE), h.workflow_id, h.recovery_enrolled,
        h.started_at, h.worker_hostname, h.worker_pid, h.worker_process_name, s.heartbeat,
-       COALESCE(extract(epoch FROM now() - GREATEST(s.begun, s.heartbeat))::float8, 0),
+       COALESCE(extract(epoch FROM now() - CASE WHEN isfinite(GREATEST(s.begun, s.heartbeat)) THEN GREATEST(s.begun, s.heartbeat) END)::float8, 0),
        (SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = h.id AND a.outcome = 'WORKER_FAILURE'),
        COALESCE(h.status = 'RUNNING' AND (h.finalizing_at > now() - make_interval(secs => h.finalizing)
                                           OR s.heartbeat > now() - make_interval(secs => h.threshold)), FALSE)

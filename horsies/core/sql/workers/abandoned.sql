@@ -12,12 +12,12 @@ WITH RECURSIVE owners AS (
     ) n
 ), settled AS (
     SELECT w.worker_id::text AS id, w.last_heartbeat_at AS seen,
-           GREATEST(COALESCE((o.own ->> 'sweep_threshold')::float8 * interval '1 ms', %(threshold)s::interval),
-               (o.own ->> 'heartbeat_interval')::float8 * 2 * interval '1 ms') AS threshold,
-           COALESCE((o.own ->> 'sweep_interval')::float8 * interval '1 ms', %(interval)s::interval) AS pause,
-           GREATEST(%(finalizing)s::interval, GREATEST((w.recovery ->> 'finalizing_stale_threshold_ms')::float8,
-               (w.recovery ->> 'runner_heartbeat_interval_ms')::float8 * 2) * interval '1 ms') AS finalizing,
-           COALESCE((o.own ->> 'resilient_sweep_threshold_multiplier')::int, %(multiplier)s) AS multiplier,
+           GREATEST(COALESCE(jsonb_path_query_first(o.own, '$.sweep_threshold ? (@ >= 0 && @ <= 1e11)')::float8 * interval '1 ms', %(threshold)s::interval),
+               jsonb_path_query_first(o.own, '$.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8 * 2 * interval '1 ms') AS threshold,
+           COALESCE(jsonb_path_query_first(o.own, '$.sweep_interval ? (@ >= 0 && @ <= 1e11)')::float8 * interval '1 ms', %(interval)s::interval) AS pause,
+           GREATEST(%(finalizing)s::interval, GREATEST(jsonb_path_query_first(w.recovery, '$.finalizing_stale_threshold_ms ? (@ >= 0 && @ <= 1e11)')::float8,
+               jsonb_path_query_first(w.recovery, '$.runner_heartbeat_interval_ms ? (@ >= 0 && @ <= 1e11)')::float8 * 2) * interval '1 ms') AS finalizing,
+           COALESCE(jsonb_path_query_first(o.own, '$.resilient_sweep_threshold_multiplier ? (@ >= 1 && @ <= 1000)')::int, %(multiplier)s) AS multiplier,
            CASE jsonb_typeof(o.own -> 'resilient_job_flags') WHEN 'array' THEN o.own -> 'resilient_job_flags'
                ELSE to_jsonb(%(resilient_flags)s::text[]) END AS flags
     FROM horsies_workers w CROSS JOIN LATERAL (SELECT w.recovery -> 'worker_recovery' AS own) o

@@ -15,10 +15,10 @@ WITH RECURSIVE owners AS (
 ), suspects AS (
     SELECT w.worker_id::text AS id, w.last_heartbeat_at AS seen,
            GREATEST(%(threshold)s::interval, CASE WHEN NOT %(as_given)s THEN GREATEST(
-               (w.recovery -> 'worker_recovery' ->> 'sweep_threshold')::float8,
-               (w.recovery -> 'worker_recovery' ->> 'heartbeat_interval')::float8 * 2) END * interval '1 ms') AS threshold,
-           GREATEST(%(finalizing)s::interval, GREATEST((w.recovery ->> 'finalizing_stale_threshold_ms')::float8,
-               (w.recovery ->> 'runner_heartbeat_interval_ms')::float8 * 2) * interval '1 ms') AS finalizing
+               jsonb_path_query_first(w.recovery, '$.worker_recovery.sweep_threshold ? (@ >= 0 && @ <= 1e11)')::float8,
+               jsonb_path_query_first(w.recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8 * 2) END * interval '1 ms') AS threshold,
+           GREATEST(%(finalizing)s::interval, GREATEST(jsonb_path_query_first(w.recovery, '$.finalizing_stale_threshold_ms ? (@ >= 0 && @ <= 1e11)')::float8,
+               jsonb_path_query_first(w.recovery, '$.runner_heartbeat_interval_ms ? (@ >= 0 && @ <= 1e11)')::float8 * 2) * interval '1 ms') AS finalizing
     FROM horsies_workers w
     WHERE w.sweeping AND w.last_heartbeat_at < now() - %(threshold)s::interval
     UNION ALL

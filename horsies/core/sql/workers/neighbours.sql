@@ -2,7 +2,7 @@
 -- been heard of for two of their own intervals and hold claims that could go back. What is NULL proves nothing.
 SELECT w.worker_id, w.hostname, w.boot_id, w.pid_namespace, w.pid, w.process_start, w.liveness_key, w.sweeping, s.is_silent
 FROM horsies_workers w CROSS JOIN LATERAL (
-    SELECT COALESCE(w.last_heartbeat_at < now() - (w.recovery -> 'worker_recovery' ->> 'heartbeat_interval')::float8
+    SELECT COALESCE(w.last_heartbeat_at < now() - jsonb_path_query_first(w.recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8
                                                   * 2 * interval '1 ms', FALSE) AS is_silent
     OFFSET 0
 ) s

@@ -2,7 +2,7 @@
 -- counts of its nodes. One step takes results of `bytes` in total: rows beyond that have no result, and false after it.
 SELECT e.workflow_id, e.task_index, e.node_type, e.status, e.dependents, e.deps_total, e.deps_completed, e.deps_failed,
        e.deps_skipped, e.join_type, e.min_success, e.allow_failed_deps, e.map_index, e.task_id, e.sub_workflow_id,
-       (e.map_options -> 'first') IS NOT NULL, (e.map_options ->> 'max_parallel')::int,
+       (e.map_options -> 'first') IS NOT NULL, jsonb_path_query_first(e.map_options, '$.max_parallel ? (@ >= 0 && @ <= 1e9)')::int,
        e.child_id, e.child_status, CASE WHEN e.before < %(bytes)s THEN e.child_result END, e.child_error,
        e.before < %(bytes)s, s.total, s.completed, s.failed, s.skipped
 FROM (

@@ -27,7 +27,7 @@ WITH looked AS (
                               SELECT FROM horsies_workflow_tasks e
                               WHERE e.workflow_id = l.workflow_id AND e.status IN ('ENQUEUED', 'RUNNING')
                                 AND e.map_index = l.map_index LIMIT m.places) e) < m.places ELSE TRUE END
-                          FROM (SELECT (map_options ->> 'max_parallel')::int AS places, updated_at FROM horsies_workflow_tasks
+                          FROM (SELECT jsonb_path_query_first(map_options, '$.max_parallel ? (@ >= 0 && @ <= 1e9)')::int AS places, updated_at FROM horsies_workflow_tasks
                                 WHERE workflow_id = l.workflow_id AND task_index = l.map_index OFFSET 0) m), TRUE))
                  THEN 'ready' END
         WHEN l.node_type IN ('TASK', 'ELEMENT') THEN COALESCE((

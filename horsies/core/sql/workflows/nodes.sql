@@ -18,7 +18,7 @@ WITH RECURSIVE reached(workflow_id, task_index, dependents, status, far) AS (
 )
 SELECT n.workflow_id, n.task_index, n.node_type, n.status, n.dependents, n.deps_total, n.deps_completed, n.deps_failed,
        n.deps_skipped, n.join_type, n.min_success, n.allow_failed_deps, n.map_index, n.task_id, n.sub_workflow_id,
-       (n.map_options -> 'first') IS NOT NULL, (n.map_options ->> 'max_parallel')::int
+       (n.map_options -> 'first') IS NOT NULL, jsonb_path_query_first(n.map_options, '$.max_parallel ? (@ >= 0 && @ <= 1e9)')::int
 FROM known k CROSS JOIN LATERAL (
     SELECT * FROM horsies_workflow_tasks WHERE workflow_id = k.workflow_id AND task_index = k.task_index OFFSET 0
 ) n

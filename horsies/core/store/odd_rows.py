@@ -1,0 +1,125 @@
+"""Tasks that no statement can move, because a date or a counter in their row is outside the limits (D-14), or because
+the database refuses whatever is written about them. Such a task is set aside: it is FAILED with `ROW_SET_ASIDE` and the
+reason (L-19a), so that it never holds up another.
+
+The constraints refuse such values; but a row may be older than these, or somebody may have dropped them. Nothing is
+checked on the way of healthy tasks. The search begins when a statement that chooses its own rows has failed.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+import psycopg
+
+from horsies.core import logs
+from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
+from horsies.core.models.tasks import OperationalErrorCode
+from horsies.core.sql import load
+from horsies.core.store import tasks
+from horsies.core.tasks.moves import Claim, InFlight, SetAside
+from horsies.core.types import TaskStatus
+
+log = logging.getLogger("horsies.recovery")
+T = TypeVar("T")
+
+MOST = 5_000  # that one look finds
+LINES = 20
+
+
+class OddTask(NamedTuple):
+    """A task that cannot be moved, and why. A task that waits has no owner."""
+
+    claim: Claim
+    owner: str
+    status: TaskStatus
+    task_name: str
+    queue_name: str
+    workflow_id: str | None
+    reason: str
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """For the log."""
+        return {"task_id": self.claim.task_id, "task": self.task_name, "queue": self.queue_name}
+
+
+def refused(task: InFlight, problem: str) -> OddTask:
+    """The database refuses what recovery wants to write."""
+    reason = f"the database refuses to recover it: {problem}"
+    return OddTask(task.claim, task.worker_id, task.status, task.task_name, task.queue_name, task.workflow_id, reason)
+
+
+async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) -> list[OddTask]:
+    """Tasks that wait or are in flight and hold a value outside the limits."""
+    params = {"with_waiting": with_waiting, "most": most}
+    cursor = await conn.execute(load("tasks/find_odd"), params, prepare=False)
+    return [
+        OddTask(Claim(id_, seq), owner, TaskStatus(status), name, queue, flow, f"outside the limits: {', '.join(odd)}")
+        for id_, seq, owner, status, name, queue, flow, odd in await cursor.fetchall()
+    ]
+
+
+async def set_aside(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]:
+    """Fail these tasks; return those that were. One that cannot even be failed is reported, and keeps none back."""
+    done: list[OddTask] = []
+
+    async def fail(part: Sequence[OddTask]) -> None:
+        async with conn.transaction():
+            moved = await tasks.apply(conn, part[0].owner, [SetAside(task.claim, task.reason) for task in part])
+        done.extend(task for task in part if task.claim.task_id in moved)
+
+    for part in _by_owner(found):
+        await by_halves(part, fail, is_refusal=is_about_content, give_up=_give_up)
+    for task in done[:LINES]:
+        code = OperationalErrorCode.ROW_SET_ASIDE.value
+        logs.log_failure(log, logging.ERROR, "task set aside", task.facts, code=code, reason=task.reason)
+    if len(done) > LINES:
+        log.error("%s set aside in the same way", logs.counted(len(done) - LINES, "more task"))
+    return done
+
+
+async def set_aside_odd(database: Connections, *, with_waiting: bool = True) -> list[OddTask]:
+    """Set aside what is outside the limits and has not started; a running task is only mended, so that its end can be
+    written. Return what was done."""
+    async with database.connection() as conn:
+        found = await find_odd(conn, with_waiting=with_waiting)
+        mended = await _mend(conn, [task for task in found if task.status is TaskStatus.RUNNING])
+        return mended + await set_aside(conn, [task for task in found if task.status is not TaskStatus.RUNNING])
+
+
+async def _mend(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]:
+    done: list[OddTask] = []
+
+    async def mend(part: Sequence[OddTask]) -> None:
+        async with conn.transaction():
+            mended = await tasks.mend(conn, part[0].owner, [task.claim for task in part])
+        done.extend(task for task in part if task.claim.task_id in mended)
+
+    for part in _by_owner(found):
+        await by_halves(part, mend, is_refusal=is_about_content, give_up=_give_up)
+    for task in done[:LINES]:
+        log.warning("a running task was mended: %s", task.reason, extra={"horsies": task.facts})
+    return done
+
+
+def _by_owner(found: Sequence[OddTask]) -> list[list[OddTask]]:
+    owners: dict[str, list[OddTask]] = {}
+    for task in found:
+        owners.setdefault(task.owner, []).append(task)
+    return list(owners.values())
+
+
+def _give_up(task: OddTask, problem: Exception) -> None:
+    log.error("a task cannot even be set aside: %s", describe(problem), extra={"horsies": task.facts})
+
+
+async def despite_odd_rows(database: Connections, act: Callable[[], Awaitable[T]]) -> T:
+    """What `act` returns. If the database refuses it because of what is in some row, the odd ones are set aside first,
+    and it is tried again, for as long as there were some."""
+    while True:
+        try:
+            return await act()
+        except psycopg.Error as problem:
+            if not is_about_content(problem) or not await set_aside_odd(database):
+                raise

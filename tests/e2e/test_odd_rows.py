@@ -1,0 +1,182 @@
+"""A real worker beside rows that no code of ours has written, in a database from before there were constraints
+(L-19a): the healthy ones run, are recovered and expire, and the worker stops when it is told to."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.schema.limits import are_complete
+from horsies.core.types.status import TaskStatus
+from tests.factories import given_node, given_task, given_worker, given_workflow
+from tests.odd_rows_support import SETTINGS, Planted, drop_constraints, plant, planted
+from tests.support import eventually
+from tests.worker_support import Rows, WorkerProcess
+
+pytestmark = pytest.mark.e2e
+
+PENDING, CLAIMED, RUNNING = TaskStatus.PENDING, TaskStatus.CLAIMED, TaskStatus.RUNNING
+NOOP = {"task_name": "noop", "args": "[]", "kwargs": "{}"}
+GONE: dict[str, Any] = {"claimed_by_worker_id": "gone", "claimed_at": "2020-01-01", "claim_expires_at": "2999-01-01"}
+
+
+async def an_old_installation(url: str) -> AsyncConnection[Any]:
+    db = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    await drop_constraints(db)
+    return db
+
+
+async def healthy(db: AsyncConnection[Any], count: int) -> dict[str, str]:
+    """By id, what has to become of it."""
+    found = {await given_task(db, **NOOP): "COMPLETED" for _ in range(count)}
+    found |= {await given_task(db, status=CLAIMED, **NOOP, **GONE): "COMPLETED" for _ in range(3)}
+    found |= {await given_task(db, status=RUNNING, **NOOP, **GONE, started_at="2020-01-01"): "FAILED" for _ in range(3)}
+    return found | {await given_task(db, **NOOP, good_until="2020-01-01"): "EXPIRED" for _ in range(3)}
+
+
+async def plant_workflows(db: AsyncConnection[Any]) -> None:
+    for what in await planted(db, "horsies_workflows"):
+        if what.column not in ("parent_workflow_id", "on_error"):
+            flow = await given_workflow(db, status="RUNNING", open_nodes=1)
+            await given_node(db, flow, status="READY")
+            await plant(db, what, "id", flow)
+    for what in await planted(db, "horsies_workflow_tasks"):
+        if what.column not in ("sub_workflow_id", "join_type"):
+            flow = await given_workflow(db, status="RUNNING", open_nodes=1, started_at="now")
+            await given_node(db, flow, status="READY", task_kwargs="{}", queue_name="default", priority=1)
+            await plant(db, what, "workflow_id", flow)
+
+
+async def all_end(rows: Rows, expected: dict[str, str]) -> None:
+    async def ended() -> bool:
+        found = await rows.all("SELECT id, status FROM horsies_tasks WHERE id = ANY(%s)", list(expected))
+        return {row["id"]: row["status"] for row in found} == expected
+
+    await eventually(ended, 60, what="the end of the healthy ones")
+
+
+async def end_of(rows: Rows, task_id: str) -> dict[str, Any]:
+    """Not all columns: what is odd in the row cannot be read without our loaders."""
+    query = "SELECT status, error_code, failed_reason FROM horsies_tasks WHERE id = %s AND ended_at IS NOT NULL"
+
+    async def ended() -> list[dict[str, Any]]:
+        return await rows.all(query, task_id)
+
+    [row] = await eventually(ended, 60, what=f"the end of {task_id}")
+    return dict(row)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("enqueued_at", "-infinity"),
+        ("claim_seq", 2**31 - 1),
+        ("retry_count", 2**31 - 1),
+        ("good_until", "-infinity"),
+        ("start_failures", 2**31 - 1),
+    ],
+)
+async def test_l19a_one_waiting_row_does_not_stop_its_queue(
+    database_url: str, rows: Rows, traces: Path, column: str, value: Any
+) -> None:
+    async with await an_old_installation(database_url) as db:
+        odd = await given_task(db, **NOOP, priority=1, **{column: value})
+        expected = await healthy(db, 5)
+    with WorkerProcess(database_url, "--processes", "1", "--concurrency", "4") as worker:
+        await all_end(rows, expected)
+        row = await end_of(rows, odd)
+        code, said = worker.stop()
+    assert code == 0, said
+    if row["status"] == "FAILED":
+        assert row["error_code"] == "ROW_SET_ASIDE" and f"{column} is {value}" in row["failed_reason"]
+        assert "task set aside" in said and odd in said
+
+
+@pytest.mark.parametrize("column", ["started_at", "claimed_at", "finalizing_at"])
+async def test_l19a_one_running_row_does_not_stop_recovery(
+    database_url: str, rows: Rows, traces: Path, column: str
+) -> None:
+    async with await an_old_installation(database_url) as db:
+        odd = await given_task(db, status=RUNNING, **{**NOOP, **GONE, "started_at": "2020-01-01", column: "-infinity"})
+        expected = await healthy(db, 1)
+    with WorkerProcess(database_url, "--processes", "1") as worker:
+        await all_end(rows, expected)
+        assert (await end_of(rows, odd))["status"] == "FAILED"
+        code, said = worker.stop()
+    assert code == 0 and "pass over" not in said, said
+
+
+async def test_r24_text_where_a_worker_has_a_number_stops_nobody(database_url: str, rows: Rows, traces: Path) -> None:
+    async with await an_old_installation(database_url) as db:
+        for sweeping in (True, False):
+            await given_worker(db, f"odd {sweeping}", sweeping=sweeping, last_heartbeat_at="-infinity", liveness_key=1)
+            await db.execute("UPDATE horsies_workers SET recovery = %s::jsonb", [SETTINGS])
+            await given_task(db, status=RUNNING, **{**NOOP, **GONE, "claimed_by_worker_id": f"odd {sweeping}"})
+        expected = await healthy(db, 3)
+    with WorkerProcess(database_url, "--processes", "1", "--worker-recovery") as worker:
+        await all_end(rows, {task: end for task, end in expected.items() if end != "FAILED"})
+        code, said = worker.stop()
+    assert code == 0 and "failed and will be retried" not in said, said
+
+
+async def test_l19a_every_value_at_once_in_every_state(database_url: str, rows: Rows, traces: Path) -> None:
+    """While it works, the worker adds the constraints; so these rows meet both."""
+    async with await an_old_installation(database_url) as db:
+        states = cycle([PENDING, CLAIMED, RUNNING, PENDING])
+        for what in await planted(db, "horsies_tasks"):
+            status = next(states)
+            given = {**NOOP, **({} if status is PENDING else GONE)}
+            await plant(db, what, "id", await given_task(db, status=status, **given, started_at="2020-01-01"))
+        for number, what in enumerate(await planted(db, "horsies_workers")):
+            await given_worker(db, f"w{number}", sweeping=number % 2 == 0)
+            await plant(db, what, "worker_id", f"w{number}")
+        await plant_workflows(db)
+        expected = await healthy(db, 20)
+    with WorkerProcess(database_url, "--processes", "2", "--worker-recovery") as worker:
+        await all_end(rows, {task: end for task, end in expected.items() if end != "FAILED"})
+        code, said = worker.stop()
+    assert code == 0 and "failed and will be retried" not in said and "Traceback" not in said, said
+
+
+async def test_l34_a_row_that_turned_odd_while_its_code_ran_keeps_its_result(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    task = {"task_name": "nap", "args": "[3]", "kwargs": "{}"}
+    async with await an_old_installation(database_url) as db:
+        odd = await given_task(db, **task)
+        with WorkerProcess(database_url, "--processes", "1") as worker:
+            await rows.until(odd, "RUNNING")
+            await eventually(lambda: are_complete(db), what="the constraints that the worker adds")
+            await drop_constraints(db)
+            await plant(db, Planted("horsies_tasks", "retry_count", "2147483647"), "id", odd)
+            await plant(db, Planted("horsies_tasks", "started_at", "-infinity"), "id", odd)
+            assert (await end_of(rows, odd))["status"] == "COMPLETED"
+            code, said = worker.stop()
+    assert code == 0, said
+    assert len(await rows.attempts(odd)) == 1
+
+
+async def test_w50_what_cannot_be_written_is_given_up_with_a_line(database_url: str, rows: Rows, traces: Path) -> None:
+    """Somebody's trigger refuses every end of this task: the worker says so and stops all the same."""
+    async with await an_old_installation(database_url) as db:
+        await db.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE 'not with me' USING ERRCODE = '23514'; END $$"
+            " LANGUAGE plpgsql"
+        )
+        await db.execute(
+            "CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW"
+            " WHEN (NEW.status NOT IN ('CLAIMED', 'RUNNING') AND NEW.task_name = 'add') EXECUTE FUNCTION refuse()"
+        )
+        odd = await given_task(db, task_name="add", args="[1, 2]", kwargs="{}")
+        other = await given_task(db, **NOOP)
+    with WorkerProcess(database_url, "--processes", "1") as worker:
+        await rows.until(other, "COMPLETED")
+        await rows.until(odd, "RUNNING")
+        code, said = worker.stop(timeout=25)
+    assert code == 0 and (await rows.task(odd))["status"] == "RUNNING"
+    assert "could not be written and is given up" in said and odd in said and "not with me" in said
