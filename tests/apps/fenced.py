@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +24,7 @@ app = Horsies(
         broker=PostgresConfig(database_url=os.environ.get("DATABASE_URL", "postgresql://nobody@localhost:1/none")),
         recovery=RecoveryConfig(
             check_interval_ms=int(os.environ.get("CHECK_MS", "1000")),
-            runner_heartbeat_interval_ms=1_000,
+            runner_heartbeat_interval_ms=int(os.environ.get("RUNNER_MS", "1000")),
             claimer_heartbeat_interval_ms=CLAIMER_MS,
             running_stale_threshold_ms=RUNNING_MS,
             finalizing_stale_threshold_ms=RUNNING_MS,
@@ -88,11 +89,18 @@ def grind(seconds: float) -> Outcome:
     return TaskResult(ok=1)
 
 
+def _wake_often() -> None:
+    while True:
+        time.sleep(0.05)
+
+
 @app.task("hold", retry_policy=AGAIN)
 def hold(name: str, seconds: int) -> Outcome:
-    """Hold the interpreter with C code that only waits, the first time."""
+    """Hold the interpreter with C code that only waits, the first time; other threads want it too."""
     path = Path(os.environ["TRACES"]) / name
     is_first = not path.exists()
+    for _ in range(4 if is_first else 0):
+        threading.Thread(target=_wake_often, daemon=True).start()
     trace(name)
     if is_first:
         ctypes.PyDLL(None).sleep(seconds)

@@ -47,6 +47,30 @@ async def test_w35_w36_a_killed_child_costs_its_own_task_only(mortal: Any, rows:
     assert not path.exists()  # R-103: it stopped gracefully
 
 
+async def test_w41_the_death_of_the_fork_server_is_named_as_the_cause(
+    mortal: Any, rows: Rows, traces: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its children end with it: they were not killed for anything that their tasks did."""
+    module = mortal()
+    async with running_worker(module.app, app_locator=MORTAL, processes=3) as worker:
+        victim, again = await send(module.hold, "victim"), await send(module.hold_once, "again")
+        for name in ("victim", "again"):
+            await begun(traces, name)
+        server = worker._children.launcher.pid
+        assert server is not None
+        os.kill(server, signal.SIGKILL)
+        row = await rows.until(victim.task_id, "FAILED")
+        assert (await again.get_async(timeout_ms=30_000)).unwrap() == 2
+        await eventually(lambda: len(worker._children.usable) == 3, what="three children are warm again")
+        assert worker._children.launcher.pid not in (None, server)
+    cause = f"the fork server, process {server}, was killed by SIGKILL"
+    assert row["error_code"] == "WORKER_CRASHED" and cause in row["failed_reason"]
+    assert cause in (await rows.attempts(again.task_id))[0]["failed_reason"]
+    said = [record.getMessage() for record in caplog.records if cause in record.getMessage()]
+    assert sum(line.startswith(cause) for line in said) == 1, said
+    assert sum(line.startswith("child process horsies-child-") for line in said) == 3, said
+
+
 async def all_slots_free(worker: Worker) -> None:
     """Of the start journal; what is not given back would be missing one day."""
     await eventually(lambda: len(worker._journal._free) == worker.plan.journal_slots, what="all slots are free")

@@ -9,6 +9,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -91,10 +92,20 @@ def spin(path: str) -> TaskResult[Any, TaskError]:
 
 
 @app.task("hold_the_interpreter")
-def hold_the_interpreter(path: str, seconds: int) -> TaskResult[Any, TaskError]:
+def hold_the_interpreter(path: str, seconds: int, waiting: int = 0) -> TaskResult[Any, TaskError]:
+    """`waiting`: so many threads want the interpreter meanwhile."""
+    for _ in range(waiting):
+        threading.Thread(target=forever, daemon=True).start()
     Path(path).touch()
     ctypes.PyDLL(None).sleep(seconds)  # a PyDLL keeps the GIL while it calls
     return ok()
+
+
+@app.task("match_for_ever")
+def match_for_ever(path: str) -> TaskResult[Any, TaskError]:
+    """A pattern that tries everything: C code that holds the interpreter and works."""
+    Path(path).touch()
+    return ok(re.match("(a+)+$", "a" * 60 + "b") is None)
 
 
 @app.task("clean_up_slowly")

@@ -152,7 +152,8 @@ class WorkerRecoveryConfig(ConfigModel):
         ge=1,
         le=MOST,
         strict=True,
-        description="after this many recoveries only the task's own retry policy decides; `None`: no limit",
+        description="after this many recoveries the task runs alone in its worker, and then only its own retry policy"
+        " decides; `None`: no limit",
     )
 
     @model_validator(mode="before")

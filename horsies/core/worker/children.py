@@ -212,13 +212,16 @@ class Children:
                 True,
                 child.why_killed or "it heard nothing from its worker for too long",
             )
+        if child.process.why_lost is not None:
+            child.is_killed, child.why_killed = True, child.why_killed or child.process.why_lost
         how = finalize.describe_exit(returncode)
         self._fail_ready(child, ChildBroken(f"{child.name} (pid {child.pid}) {how} before it was ready"))
         expected = returncode == 0 and (self._closing or child.is_retiring)
         events.emit("child.ended", expected=expected)
         if not expected:
             level = logging.DEBUG if self._closing else logging.WARNING
-            log.log(level, "child process %s %s", child.name, how, extra={"horsies": {"pid": child.pid}})
+            why = "" if child.remark is None else f": {child.remark}"
+            log.log(level, "child process %s %s%s", child.name, how, why, extra={"horsies": {"pid": child.pid}})
             if child.is_ready and monotonic() - child.born < YOUNG_S and child.assigned == 0:
                 self._deaths_in_a_row += 1
         self._on_death(child, how)
@@ -253,7 +256,7 @@ class Child:
     is_dead: bool = False
     broken_link: str | None = None
     may_run_until: float = 0.0  # unless another message of ours extends it
-    is_killed: bool = False  # by us, or by itself because it heard nothing: its tasks are not the cause
+    is_killed: bool = False  # by us, with the fork server, or by itself: its tasks are not the cause
     why_killed: str | None = None
 
     @property

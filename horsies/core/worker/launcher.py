@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal as signals
 import socket
@@ -21,12 +22,16 @@ from pathlib import Path
 
 from horsies.core.child import wire
 from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError
+from horsies.core.worker.finalize import describe_exit
 
 __all__ = ["ChildProcess", "ChildSpec", "Launcher", "LauncherDied"]
+
+log = logging.getLogger("horsies.worker")
 
 BUFFER_BYTES = 1 << 20
 HELLO_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
+FAREWELL_S = 0.05  # between the end of its socket and its own
 
 
 class LauncherDied(Exception):
@@ -37,7 +42,8 @@ class ChildProcess:
     """One child: its pid, the supervisor's end of its socket, its end.
 
     `exited` has the return code as in `subprocess`: the exit code, or minus the signal that killed it (-9 also if the
-    fork server died and took the child along). What the child wrote before may still be in `sock`.
+    fork server died and took the child along, which `why_lost` says). What the child wrote before may still be in
+    `sock`.
     """
 
     def __init__(self, launcher: Launcher, number: int, name: str, sock: socket.socket) -> None:
@@ -46,6 +52,7 @@ class ChildProcess:
         self.sock = sock
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.peak_rss_kb = 0  # known once it has exited
+        self.why_lost: str | None = None  # it ended with the fork server, and nothing that it ran is the cause
         self._launcher = launcher
         self._number = number
 
@@ -72,6 +79,7 @@ class Launcher:
         self._outgoing: deque[tuple[bytes, Sequence[int]]] = deque()
         self._hello: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
+        self._is_stopping = False
         self._numbers = 0
         self._spawning: dict[int, asyncio.Future[int]] = {}
         self._children: dict[int, ChildProcess] = {}
@@ -89,7 +97,7 @@ class Launcher:
         server died."""
         if self.is_running:
             return
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._is_stopping = asyncio.get_running_loop(), False
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = _start_process(theirs)
@@ -100,6 +108,7 @@ class Launcher:
         try:
             await asyncio.wait_for(asyncio.shield(self._hello), HELLO_TIMEOUT_S)
         except BaseException:
+            self._is_stopping = True
             self._lost()
             raise
 
@@ -126,6 +135,7 @@ class Launcher:
         """End the fork server. It kills its remaining children and all processes they started."""
         if self._control is None or self._gone is None:
             return
+        self._is_stopping = True
         self._control.shutdown(socket.SHUT_WR)  # its end of file; ours comes when it is done
         try:
             await asyncio.wait_for(asyncio.shield(self._gone), STOP_TIMEOUT_S)
@@ -209,13 +219,12 @@ class Launcher:
         self._loop.remove_writer(self._control.fileno())
         self._control.close()
         self._control = None
-        self._process.kill()
-        self._process.wait()
+        how = self._end_server()
         for _, fds in self._outgoing:
             for fd in fds:
                 os.close(fd)
         self._outgoing.clear()
-        died = LauncherDied(f"the fork server ended ({self._process.returncode})")
+        died = LauncherDied(f"the fork server {how}")
         for waiting in (self._hello, *self._spawning.values()):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(died)
@@ -227,9 +236,27 @@ class Launcher:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signals.SIGKILL)
             if not child.exited.done():
+                child.why_lost = f"the fork server, process {self._process.pid}, {how}, and its children end with it"
                 child.exited.set_result(-signals.SIGKILL)
         if not self._gone.done():
             self._gone.set_result(None)
+
+    def _end_server(self) -> str:
+        """Make sure that it has ended; how it did, for people."""
+        assert self._process is not None
+        try:  # its socket may be closed a moment before it can be waited for
+            self._process.wait(FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        how = describe_exit(self._process.returncode)
+        if not self._is_stopping:
+            log.error(
+                "the fork server, process %d, %s: its children end with it (%d), and a new one is started when the next"
+                " child is needed",
+                self._process.pid, how, len(self._children), extra={"horsies": {"pid": self._process.pid}},
+            )  # fmt: skip
+        return how
 
 
 def _start_process(control: socket.socket) -> subprocess.Popen[bytes]:

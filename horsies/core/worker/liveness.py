@@ -9,9 +9,9 @@ only while `VitalSigns` finds the child alive: it has reported recently, or it u
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import psutil
 
@@ -30,6 +30,8 @@ FIRST_BEAT_S = 1.0
 FINALIZING_AFTER_S = 1.0
 CONNECT_S = 5.0
 WAITING = (Phase.CLAIMED, Phase.STARTING)
+MEASURE_S = 0.8  # the system counts processor time in hundredths of a second, so a shorter time says too little
+WORK = 0.05  # of one processor: a thread that uses less only waits
 
 
 class Heartbeats:
@@ -93,7 +95,8 @@ class Heartbeats:
         started, self._has_said_hello = monotonic(), True
         known = {**self._registration["metadata"], "task_names": publishable(self._children.task_names)}
         row = {**self._registration, "age": started - self._born, "metadata": known}
-        _, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        server_s, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        self._fence.pulse.saw_time(server_s, self._fence.refreshed)
         self._refreshed = started
         self._self_fence.check()
 
@@ -194,34 +197,58 @@ def _is_in_our_hands(held: HeldTask) -> bool:
     return held.child is None or held.phase not in (Phase.FED, Phase.STARTED)
 
 
+class _Measured(NamedTuple):
+    at: float
+    spent: Mapping[int, float]  # seconds of processor time of each thread
+    is_working: bool  # since the measurement before
+
+
 class VitalSigns:
-    """Remembers for each child how much processor time it had used at the last check. C code may hold the interpreter
-    for minutes, so that no thread of the child can report. A child that exists but is silent and idle (stopped, or
-    stuck in C code that waits) does not count as alive."""
+    """Remembers for each child how much processor time its threads had used at the last measurement. C code may hold
+    the interpreter for minutes, so that no thread of the child can report. A child that exists but is silent and idle
+    (stopped, or stuck in C code that waits) does not count as alive."""
 
     def __init__(self, silent_s: float) -> None:
         self._silent_s = silent_s
-        self._used: dict[int, float] = {}
+        self._measured: dict[int, _Measured] = {}
 
     def look(self, children: Iterable[Child]) -> set[int]:
         """The pids of the children with tasks that are alive."""
         alive: set[int] = set()
-        used: dict[int, float] = {}
+        measured: dict[int, _Measured] = {}
         for child in children:
-            spent = _processor_time(child.pid)
-            if spent is None or child.is_dead or child.is_killed:
+            if child.is_dead or child.is_killed or (found := self._measure(child.pid)) is None:
                 continue
             # Also of a child that reports, so that the first silent look has something to compare with.
-            used[child.pid] = spent
-            if monotonic() - child.last_heard < self._silent_s or spent > self._used.get(child.pid, spent):
+            measured[child.pid] = found
+            if found.is_working or monotonic() - child.last_heard < self._silent_s:
                 alive.add(child.pid)
-        self._used = used  # the others are forgotten, because another process may get their pid
+        self._measured = measured  # the others are forgotten, because another process may get their pid
         return alive
 
+    def _measure(self, pid: int) -> _Measured | None:
+        before, now = self._measured.get(pid), monotonic()
+        if before is not None and now - before.at < MEASURE_S:
+            return before
+        spent = _processor_times(pid)
+        if spent is None:
+            return None
+        return _Measured(now, spent, before is not None and is_working(before.spent, spent, now - before.at))
 
-def _processor_time(pid: int) -> float | None:
+
+def is_working(before: Mapping[int, float], after: Mapping[int, float], seconds: float) -> bool:
+    """Whether one of these threads has used the processor in earnest. A thread that waits for the interpreter looks for
+    it 200 times a second, which takes less than 1 % of a processor; many of them must not add up to work."""
+    return max((spent - before.get(thread, 0.0) for thread, spent in after.items()), default=0.0) >= WORK * seconds
+
+
+def _processor_times(pid: int) -> dict[int, float] | None:
     try:
-        times = psutil.Process(pid).cpu_times()
+        process = psutil.Process(pid)
+        try:
+            return {thread.id: thread.user_time + thread.system_time for thread in process.threads()}
+        except psutil.AccessDenied:  # other systems show only the sum
+            times = process.cpu_times()
+            return {pid: times.user + times.system}
     except psutil.Error:
         return None
-    return float(times.user + times.system)

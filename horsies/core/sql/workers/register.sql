@@ -5,3 +5,5 @@ VALUES (%(worker_id)s, now() - make_interval(secs => %(age)s), now(), %(hostname
         %(process_start)s, %(liveness_key)s, %(sweeping)s, %(queues)s, %(recovery)s, %(metadata)s)
 -- A start that somebody has set to infinity would be refused for ever (D-14).
 ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat_at = now(), started_at = GREATEST(LEAST(w.started_at, now()), '0001-01-01Z')
+-- The time of the server, by which the worker notices that its clock was set (R-23).
+RETURNING extract(epoch FROM now())::float8
