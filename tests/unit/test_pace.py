@@ -62,7 +62,7 @@ def test_w25a_a_slow_first_run_is_soon_forgotten() -> None:
 
 
 def test_w25a_quick_runs_count_at_once_for_the_least() -> None:
-    (found,) = [paces_after(4.0, 4.0, 0.1).of("some")]
+    found = paces_after(4.0, 4.0, 0.1).of("some")
     assert found is not None and found.least_ms == 0.1
     found = paces_after(0.1, *[4.0] * 40).of("some")
     assert found is not None and 3.5 < found.least_ms <= 4.0

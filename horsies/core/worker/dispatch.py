@@ -319,10 +319,7 @@ class Dispatcher:
             self._on_room()
 
     def _note(self, held: HeldTask, run_ms: float) -> None:
-        name = held.row.task_name
-        was_short = self.paces.is_short(name)
-        self.paces.note(name, run_ms)
-        if was_short and not self.paces.is_short(name):
+        if self.paces.note(held.row.task_name, run_ms):
             self._is_surprised = True
 
     def hand_back_surplus(self) -> None:

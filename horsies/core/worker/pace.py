@@ -7,8 +7,9 @@ the pace of each task name says which tasks may be among them. `Paces` is the ta
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
 MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
@@ -25,17 +26,17 @@ GROWTH = 2
 MOST_EARNED = 10_000
 
 
-class NamePace(NamedTuple):
+@dataclass(slots=True)
+class NamePace:
     """How long the tasks of one name take, in milliseconds."""
 
     mean_ms: float
     least_ms: float  # of its quick runs: it falls at once and rises slowly
 
-    def after(self, run_ms: float) -> "NamePace":
+    def note(self, run_ms: float) -> None:
         run_ms = min(run_ms, LONGEST_MS)
-        mean, least = self
-        mean += (RISE if run_ms > mean else FALL) * (run_ms - mean)
-        return NamePace(mean, run_ms if run_ms < least else least + RISE * (run_ms - least))
+        self.mean_ms += (RISE if run_ms > self.mean_ms else FALL) * (run_ms - self.mean_ms)
+        self.least_ms = run_ms if run_ms < self.least_ms else self.least_ms + RISE * (run_ms - self.least_ms)
 
 
 class Paces:
@@ -44,16 +45,19 @@ class Paces:
     def __init__(self) -> None:
         self._paces: dict[str, NamePace] = {}
 
-    def note(self, name: str, run_ms: float) -> None:
-        """A task of this name took so long, or has taken so long already."""
-        before = self._paces.get(name)
-        if before is None:
+    def note(self, name: str, run_ms: float) -> bool:
+        """A task of this name took so long, or has taken so long already. Return whether the name was short until
+        now, and is not any more."""
+        found = self._paces.get(name)
+        if found is None:
             if len(self._paces) >= MAX_NAMES:
                 del self._paces[next(iter(self._paces))]
             run_ms = min(run_ms, LONGEST_MS)
             self._paces[name] = NamePace(run_ms, run_ms)
-        else:
-            self._paces[name] = before.after(run_ms)
+            return False
+        was_short = found.mean_ms <= SHORT_MS
+        found.note(run_ms)
+        return was_short and found.mean_ms > SHORT_MS
 
     def of(self, name: str) -> NamePace | None:
         return self._paces.get(name)
