@@ -93,7 +93,10 @@ def kill_child(name: str) -> Outcome:
 
 @app.task("kill_worker")
 def kill_worker(name: str) -> Outcome:
+    """Harmless for a warm-up, from which the worker learns that it is short."""
     trace(name)
+    if name.startswith("warm"):
+        return TaskResult(ok=0)
     server = psutil.Process().parent()
     supervisor = server.parent() if server is not None else None
     assert supervisor is not None and "horsies" in " ".join(supervisor.cmdline())
