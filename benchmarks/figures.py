@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from benchmarks import drain, latency, recovery, schedules, sending, statements, workflow_start, workflows
+from benchmarks import drain, latency, mixed, recovery, schedules, sending, statements, workflow_start, workflows
+from benchmarks.durations import PAUSE_S, REST_S
 from benchmarks.process import worker
 from benchmarks.report import Bar, Report, percentiles, ratios
 from benchmarks.server import Server
@@ -95,6 +96,22 @@ def naps(bench: Bench) -> None:
     rates = [_drained(bench, NAPS, *options, task="nap") for _ in bench.times("async tasks that sleep")]
     what = f"{NAPS:,} `async def` tasks that sleep 50 ms, one process, `--concurrency 200`"
     bench.report.add("async", what, "tasks/s", rates, Bar(2_500))
+
+
+def lengths(bench: Bench) -> None:
+    """Short tasks, then longer ones; without run-ahead beside it."""
+    runs: list[mixed.Mixed] = []
+    plain: list[mixed.Mixed] = []
+    for _ in bench.times("mixed lengths on three workers"):
+        runs.append(mixed.measure(bench.server))
+        bench.say(str(runs[-1]))
+        plain.append(mixed.measure(bench.server, "--run-ahead-ms", "0"))
+        bench.say(f"without run-ahead: {plain[-1]}")
+    what = (
+        f"{mixed.SHORT} no-op tasks, then {mixed.LONGER} of {1000 * REST_S:.0f} ms, on three workers: of the ideal time"
+    )
+    bench.report.add("mixed", what, "", [run.ratio for run in runs], Bar(1.2, "under"))
+    bench.report.add("mixed_strict", "… with `--run-ahead-ms 0`", "", [run.ratio for run in plain])
 
 
 def _drained(bench: Bench, count: int, *options: str, task: str = "noop") -> float:
@@ -199,6 +216,14 @@ def recoveries(bench: Bench) -> None:
     note = f"{len(found)} tasks; p50 {of[50]:.2f} s, longest {max(found):.2f} s"
     what = "worker killed with its children, from the kill to the recovery of its tasks by another: p95"
     bench.report.add("recovery", what, "s", [of[95]], Bar(5, "under"), note)
+    again: list[float] = []
+    for _ in bench.times("a worker is killed, and its tasks run again", rounds=KILLS):
+        again += recovery.measure_again(bench.server)
+        bench.say(f"{max(again[-recovery.RUNNING :]):.2f} s")
+    of = percentiles(again)
+    note = f"{len(again)} tasks; p50 {of[50]:.2f} s, longest {max(again):.2f} s"
+    what = f"… to their next run by another that polls every {recovery.POLL_S} s, with a pause of {PAUSE_S} s: p95"
+    bench.report.add("run_again", what, "s", [of[95]], Bar(3 + PAUSE_S, "under"), note)
 
 
 def fans(bench: Bench) -> None:
@@ -286,6 +311,7 @@ GROUPS: dict[str, Callable[[Bench], None]] = {
     "drain": drains,
     "strict": strict,
     "async": naps,
+    "mixed": lengths,
     "send": sends,
     "many": many,
     "latency": pings,

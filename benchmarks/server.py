@@ -177,11 +177,11 @@ def running(settings: Mapping[str, str]) -> Iterator[Server]:
 
 
 def _install() -> None:
-    from benchmarks.app import anoop, app, clock, hang, nap, noop
+    from benchmarks.app import anoop, app, clock, hang, hang_again, nap, noop, rest
 
     broker = app.get_broker()
     asyncio.run(broker.ensure_schema_initialized()).unwrap()
-    for task in (noop, anoop, nap, clock, hang):
+    for task in (noop, anoop, nap, clock, hang, hang_again, rest):
         task.send(1).unwrap()
 
 

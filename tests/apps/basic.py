@@ -66,6 +66,14 @@ def nap(seconds: float, name: str = "nap") -> Outcome:
     return TaskResult(ok=os.getpid())
 
 
+@app.task("doze")
+def doze(seconds: float) -> TaskResult[None, TaskError]:
+    """Leaves no trace, so that it takes no longer than that."""
+    if seconds:
+        time.sleep(seconds)
+    return TaskResult(ok=None)
+
+
 @app.task("fail")
 def fail(code: str = "BAD_THING") -> Outcome:
     return TaskResult(err=TaskError(error_code=code, message="as told"))

@@ -31,6 +31,7 @@ app = Horsies(
 
 Outcome = TaskResult[int, TaskError]
 AGAIN = RetryPolicy.fixed([1, 1], auto_retry_for=["FLAKY"], jitter=False)
+AFTER_A_DEATH = RetryPolicy.fixed([4], auto_retry_for=["WORKER_CRASHED"], jitter=False)
 
 
 def trace(name: str) -> int:
@@ -72,4 +73,13 @@ def hold(name: str) -> Outcome:
     times = trace(name)
     while not (Path(os.environ["TRACES"]) / f"{name}.go").exists():
         time.sleep(0.01)
+    return TaskResult(ok=times)
+
+
+@app.task("hold_once", queue_name="left", retry_policy=AFTER_A_DEATH)
+def hold_once(name: str) -> Outcome:
+    """Works the second time; the first time it runs until its worker is killed."""
+    times = trace(name)
+    if times == 1:
+        time.sleep(600)
     return TaskResult(ok=times)

@@ -56,6 +56,7 @@ PURE = (
     "core.scheduler.plan",
     "core.scheduler.timetable",
     "core.tasks.moves",
+    "core.worker.pace",
     "core.workflows.finish",
     "core.workflows.inputs",
     "core.workflows.settle",

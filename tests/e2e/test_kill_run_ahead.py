@@ -41,6 +41,7 @@ async def test_r103_w25a_only_what_was_started_counts_as_interrupted(
     before = [(f"before{n}", "tick", 1) for n in range(BEFORE)]
     behind = [(f"behind{n}", "tick", 3) for n in range(BEHIND)]
     with WorkerProcess(database_url, "--run-ahead-ms", "200", locator=MORTAL) as victim:
+        await insert(rows, *((f"warm killer {n}", "kill_worker", 1) for n in range(WARM // 10)))
         await insert(rows, *((f"warm{n}", "tick", 1) for n in range(WARM)))
         await eventually(lambda: ended(rows), 30)
         await insert(rows, *before, ("killer", "kill_worker", 2), *behind)

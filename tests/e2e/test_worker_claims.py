@@ -165,7 +165,7 @@ async def test_w21_a_claim_whose_answer_was_lost_is_handed_back(basic: Any, rows
         "IF NEW.status = 'CLAIMED' AND NEW.id = 'trip' AND nextval('misfires') = 1 THEN RAISE 'no answer'; END IF;",
     )
     async with running_worker(basic.app) as worker:
-        await (await send(basic.noop)).get_async(timeout_ms=30_000)
+        await (await send(basic.add, 1, 1)).get_async(timeout_ms=30_000)
         await rows.all(
             "INSERT INTO horsies_tasks (id, task_name, args, status, claimed, claimed_by_worker_id, claimed_at,"
             " claim_expires_at, claim_seq) VALUES ('stray', 'add', '[1, 2]', 'CLAIMED', TRUE, %s, now(),"

@@ -143,10 +143,6 @@ def _always(name: str) -> Names:
     return lambda start, arguments: {name}
 
 
-def _bells(pick: Choices, start: Start) -> Arguments:
-    return {"due": [(row.queue, row.id) for row in pick.shuffled(start.tasks)[:2]]}
-
-
 async def _prune(conn: AsyncConnection[Any], prune: Run, **arguments: Any) -> Any:
     """As a pruner does it: alone in its transaction, or not at all."""
     async with conn.transaction():
@@ -189,7 +185,6 @@ WORKER_KINDS = (
     Kind("delete_row", workers.delete_row, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
-    Kind("ring", tasks.ring, _bells, waits=False),
     Kind("pong", workers.pong, lambda pick, start: {"payload": "here"}, waits=False),
 )
 

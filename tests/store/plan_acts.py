@@ -189,6 +189,13 @@ RARE = {
     "expire_waiting": Act(
         "tasks/expire_waiting", lambda conn: tasks.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
+    "next_due": Act(
+        "tasks/next_due",
+        lambda conn: tasks.next_due(conn, EVERYWHERE, 2 * DAY.total_seconds()),
+        {PENDING},
+        3 * BATCH,
+        3_000,
+    ),
     "unknown claims": Act(
         "tasks/unknown_claims", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300
     ),

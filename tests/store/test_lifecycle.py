@@ -194,14 +194,26 @@ async def test_l21_a_retry_that_is_due_at_once_rings(db: Db, database_url: str, 
     assert found == [("task_new", claim.task_id), ("task_queue_default", claim.task_id)]
 
 
-async def test_l21_a_retry_that_is_due_later_does_not_ring(db: Db, database_url: str) -> None:
-    claim = await running(db)
+@pytest.mark.parametrize("is_recovery", [False, True], ids=["retries", "requeues"])
+async def test_l21_t80_of_those_that_are_due_later_the_first_of_each_queue_rings(
+    db: Db, database_url: str, is_recovery: bool
+) -> None:
+    claims: dict[tuple[str, float], Claim] = {}
+    for queue, delay in (("left", 60.0), ("left", 30.0), ("right", 90.0), ("left", 45.0)):
+        claims[queue, delay] = claim = await running(db)
+        await db.execute("UPDATE horsies_tasks SET queue_name = %s WHERE id = %s", [queue, claim.task_id])
 
-    async def retry() -> None:
-        await tasks.apply(db, "me", [Retry(claim, 60.0, crash(claim))])
+    async def set_later() -> None:
+        moves = [
+            Requeue(claim, delay) if is_recovery else Retry(claim, delay, crash(claim))
+            for (_, delay), claim in claims.items()
+        ]
+        assert len(await tasks.apply(db, "me", moves)) == len(claims)
         await db.execute("NOTIFY task_new, 'the end'")
 
-    assert await heard(database_url, retry, "task_new", want=1) == [("task_new", "the end")]
+    found = await heard(database_url, set_later, "task_new", want=3)
+    first = {claims["left", 30.0].task_id, claims["right", 90.0].task_id}
+    assert {payload for _, payload in found} == first | {"the end"}
 
 
 async def test_l22_a_recovery_due_after_the_deadline_is_a_crash(db: Db) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from horsies.core.worker.children import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace
 from horsies.core.worker.claim import Holding, orders
 from horsies.core.worker.in_hand import Limits
+from horsies.core.worker.pace import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace
 
 
 def limits(**changes: Any) -> Limits:

@@ -296,9 +296,12 @@ async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
     return [Claim(*row) for row in await cursor.fetchall()]
 
 
-async def ring(conn: Connection, due: Sequence[tuple[str, str]]) -> None:
-    """Notify the workers that serve these (queue, task id) pairs."""
-    await conn.execute(load("tasks/ring"), {"queues": texts([q for q, _ in due]), "ids": texts([i for _, i in due])})
+async def next_due(conn: Connection, queues: Sequence[str], within_s: float) -> float | None:
+    """How soon the next task of these queues falls due that is not due yet, in seconds; None if that is later than
+    `within_s`. It is planned anew each time (see `expire_waiting`)."""
+    params = {"queues": texts(queues), "within": within_s}
+    [(seconds,)] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
+    return None if seconds is None else float(seconds)
 
 
 def _expired_result() -> str:

@@ -1,5 +1,4 @@
-"""What a worker does beside its own tasks: the recovery services and their intervals, the scheduler if it has one, and
-the timer of retries.
+"""What a worker does beside its own tasks: the recovery services and their intervals, and the scheduler if it has one.
 
 Nothing here knows the worker's own tasks, children or claims. Short work shares one pool; a sweep keeps its connection
 while hooks are called, so it has its own. The services themselves are in `recovery/` and `scheduler/`; `service.py`
@@ -7,19 +6,16 @@ runs their steps.
 """
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Awaitable, Callable
-from time import monotonic
 from typing import TypeAlias
 
 from horsies.core import logs, loop
-from horsies.core.db import AWAY, Connections, Pool, PoolTimeout
+from horsies.core.db import AWAY, Connections, PoolTimeout
 from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.scheduler import payloads, service
-from horsies.core.store import tasks
 from horsies.core.worker import fence, helper_calls, helper_process
 from horsies.core.worker.config import Identity, Plan
 from horsies.core.workflows.advance import BuildLater
@@ -28,7 +24,6 @@ log = logging.getLogger("horsies.worker")
 recovery_log = logging.getLogger("horsies.recovery")
 
 EXPIRY_S = 1.0
-MOST = 10_000  # further retries are left to the poll
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -118,37 +113,3 @@ def harmless(name: str, step: Step) -> Step:
             recovery_log.exception("%s failed", name)
 
     return guarded
-
-
-class RetryTimer:
-    """Wakes the claimer when a retry becomes due, so that it does not wait for the next poll (T-80). `set` adds a time;
-    `step` waits for the next one."""
-
-    def __init__(self, pool: Pool, on_ring: Callable[[], None]) -> None:
-        self._pool = pool
-        self._on_ring = on_ring
-        self._due: list[tuple[float, str, str]] = []
-        self._event = asyncio.Event()
-
-    def set(self, delay_s: float, queue: str, task_id: str) -> None:
-        if len(self._due) < MOST:
-            heapq.heappush(self._due, (monotonic() + delay_s, queue, task_id))
-            self._event.set()
-
-    async def step(self) -> None:
-        self._event.clear()
-        pause = self._due[0][0] - monotonic() if self._due else None
-        if pause is None or pause > 0:
-            try:
-                async with asyncio.timeout(pause):
-                    await self._event.wait()
-            except TimeoutError:
-                pass
-            return
-        ripe: list[tuple[str, str]] = []
-        while self._due and self._due[0][0] <= monotonic():
-            _, queue, task_id = heapq.heappop(self._due)
-            ripe.append((queue, task_id))
-        self._on_ring()
-        async with self._pool.connection() as conn:
-            await tasks.ring(conn, ripe)

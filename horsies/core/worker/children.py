@@ -2,8 +2,8 @@
 
 `Children` makes sure that there are `processes` of them; the death of one does not affect the others (W-36). `Child` is
 what the supervisor knows about one of them, `Link` its socket: frames in, frames out, and what is left in the socket
-after its death. The functions at the end tell from the pace of a child how many tasks it may be given in advance. The
-dispatcher decides what the children run; the fork server that makes them is behind `launcher.py`.
+after its death. The dispatcher decides what the children run; how many tasks a child may be given in advance is in
+`pace.py`, and the fork server that makes the children is behind `launcher.py`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import TypeGuard
 
 from horsies.core import events
 from horsies.core.child.io import EXIT_ALONE
 from horsies.core.child.wire import ChildSpec, Decoder, Frame, Kind, WireError, pack
 from horsies.core.recovery.start_journal import Journal
-from horsies.core.worker import finalize, in_hand, launcher
+from horsies.core.worker import finalize, in_hand, launcher, pace
 
 log = logging.getLogger("horsies.worker")
 
@@ -31,11 +30,6 @@ READY_TIMEOUT_S = 120.0
 FAREWELL_S = 0.1  # between the end of its socket and the report that a child has ended
 YOUNG_S = 5.0  # a child that dies younger than this is not replaced at once
 READ_BYTES = 1 << 18
-
-SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
-MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
-MAX_FED = 64  # never more tasks inside one child, because they are hard to take back
-FEED_MS = 2.0  # so many milliseconds of work lie inside the child
 
 
 class ChildBroken(Exception):
@@ -247,6 +241,7 @@ class Child:
     assigned: int = 0  # in all its life
     pace_ms: float | None = None
     ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
+    slow: in_hand.HeldTask | None = None  # the last one placed here that is not known to be short (W-25a)
     rss_mb: float = 0.0
     first_rss_mb: float = 0.0
     last_heard: float = field(default_factory=monotonic)
@@ -281,6 +276,10 @@ class Child:
         """What we know about its end in addition to its exit code."""
         return self.why_killed or self.broken_link
 
+    def slots(self, concurrency: int) -> int:
+        """How many tasks it can run at once."""
+        return 1 if concurrency == 1 or self.has_sync else concurrency
+
     def started_tasks(self) -> list[in_hand.HeldTask]:
         return [held for held in self.fed.values() if held.phase is in_hand.Phase.STARTED]
 
@@ -289,7 +288,7 @@ class Child:
             self.link.write(data)
 
     def note_run(self, run_ms: float, rss_kb: int) -> None:
-        self.pace_ms = pace(self.pace_ms, run_ms)
+        self.pace_ms = pace.pace(self.pace_ms, run_ms)
         self.rss_mb = rss_kb / 1024
 
 
@@ -385,27 +384,3 @@ class Link:
         if self._open:
             self.close()
             self._on_broken(why)
-
-
-def pace(previous: float | None, sample_ms: float) -> float:
-    """How long a child's recent tasks take: it rises at once and falls slowly, so that one long task ends run-ahead."""
-    return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
-
-
-def is_short(pace_ms: float | None) -> TypeGuard[float]:
-    """Whether the recent tasks of a child are so short that commits limit its speed."""
-    return pace_ms is not None and pace_ms <= SHORT_MS
-
-
-def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
-    """How many tasks may wait for a child in addition to the one it runs: about `run_ahead_ms` of short work."""
-    if run_ahead_ms <= 0 or not is_short(pace_ms):
-        return 0
-    return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))
-
-
-def feed_limit(pace_ms: float | None, concurrency: int) -> int:
-    """How many tasks may be inside the child at once."""
-    if not is_short(pace_ms):
-        return concurrency
-    return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))

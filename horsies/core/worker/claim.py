@@ -2,10 +2,12 @@
 
 NOTIFY only says when to look; the query decides. If a pass returns fewer tasks than requested, the queue is empty as
 far as this worker can see. Then the claimer looks again after a few growing delays (a lock or a lost notification may
-have hidden a task), and in the end every `notify_poll_interval_ms`. A worker that cannot listen polls with pauses that
-grow with the time since the last task (O-01). How much may be claimed, and how far ahead of its
-children the worker may run, is plain arithmetic at the end of this module (W-24, W-25, W-25a). What is claimed waits in
-`in_hand.py` for `start.py`.
+have hidden a task), and in the end every `notify_poll_interval_ms`. Before a longer sleep it asks when the next task
+falls due, and looks then; whoever sets a task to a later time notifies, so that it asks again (T-80). A worker that
+cannot listen polls with pauses that grow with the time since the last task (O-01).
+
+How much may be claimed, and how far ahead of its children the worker may run, is plain arithmetic at the end of this
+module and in `pace.py` (W-24, W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from horsies.core import events
 from horsies.core.db import Pool
 from horsies.core.store import odd_rows, tasks, workers
 from horsies.core.tasks.moves import Requeue
-from horsies.core.worker.children import Child, Children, is_short
+from horsies.core.worker import pace
+from horsies.core.worker.children import Child, Children
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
 
@@ -30,6 +33,7 @@ log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 1000  # of one claim statement
 PAUSES = (0.02, 0.1, 0.5, 1.5)
+LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
 BUSY_S = 0.25  # a worker that has been given all it asked for this long is busy, and needs no notifications
 
@@ -70,6 +74,7 @@ class Claimer:
         self._is_announced = False
         self._announcement_is_old_at = 0.0
         self._full_since: float | None = None
+        self._earned = pace.EARNED  # short tasks that came in a row
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
         self.is_looking = False
         self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
@@ -89,6 +94,12 @@ class Claimer:
         table is unlogged."""
         self._announcement_is_old_at = 0.0
         self.ring()
+
+    def expect(self, delay_s: float) -> None:
+        """A task of ours falls due then. Where notifications are on, one says so too."""
+        if self.is_dry:
+            self._look_at = min(self._look_at, monotonic() + delay_s)
+            self._event.set()
 
     def room(self) -> None:
         """There may be room; this does not mean that there is a task."""
@@ -152,21 +163,45 @@ class Claimer:
         self.looked_at = monotonic()
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
-        self._take(rows)
+        self._take(rows, self._keep(rows))
         return rows
 
     async def _claim_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
             rows = await tasks.claim_expired(conn, self._who, queues, most)
-        self._take(rows)
+        self._take(rows, len(rows))
         return rows
 
-    def _take(self, rows: list[tasks.Claimed]) -> None:
+    def _keep(self, rows: list[tasks.Claimed]) -> int:
+        """How many of these tasks stay here (W-25a)."""
+        limits, dispatcher = self._limits, self._dispatcher
+        if not limits.may_run_ahead:
+            return len(rows)
+        paces = [dispatcher.paces.of(row.task_name) for row in rows]
+        now = self._holding()
+        free = max(now.slots - now.held, dispatcher.free_slots() - len(self._in_hand.waiting)) + limits.prefetch
+        stay = pace.kept(
+            paces,
+            free=max(0, free),
+            ahead=max(0, now.held - now.slots),
+            children=len(self._children.usable),
+            run_ahead_ms=limits.run_ahead_ms,
+        )
+        self._earned = pace.earned_by(self._earned, paces, all_kept=stay == len(rows))
+        return stay
+
+    def _take(self, rows: list[tasks.Claimed], stay: int) -> None:
+        """Only the first `stay` of them stay; the others return to the queue."""
         async_names = set(self._children.async_names)
-        for row in rows:
+        waiting = self._in_hand.waiting
+        staying = len(waiting)
+        for place, row in enumerate(rows):
             older = self._in_hand.take(row, is_async=row.task_name in async_names)
             if older is not None:
                 self._dispatcher.stop(older, StopReason.LOST)
+            if place < stay:
+                staying = len(waiting)
+        self._dispatcher.hand_back(len(waiting) - staying)
         if rows:
             self._pauses = 0
             self._last_task = monotonic()
@@ -180,12 +215,24 @@ class Claimer:
         pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
         self._pauses = min(self._pauses + 1, len(PAUSES))
         now = monotonic()
+        self._earned = pace.earned_when_dry(self._earned)
         self._full_since = None
         self._look_at = now + min(pause, self._poll_s)
         is_old = not self._is_announced or now >= self._announcement_is_old_at
         # In the other modes too before a long sleep, because the recorded mode may have changed (D-60).
         if pause >= self._poll_s or (self.notify == "when_waiting" and is_old and not found):
             await self._announce_idle()
+        if pause >= LONG_PAUSE_S:
+            await self._set_alarm()
+
+    async def _set_alarm(self) -> None:
+        """Look again as soon as the next task falls due. This comes after the request for notifications, so that a task
+        that is set to a later time meanwhile is either seen here or notified of."""
+        async with self._pool.connection() as conn:
+            due_s = await tasks.next_due(conn, self._queues, self._poll_s)
+        if due_s is not None and (at := monotonic() + due_s) < self._look_at:
+            self._look_at = at
+            self._pauses = min(self._pauses, 1)  # it may be locked for a moment when it falls due
 
     async def _announce_idle(self) -> None:
         """Request notifications for inserts, until some time after the next pass, which closes the gap."""
@@ -249,7 +296,7 @@ class Claimer:
         if self._limits.concurrency > 1:
             waiting_sync = sum(1 for held in in_hand.waiting if not held.is_async)
             taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
-        ahead = self._dispatcher.ahead()
+        ahead = pace.allowed(self._dispatcher.ahead(), self._earned)
         return Holding(
             slots=len(usable) * self._limits.concurrency,
             held=len(in_hand) - (0 if ahead else self._ended_but_unwritten(usable)),
@@ -265,7 +312,7 @@ class Claimer:
     def _ended_but_unwritten(self, usable: list[Child]) -> int:
         """Tasks whose code has ended hold no slot. This matters where writing their ends takes longer than running
         them."""
-        brisk = sum(self._limits.concurrency for child in usable if is_short(child.pace_ms))
+        brisk = sum(self._limits.concurrency for child in usable if pace.is_short(child.pace_ms))
         return min(brisk, self._in_hand.count(Phase.SETTLING)) if brisk else 0
 
 

@@ -30,7 +30,7 @@ from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.schema.grants import ProcessKind
 from horsies.core.schema.install import lock_key, worker_purpose
-from horsies.core.worker import children, in_hand
+from horsies.core.worker import in_hand, pace
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
 MOST_NAMES = 1_000
@@ -187,7 +187,7 @@ class Plan:
     @property
     def journal_slots(self) -> int:
         """The slots of the start journal (R-103): for twice as many tasks as the worker may hold."""
-        ahead = children.MAX_AHEAD if self.limits.may_run_ahead else 0
+        ahead = pace.MAX_AHEAD if self.limits.may_run_ahead else 0
         return 2 * (self.config.processes * (self.config.concurrency + ahead) + self.limits.prefetch) + 64
 
     def refuse_too_small_memory_limit(self, warmed_mb: float) -> str | None:

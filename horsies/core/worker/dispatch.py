@@ -10,19 +10,21 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
 from horsies.core.child.wire import Frame, Kind, WireError, done_of, pack, pack_tokens, tokens_of
 from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
-from horsies.core.worker.children import Child, Children, ahead_limit, feed_limit
+from horsies.core.worker.children import Child, Children
 from horsies.core.worker.fence import Fence
 from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, log_fields
+from horsies.core.worker.pace import Paces, ahead_limit, feed_limit, kept
 
 log = logging.getLogger("horsies.worker")
 
-LONG_S = 0.3  # no task waits behind one that has run this long
+LONG_S = 0.1  # no task waits behind one that has run this long
+WATCH_S = 0.05  # between two looks at tasks that may be long
 SOFT_GRACE_S = 1.0  # from the soft stop to SIGTERM, and from there to SIGKILL
 ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is killed (W-30a)
 
@@ -57,6 +59,9 @@ class Dispatcher:
         self._crash_of = crash_of
         self._on_room = on_room
         self._entry_of = entry_of  # for the start journal (R-103)
+        self.paces = Paces()
+        self._is_watching = False
+        self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
 
@@ -67,11 +72,20 @@ class Dispatcher:
         return sum(child.ahead for child in self._children.usable)
 
     def _set_ahead(self, child: Child) -> None:
+        if child.slow is not None:
+            if self._has(child, child.slow):
+                child.ahead = 0
+                return
+            child.slow = None
         limit = ahead_limit(child.pace_ms, self._limits.run_ahead_ms) if self._limits.may_run_ahead else 0
         child.ahead = min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
 
+    def _has(self, child: Child, held: HeldTask) -> bool:
+        return held.child is child and held.phase is not Phase.SETTLING and self._in_hand.holds(held)
+
     def place(self, held: HeldTask) -> Child | None:
-        """Reserve a place in a child for this task; None if no child has room."""
+        """Reserve a place in a child for this task; None if no child has room. Nothing more is placed behind one that
+        is not known to be short."""
         may_wait = held.row.queue_name not in self._capped
         best: Child | None = None
         least = 0
@@ -85,6 +99,8 @@ class Dispatcher:
             best.starting.add(held)
             best.assigned += 1
             held.child = best
+            if not self.paces.is_short(held.row.task_name):
+                best.slow, best.ahead = held, 0
             if self._max_tasks:
                 self._set_ahead(best)
                 if best.assigned >= self._max_tasks:
@@ -122,7 +138,10 @@ class Dispatcher:
                 child.line.append(held)
                 children[child.pid] = child
         for child in children.values():
+            if child.ahead == 0:
+                self._take_back_surplus(child)
             self._feed(child)
+        self._watch()
 
     def _drop_late(self, child: Child) -> None:
         """After a pause, other workers may have the waiting tasks, or take them soon: they are not sent to children any
@@ -166,6 +185,8 @@ class Dispatcher:
                 for token in tokens_of(parts):
                     self._gave_up(child, token)
         self._set_ahead(child)
+        if self._is_surprised:
+            self.hand_back_surplus()
         self._feed(child)
         if child.is_retiring:
             self._children.dismiss_idle()
@@ -188,6 +209,7 @@ class Dispatcher:
             self._settle(held, finalize.of_unreadable_report(held, str(problem)))
             return
         child.note_run(done.run_ns / 1e6, done.rss_kb)
+        self._note(held, done.run_ns / 1e6)
         if self._max_memory_mb and child.rss_mb > self._max_memory_mb and not child.is_retiring:
             log.info("child process %s uses %.0f MB and is replaced", child.name, child.rss_mb)
             self._children.retire(child)
@@ -296,35 +318,87 @@ class Dispatcher:
             self.is_shut = False
             self._on_room()
 
-    def take_back_from_long_runs(self) -> None:
+    def _note(self, held: HeldTask, run_ms: float) -> None:
+        if self.paces.note(held.row.task_name, run_ms):
+            self._is_surprised = True
+
+    def hand_back_surplus(self) -> None:
+        """Of what was claimed ahead, hand back what would not be claimed now (W-25a)."""
+        self._is_surprised = False
+        for child in self._children.children:
+            self._take_back_surplus(child)
+        waiting = self._in_hand.waiting
+        if self._limits.may_run_ahead:
+            free = self.free_slots() + self._limits.prefetch
+            self.hand_back(len(waiting) - self._kept(waiting, free, len(self._children.usable)))
+
+    def hand_back(self, count: int) -> None:
+        """So many of the tasks that are only claimed, those that came last, return to the queue."""
+        for _ in range(count):
+            held = self._in_hand.waiting.pop()
+            self._settle(held, Requeue(held.claim))
+
+    def free_slots(self) -> int:
+        """How many tasks could begin at once, whatever they are."""
+        concurrency = self._limits.concurrency
+        return sum(max(0, child.slots(concurrency) - child.load) for child in self._children.usable)
+
+    def _kept(self, tasks: Iterable[HeldTask], free: int, children: int) -> int:
+        return kept(
+            [self.paces.of(held.row.task_name) for held in tasks],
+            free=free, ahead=0, children=children, run_ahead_ms=self._limits.run_ahead_ms,
+        )  # fmt: skip
+
+    def _take_back_surplus(self, child: Child) -> None:
+        slots = child.slots(self._limits.concurrency)
+        if child.load > slots:
+            self._take_back(child, self._kept([*child.fed.values(), *child.line], slots, 1))
+
+    def _watch(self) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            asyncio.get_running_loop().call_later(WATCH_S, self._look_at_long_runs)
+
+    def _look_at_long_runs(self) -> None:
         """Tasks that wait behind a task that turned out to be long return to the queue (W-25a)."""
+        self._is_watching = False
         now = monotonic()
         for child in self._children.children:
             running = child.started_tasks()
             if child.load <= len(running):
                 continue
+            self._watch()
             if not running:
                 # The child starts nothing, as when a signal has stopped it. Only its end frees the tasks inside it.
                 if child.fed and now - min(held.since for held in child.fed.values()) > LONG_S:
-                    self._take_back_line(child)
+                    self._take_back(child, len(child.fed))
                 continue
             is_full = len(running) >= self._limits.concurrency or child.has_sync
-            longest = max(now - (held.started or now) for held in running)
-            if is_full and longest > LONG_S:
-                child.note_run(longest * 1000, int(child.rss_mb * 1024))
+            longest = max(running, key=lambda held: now - (held.started or now))
+            run_s = now - (longest.started or now)
+            if is_full and run_s > LONG_S:
+                child.note_run(run_s * 1000, int(child.rss_mb * 1024))
+                self._note(longest, run_s * 1000)
                 self._set_ahead(child)
                 self.take_back(child)
-
-    def _take_back_line(self, child: Child) -> None:
-        while child.line:
-            held = child.line.popleft()
-            self._settle(held, Requeue(held.claim))
+        if self._is_surprised:
+            self.hand_back_surplus()
 
     def take_back(self, child: Child) -> None:
         """Take back everything that this child has not started: the supervisor's line at once, the child's when it
         confirms."""
-        self._take_back_line(child)
-        unstarted = [token for token, held in child.fed.items() if held.phase is Phase.FED and held.stop is None]
+        self._take_back(child, 0)
+
+    def _take_back(self, child: Child, stay: int) -> None:
+        """The first `stay` of its tasks, and those that have started, stay."""
+        while child.line and len(child.fed) + len(child.line) > stay:
+            held = child.line.pop()
+            self._settle(held, Requeue(held.claim))
+        unstarted: list[int] = []
+        for held in list(child.fed.values())[stay:]:
+            if held.phase is Phase.FED and held.stop is None and not held.is_wanted_back:
+                held.is_wanted_back = True
+                unstarted.append(held.token)
         if unstarted:
             child.write(pack_tokens(Kind.TAKE_BACK, unstarted))
 

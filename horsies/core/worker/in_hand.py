@@ -62,6 +62,7 @@ class HeldTask:
     sign: float = 0.0  # of a RUNNING one: when its last sign of life was sent, on the fence's clock
     started: float | None = None  # when the child said so
     stop: StopReason | None = None
+    is_wanted_back: bool = False  # the child was asked to give it up
     note_at: int | None = None  # its place in the start journal, once it is handed over
     settling_since: float | None = None  # its code has ended and its result waits to be written
     marked: float = 0.0  # when the database was last told so (L-30)

@@ -4,7 +4,7 @@
                           ▲                      │
                           └── room ── finalizer ◀┘ ─▶ advancer
 
-    beside them: heartbeats and self-fence, retry timer, recovery services, scheduler, outcome log, snapshots, metrics
+    beside them: heartbeats and self-fence, recovery services, scheduler, outcome log, snapshots, metrics
 
 The worker runs no user code. `run()` serves until it is told to stop; `run_once()` runs the tasks that can be claimed
 now, and returns. What a stage does is in its own module; this one has only who is told what.
@@ -197,7 +197,6 @@ class Worker:
             is_deaf=not plan.postgres.has_sessions,
             on_claimed=self._starter.wake,
         )
-        self._retry_timer = background.RetryTimer(self._database, self._claimer.ring)
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
@@ -287,7 +286,6 @@ class Worker:
         self._serve_step(
             "heartbeats", every(self._heartbeats.tick_s, self._heartbeats.step), self._fence.terms.shortest_s / 8
         )
-        self._serve_step("retry timer", self._retry_timer.step)
         self._serve_step("pings", self._pings.step)
         self._serve_step("lost claims", self._lost_claims.step)
         for name, step in (*self._recovery.steps(), *self._schedules):
@@ -371,7 +369,6 @@ class Worker:
 
     async def _tick(self) -> None:
         self._self_fence.check()
-        self._dispatcher.take_back_from_long_runs()
         self._children.dismiss_idle()
         if self._apart.is_waiting():
             self._starter.wake()
@@ -389,7 +386,7 @@ class Worker:
         if moved:
             self._outcomes.note(held, move)
             if isinstance(move, Retry):
-                self._retry_timer.set(move.delay_s, held.row.queue_name, held.id)
+                self._claimer.expect(move.delay_s)
         else:
             self._claimer.suspect_lost_claims()
         if held.row.workflow_id is not None and finalize.may_be_the_end(move, moved):

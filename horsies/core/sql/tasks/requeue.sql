@@ -1,6 +1,7 @@
 -- CLAIMED → PENDING (L-13), and RUNNING → PENDING for a task whose code was never called (L-13a): the claim ends, and
 -- nothing else changes but what the move brings along: a delay and a reason (R-50), a counter (R-51), a failed start (R-102).
--- The bell is rung for what is due, as the trigger rings only for inserts (L-21).
+-- The bell is rung for what is due, as the trigger rings only for inserts (L-21), and for the first of each queue that is due
+-- later: workers that sleep ask then when to look (T-80).
 WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(reasons)s::text[], %(failed_starts)s::int[],
                          %(counters)s::int[])
@@ -24,4 +25,5 @@ WITH wanted AS (
     FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
     RETURNING t.id, t.queue_name, t.enqueued_at
 )
-SELECT id, CASE WHEN enqueued_at <= now() THEN horsies_ring(queue_name, id) END FROM moved
+SELECT id, CASE WHEN enqueued_at <= now() OR row_number() OVER (PARTITION BY queue_name ORDER BY enqueued_at, id) = 1
+                THEN horsies_ring(queue_name, id) END FROM moved

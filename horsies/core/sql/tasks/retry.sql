@@ -1,7 +1,8 @@
 -- RUNNING → PENDING, to be tried again after its delay (L-12, L-14; not charged against its retries L-16), each with its
 -- attempt row.
 -- A retry due at or after the deadline is not made and not returned (L-22); nor is a row that someone else recovered.
--- The bell is rung for one that is due at once (L-21); the alarm of the worker rings for the others (T-80).
+-- The bell is rung for those that are due at once (L-21), and for the first of each queue that is due later: workers that
+-- sleep ask then when to look (T-80).
 WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::text[], %(claims)s::int[], %(delays)s::float8[], %(charges)s::int[], %(counters)s::int[],
                          %(codes)s::text[], %(messages)s::text[], %(outcomes)s::text[], %(reasons)s::text[])
@@ -34,4 +35,5 @@ WITH wanted AS (
            %(worker_id)s, l.worker_hostname, l.worker_pid, l.worker_process_name
     FROM moved JOIN locked l USING (id)
 )
-SELECT id, CASE WHEN enqueued_at <= now() THEN horsies_ring(queue_name, id) END FROM moved
+SELECT id, CASE WHEN enqueued_at <= now() OR row_number() OVER (PARTITION BY queue_name ORDER BY enqueued_at, id) = 1
+                THEN horsies_ring(queue_name, id) END FROM moved

@@ -1,0 +1,132 @@
+"""How long tasks take, and how far a worker may run ahead on the strength of that (W-25a): plain arithmetic.
+
+Run-ahead pays where commits take longer than the tasks. It costs nothing as long as the tasks that wait in one worker
+are short; others could run longer ones meanwhile. So a child's own pace says how many tasks it may have before it, and
+the pace of each task name says which tasks may be among them. `Paces` is the table of the names; `claim.py` and
+`dispatch.py` ask it, and `kept` decides for both.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeGuard
+
+SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
+MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
+MAX_FED = 64  # never more tasks inside one child, because they are hard to take back
+FEED_MS = 2.0  # so many milliseconds of work lie inside the child
+
+MAX_NAMES = 1000
+LONGEST_MS = 40.0  # a longer run counts as this long, so that one that was held up does not make its name long
+RISE, FALL = 0.1, 0.3  # the weight of a run that is longer, or shorter, than those before it
+TOLERANCE = 4  # what was claimed goes back only if it is so many times too much
+
+EARNED = 16  # so many short tasks must come in a row before there is run-ahead again
+GROWTH = 2
+MOST_EARNED = 10_000
+
+
+@dataclass(slots=True)
+class NamePace:
+    """How long the tasks of one name take, in milliseconds."""
+
+    mean_ms: float
+    least_ms: float  # of its quick runs: it falls at once and rises slowly
+
+    def note(self, run_ms: float) -> None:
+        run_ms = min(run_ms, LONGEST_MS)
+        self.mean_ms += (RISE if run_ms > self.mean_ms else FALL) * (run_ms - self.mean_ms)
+        self.least_ms = run_ms if run_ms < self.least_ms else self.least_ms + RISE * (run_ms - self.least_ms)
+
+
+class Paces:
+    """The recent paces by task name, for at most `MAX_NAMES` names. An unknown name is not short."""
+
+    def __init__(self) -> None:
+        self._paces: dict[str, NamePace] = {}
+
+    def note(self, name: str, run_ms: float) -> bool:
+        """A task of this name took so long, or has taken so long already. Return whether the name was short until
+        now, and is not any more."""
+        found = self._paces.get(name)
+        if found is None:
+            if len(self._paces) >= MAX_NAMES:
+                del self._paces[next(iter(self._paces))]
+            run_ms = min(run_ms, LONGEST_MS)
+            self._paces[name] = NamePace(run_ms, run_ms)
+            return False
+        was_short = found.mean_ms <= SHORT_MS
+        found.note(run_ms)
+        return was_short and found.mean_ms > SHORT_MS
+
+    def of(self, name: str) -> NamePace | None:
+        return self._paces.get(name)
+
+    def is_short(self, name: str) -> bool:
+        found = self._paces.get(name)
+        return found is not None and found.mean_ms <= SHORT_MS
+
+
+def pace(previous: float | None, sample_ms: float) -> float:
+    """How long a child's recent tasks take: it rises at once and falls slowly, so that one long task ends run-ahead."""
+    return sample_ms if previous is None else max(sample_ms, 0.7 * previous + 0.3 * sample_ms)
+
+
+def is_short(pace_ms: float | None) -> TypeGuard[float]:
+    """Whether the recent tasks of a child are so short that commits limit its speed."""
+    return pace_ms is not None and pace_ms <= SHORT_MS
+
+
+def ahead_limit(pace_ms: float | None, run_ahead_ms: int) -> int:
+    """How many tasks may wait for a child in addition to the one it runs: about `run_ahead_ms` of short work."""
+    if run_ahead_ms <= 0 or not is_short(pace_ms):
+        return 0
+    return min(MAX_AHEAD, int(run_ahead_ms / max(pace_ms, 0.01)))
+
+
+def feed_limit(pace_ms: float | None, concurrency: int) -> int:
+    """How many tasks may be inside the child at once."""
+    if not is_short(pace_ms):
+        return concurrency
+    return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))
+
+
+def kept(paces: Iterable[NamePace | None], *, free: int, ahead: int, children: int, run_ahead_ms: int) -> int:
+    """How many of these tasks, from the first on, may stay with the worker; the others return to the queue.
+
+    As many as there are free slots stay, whatever they are. Behind them only short ones stay, and not many times more
+    than `run_ahead_ms` of work for each child, together with the `ahead` tasks that wait here already.
+    """
+    rest = iter(paces)
+    count = sum(1 for _ in islice(rest, free))
+    short, total_ms = 0, 0.0
+    for found in rest:
+        if found is None or found.mean_ms > SHORT_MS:
+            break
+        short += 1
+        total_ms += found.least_ms
+    if short:
+        most = TOLERANCE * children * ahead_limit(total_ms / short, run_ahead_ms)
+        count += min(short, max(0, most - ahead))
+    return count
+
+
+def earned_by(earned: int, came: Iterable[NamePace | None], *, all_kept: bool) -> int:
+    """How many short tasks have come from the queues in a row, after another claim. A long one, or one that had to go
+    back, ends the row; one of an unknown name that found a free slot does neither."""
+    if not all_kept:
+        return 0
+    for found in came:
+        if found is not None:
+            earned = 0 if found.mean_ms > SHORT_MS else min(MOST_EARNED, earned + 1)
+    return earned
+
+
+def earned_when_dry(earned: int) -> int:
+    """The queues are empty, so others may be idle too: of what comes next, each shall get its part."""
+    return min(earned, EARNED)
+
+
+def allowed(ahead: int, earned: int) -> int:
+    """What is left of the run-ahead of the children: a claim may bring a few times more than what came lately."""
+    return 0 if earned < EARNED else min(ahead, GROWTH * earned)
