@@ -55,6 +55,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._services: set[asyncio.Task[None]] = set()
+        self._upgrade: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._is_cut_off = False
         self._is_winding_down = False
@@ -270,7 +271,7 @@ class Worker:
     async def _install_schema(self) -> None:
         self._claimer.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
         if not has_all_limits:
-            self._background(add_limits(self.plan.postgres))
+            self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 
     # Serving
 
@@ -333,7 +334,7 @@ class Worker:
         """End children and services, delete the worker's row as the last step (W-53), and close the connections."""
         await self._hooks.close()
         await self._children.close()
-        await cancel_all(self._services)
+        await cancel_all((*self._services, *filter(None, [self._upgrade])))
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heartbeats.close()

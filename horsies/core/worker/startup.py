@@ -91,16 +91,18 @@ async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[Proces
 
 
 async def add_limits(postgres: broker.PostgresConfig) -> None:
-    """Complete the limits of an older installation (D-14), beside the work: this may read whole tables."""
-    conn = await connect(postgres, session=True, name="horsies schema")
-    try:
-        report = await limits.ensure_limits(conn)
-    finally:
-        await conn.close()
-    if report.violated:
-        log.warning("%s", limits.about_violations(report))
-    if report.left:
-        log.info("the limits of %s were not added: the tables are busy, or not ours", ", ".join(report.left))
+    """Complete the limits of an older installation (D-14), beside the work: this may read whole tables. If the database
+    goes away meanwhile, the next worker does it."""
+    with contextlib.suppress(*AWAY):
+        conn = await connect(postgres, session=True, name="horsies schema")
+        try:
+            report = await limits.ensure_limits(conn)
+        finally:
+            await conn.close()
+        if report.violated:
+            log.warning("%s", limits.about_violations(report))
+        if report.left:
+            log.info("the limits of %s were not added: the tables are busy, or not ours", ", ".join(report.left))
 
 
 def warn_without_session(plan: Plan) -> None:
