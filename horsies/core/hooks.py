@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, overload
 
 from horsies.core.codec.serde import loads_json
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
+from horsies.core.models.base import MOST
 from horsies.core.types import TaskStatus
 
 
@@ -132,8 +133,8 @@ class Reschedule(JobRecoveryResult):
         if not isinstance(self.run_at, datetime) or self.run_at.utcoffset() is None:
             raise ValueError(f"Reschedule: run_at must be a datetime with a time zone, not {self.run_at!r}")
         object.__setattr__(self, "run_at", self.run_at.astimezone(UTC))
-        if self.attempts is not None and (type(self.attempts) is not int or self.attempts < 0):
-            raise ValueError(f"Reschedule: attempts must be a whole number from 0 up, not {self.attempts!r}")
+        if self.attempts is not None and (type(self.attempts) is not int or not 0 <= self.attempts <= MOST):
+            raise ValueError(f"Reschedule: attempts must be a whole number from 0 to {MOST}")
 
     def __repr__(self) -> str:
         return f"JobRecoveryResult.Reschedule(run_at={self.run_at!r}, attempts={self.attempts!r})"
