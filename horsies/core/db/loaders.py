@@ -2,8 +2,8 @@
 
 PostgreSQL stores `infinity` and years from 4713 BC to 294276, where a `datetime` ends at the year 9999; and JSON that
 is nested deeper, or has longer numbers, than Python reads. Our constraints refuse such dates, but a row may be older
-than these, and one value that cannot be read would fail the whole result. So on all our connections such a date
-becomes the nearest one that every time zone can show, `LONG_AGO` or `FAR_FUTURE`, and such JSON becomes None.
+than these, and one value that cannot be read would fail the whole result. So on all our connections such a date becomes
+the nearest one that every time zone can show, `LONG_AGO` or `FAR_FUTURE`, and such JSON becomes None.
 """
 
 from datetime import UTC, datetime
