@@ -40,7 +40,18 @@ MEMORY_NEEDED = 3 << 30  # ten times what the server of a run takes; a container
 STALE_S = 3600
 # Which files begin, so that the run does not end with one process at work and the others idle: one long step first,
 # then the folders by what a test takes there.
-FIRST = ("unit/test_typing.py", "e2e", "proof", "proof_pairs", "proof_workflows", "chaos", "cli", "services", "store")
+FIRST = (
+    "unit/test_typing.py",
+    "e2e",
+    "pooler",
+    "proof",
+    "proof_pairs",
+    "proof_workflows",
+    "chaos",
+    "cli",
+    "services",
+    "store",
+)
 TESTS = Path(__file__).parent
 SETTINGS = {
     "fsync": "off",
