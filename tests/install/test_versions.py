@@ -20,7 +20,7 @@ from tests.versions import binaries, server
 from tests.versions.__main__ import OWN_SERVER, TESTS, Outcome, read_report, table, verdict
 
 CLAIM = re.compile(r"PostgreSQL (\d+) to (\d+)")
-CLAIMANTS = {"README.md", "docs/faq.md", "docs/rules/tasks.md", "docs/rules/11-production.md", "Makefile"}
+CLAIMANTS = {"README.md", "docs/faq.md", "docs/rules/tasks.md", "docs/rules/production.md", "Makefile"}
 CLEAN = Outcome("15.18", "system", 900, 0, 3, 120, is_clean=True)
 BROKEN = Outcome("18.4", "npm", 899, 1, 3, 99)
 MISSING = Outcome("13", why="there is no npm")
