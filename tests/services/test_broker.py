@@ -64,6 +64,18 @@ async def test_t12_the_first_use_creates_the_schema(empty_database_url: str) -> 
         assert broker.get_task_info(task_id).unwrap() is not None
 
 
+def test_t14a_numbers_that_postgresql_cannot_take_are_refused_before_a_statement_has_them(
+    broker: PostgresBroker,
+) -> None:
+    for numbers in ({"priority": 3_000_000_000}, {"priority": 0}, {"delay": 10**12}, {"delay": -1}):
+        error = broker.enqueue("anything", **numbers).unwrap_err()
+        assert next(iter(numbers)) in error.message and "whole number" in error.message and not error.retryable
+    for minutes in (1e300, 10**9, -1):
+        assert "a threshold must be a duration" in broker.get_stale_tasks_sync(minutes).unwrap_err().message
+    assert broker.get_worker_state_history("nobody", limit=10**30).unwrap() == []
+    assert broker.enqueue("anything", priority=1, delay=315_360_000).is_ok()
+
+
 async def test_t12_simultaneous_first_uses_do_not_collide(empty_database_url: str) -> None:
     with contextlib.ExitStack() as stack:
         brokers = [stack.enter_context(a_broker(empty_database_url)) for _ in range(4)]

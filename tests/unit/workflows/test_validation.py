@@ -296,6 +296,8 @@ def test_f08_what_is_no_task_of_the_app() -> None:
         (lambda source: number.map_node(over=from_node(source), join="most")(), "HRS-013"),
         (lambda source: number.map_node(over=from_node(source), max_parallel=0)(), "HRS-215"),
         (lambda source: number.map_node(over=from_node(source), max_parallel=True)(), "HRS-215"),
+        (lambda source: number.map_node(over=from_node(source), max_parallel=3_000_000_000)(), "HRS-215"),
+        (lambda source: number.map_node(over=from_node(source), min_success=10**5_000)(), "HRS-013"),
     ],
 )
 def test_f95_maps_that_make_no_sense(make: Callable[[Any], Any], code: str) -> None:
