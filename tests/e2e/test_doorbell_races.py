@@ -233,7 +233,7 @@ async def test_d60_words_lost_in_a_crash_of_the_server_are_left_again(
                 return {row["topic"] for row in await rows.all("SELECT topic FROM horsies_waiting")} == wanted
 
             await eventually(words_are_there)
-            await rows.all("INSERT INTO horsies_waiting VALUES ('queue:x', 'ghost', 'infinity') RETURNING topic")
+            await rows.all("INSERT INTO horsies_waiting VALUES ('queue:x', 'ghost', '9999-01-01') RETURNING topic")
             await crash(own_server)
 
             async def are_back() -> bool:

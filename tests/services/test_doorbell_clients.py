@@ -192,7 +192,7 @@ async def test_d60_ten_thousand_who_wait_cost_the_others_nothing(
         for _ in range(12):
             await conn.execute(statement.encode(), params, prepare=True)
         await db.execute(
-            "INSERT INTO horsies_waiting SELECT 'task:' || n, 'me', 'infinity' FROM generate_series(1, 10000) n"
+            "INSERT INTO horsies_waiting SELECT 'task:' || n, 'me', '9999-01-01' FROM generate_series(1, 10000) n"
         )
         await db.execute("INSERT INTO horsies_tasks (id, task_name) SELECT n, 't' FROM generate_series(1, 2000) n")
         async with conn.transaction():

@@ -127,7 +127,7 @@ async def sow(conn: AsyncConnection[Any]) -> None:
                                    error_code, completed_at, idempotency_key)
         SELECT 'z' || lpad(n::text, 35, '0'), 't',
                CASE n %% 3 WHEN 0 THEN 'PENDING' WHEN 1 THEN 'COMPLETED' ELSE 'RUNNING' END, n %% 3 = 2, 'z',
-               'infinity', 'infinity', 'z', now(), n
+               '9999-01-01', '9999-01-01', 'z', now(), n
         FROM generate_series(1, 3 * %s) AS n
     """,
         [SOWN],

@@ -82,7 +82,7 @@ async def test_r84_a_choice_deletes_what_it_counts_and_steps_over_the_rest(db: D
 async def test_those_that_wait_come_in_the_order_of_claims(db: Db) -> None:
     await given_task(db, id="c", priority=2, enqueued_at=OLD)
     await given_task(db, id="a", priority=2, enqueued_at=OLD)
-    await given_task(db, id="b", priority=1, enqueued_at="infinity")
+    await given_task(db, id="b", priority=1, enqueued_at="9999-01-01")
     await given_task(db, id="other", queue_name="mail")
     await given_task(db, status=TaskStatus.CLAIMED)
     workflow_id = await given_workflow(db)

@@ -38,7 +38,7 @@ FILLED = """
 
     INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes, good_until)
     SELECT 'r' || n, 'w', 'w', 'RUNNING', 1,
-           CASE WHEN n <= 1000 THEN now() - interval '1 h' WHEN n % 2 = 0 THEN 'infinity' END
+           CASE WHEN n <= 1000 THEN now() - interval '1 h' WHEN n % 2 = 0 THEN '9999-01-01' END
     FROM generate_series(1, 10000) AS n;
     INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status, task_id)
     SELECT 'r' || n, 0, 'n', 'TASK', 't', 'RUNNING', 'r' || n FROM generate_series(1, 10000) AS n;
