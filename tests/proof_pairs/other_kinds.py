@@ -190,7 +190,7 @@ WORKER_KINDS = (
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
     Kind("ring", tasks.ring, _bells, waits=False),
-    Kind("pong", workers.pong, lambda pick, start: {"payload": "here"}, waits=False),
+    Kind("pong", workers.pong, lambda pick, start: {"payloads": ["here"]}, waits=False),
 )
 
 
