@@ -185,7 +185,7 @@ WORKER_KINDS = (
     Kind("delete_row", workers.delete_row, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
-    Kind("pong", workers.pong, lambda pick, start: {"payload": "here"}, waits=False),
+    Kind("pong", workers.pong, lambda pick, start: {"payloads": ["here"]}, waits=False),
 )
 
 
