@@ -138,7 +138,11 @@ CHILD_ENDS = Metric(
 MEMORY = Metric(
     "horsies_worker_memory_bytes", "gauge", "Resident memory of the supervisor and of all children.", ("part",)
 )
-LISTENING = Metric("horsies_worker_listener_connected", "gauge", "1 while the worker receives notifications.")
+LISTENING = Metric(
+    "horsies_worker_listener_connected",
+    "gauge",
+    "1 while the worker receives notifications; absent if it polls, behind a transaction pooler.",
+)
 LOSSES = Metric("horsies_worker_listener_losses_total", "counter", "How often the listening session was lost.")
 HEARD = Metric("horsies_worker_notifications_total", "counter", "Notifications that this worker has received.")
 LOOP_LAG = Metric(
