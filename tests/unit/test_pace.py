@@ -15,6 +15,7 @@ from horsies.core.worker.pace import (
     earned_by,
     earned_when_dry,
     kept,
+    patience_s,
 )
 
 QUICK = NamePace(0.05, 0.05)
@@ -97,6 +98,10 @@ def test_w25a_short_tasks_stay_as_far_as_they_are_little_work() -> None:
     assert stay(*[BRISK] * 1000, ahead=39) == 3
     assert stay(*[BRISK] * 1000, ahead=900) == 2
     assert stay(*[QUICK] * 10, run_ahead_ms=0) == 2
+
+
+def test_w25a_a_busy_machine_is_given_more_time() -> None:
+    assert [patience_s(late) for late in (0.0, 0.02, 5.0)] == pytest.approx([0.1, 0.26, 0.3])
 
 
 # How much may be claimed after what came lately

@@ -19,11 +19,10 @@ from horsies.core.worker import finalize
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.fence import Fence
 from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, log_fields
-from horsies.core.worker.pace import Paces, ahead_limit, feed_limit, kept
+from horsies.core.worker.pace import Paces, ahead_limit, feed_limit, kept, patience_s
 
 log = logging.getLogger("horsies.worker")
 
-LONG_S = 0.1  # no task waits behind one that has run this long
 WATCH_S = 0.05  # between two looks at tasks that may be long
 SOFT_GRACE_S = 1.0  # from the soft stop to SIGTERM, and from there to SIGKILL
 ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is killed (W-30a)
@@ -61,6 +60,7 @@ class Dispatcher:
         self._entry_of = entry_of  # for the start journal (R-103)
         self.paces = Paces()
         self._is_watching = False
+        self._late_s = 0.0  # how late our own timers are
         self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
@@ -357,12 +357,14 @@ class Dispatcher:
     def _watch(self) -> None:
         if not self._is_watching:
             self._is_watching = True
-            asyncio.get_running_loop().call_later(WATCH_S, self._look_at_long_runs)
+            asyncio.get_running_loop().call_later(WATCH_S, self._look_at_long_runs, monotonic() + WATCH_S)
 
-    def _look_at_long_runs(self) -> None:
+    def _look_at_long_runs(self, planned: float) -> None:
         """Tasks that wait behind a task that turned out to be long return to the queue (W-25a)."""
         self._is_watching = False
         now = monotonic()
+        self._late_s = max(now - planned, 0.9 * self._late_s)
+        patience = patience_s(self._late_s)
         for child in self._children.children:
             running = child.started_tasks()
             if child.load <= len(running):
@@ -370,13 +372,13 @@ class Dispatcher:
             self._watch()
             if not running:
                 # The child starts nothing, as when a signal has stopped it. Only its end frees the tasks inside it.
-                if child.fed and now - min(held.since for held in child.fed.values()) > LONG_S:
+                if child.fed and now - min(held.since for held in child.fed.values()) > patience:
                     self._take_back(child, len(child.fed))
                 continue
             is_full = len(running) >= self._limits.concurrency or child.has_sync
             longest = max(running, key=lambda held: now - (held.started or now))
             run_s = now - (longest.started or now)
-            if is_full and run_s > LONG_S:
+            if is_full and run_s > patience:
                 child.note_run(run_s * 1000, int(child.rss_mb * 1024))
                 self._note(longest, run_s * 1000)
                 self._set_ahead(child)

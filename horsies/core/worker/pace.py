@@ -21,6 +21,10 @@ LONGEST_MS = 40.0  # a longer run counts as this long, so that one that was held
 RISE, FALL = 0.1, 0.3  # the weight of a run that is longer, or shorter, than those before it
 TOLERANCE = 4  # what was claimed goes back only if it is so many times too much
 
+LONG_S = 0.1  # no task waits behind one that has run this long
+LONGEST_S = 0.3  # also where the machine is so busy that a short task may take as long as that
+BUSY_FACTOR = 8
+
 EARNED = 16  # so many short tasks must come in a row before there is run-ahead again
 GROWTH = 2
 MOST_EARNED = 10_000
@@ -89,6 +93,12 @@ def feed_limit(pace_ms: float | None, concurrency: int) -> int:
     if not is_short(pace_ms):
         return concurrency
     return concurrency + max(1, min(MAX_FED, int(FEED_MS / max(pace_ms, 0.01))))
+
+
+def patience_s(late_s: float) -> float:
+    """How long a task may run before those behind it are taken back, if our own timers are so late: where the machine
+    is busy, a short task may wait long for a processor."""
+    return min(LONGEST_S, LONG_S + BUSY_FACTOR * late_s)
 
 
 def kept(paces: Iterable[NamePace | None], *, free: int, ahead: int, children: int, run_ahead_ms: int) -> int:
