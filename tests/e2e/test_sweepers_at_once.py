@@ -48,6 +48,9 @@ class Always:
     def may_judge(self) -> bool:
         return True
 
+    async def may_still_judge(self, server_time: object) -> bool:
+        return True
+
 
 @asynccontextmanager
 async def pools(url: str) -> AsyncIterator[list[Pool]]:

@@ -1,5 +1,6 @@
 """The clock of one host is wrong by an hour, a worker's or a producer's: it has no effect. Only the database's clock
-decides what is due, stale or expired; a worker judges its own silence by a clock that nobody sets."""
+decides what is due, stale or expired; a worker judges its own silence by a clock that nobody sets. If the database's
+clock itself is set, nobody is dead because of that (R-23)."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.e2e.conftest import Configured
-from tests.fenced_support import LOCATOR, in_thread, send
+from tests.fenced_support import LOCATOR, begun, in_thread, send
 from tests.support import eventually
 from tests.worker_support import ROOT, Rows, WorkerProcess, running_worker
 
@@ -98,3 +102,77 @@ async def test_the_clock_of_a_producers_host_has_no_effect(
     async with running_worker(app.app, app_locator=LOCATOR):
         for task_id in ids:
             await rows.until(task_id, "COMPLETED", timeout=20)
+
+
+# Found before the functions of the same names in pg_catalog, by every session that begins after this.
+SETTABLE = """
+    CREATE SCHEMA clock;
+    CREATE TABLE clock.shift AS SELECT interval '0' AS by;
+    CREATE FUNCTION clock.now() RETURNS timestamptz LANGUAGE sql STABLE
+        AS 'SELECT pg_catalog.now() + by FROM clock.shift';
+    CREATE FUNCTION clock.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
+        AS 'SELECT pg_catalog.statement_timestamp() + by FROM clock.shift';
+    CREATE FUNCTION clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+        AS 'SELECT pg_catalog.clock_timestamp() + by FROM clock.shift';
+    DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, clock, pg_catalog', current_database()); END $$
+"""
+
+
+@pytest.fixture
+async def server_clock(database_url: str) -> AsyncIterator[Callable[[float], Awaitable[None]]]:
+    """Sets the clock that this database's statements see, by so many seconds."""
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
+        await conn.execute(SETTABLE)
+
+    async def set_by(seconds: float) -> None:
+        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
+            read = "SELECT extract(epoch FROM now())::float8"
+            [(before,)] = await (await conn.execute(read)).fetchall()
+            await conn.execute("UPDATE clock.shift SET by = by + make_interval(secs => %s)", [seconds])
+            [(after,)] = await (await conn.execute(read)).fetchall()
+            assert abs(after - before - seconds) < 60, "the clock does not move"
+
+    yield set_by
+
+
+@pytest.mark.parametrize("sweeping", ["", "2"], ids=["reaper", "sweeper"])
+async def test_r23_a_server_whose_clock_is_set_makes_nobody_dead(
+    fenced: Configured,
+    rows: Rows,
+    traces: Path,
+    server_clock: Callable[[float], Awaitable[None]],
+    sweeping: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Again and again while tasks run: whatever the moment, some heartbeats are older than the threshold then."""
+    app = fenced(SWEEPING=sweeping)
+    async with AsyncExitStack() as stack:
+        for _ in range(2):
+            await stack.enter_async_context(running_worker(app.app, app_locator=LOCATOR, processes=2))
+        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers OFFSET 1"), what="both work")
+        sent = [await send(app.tick_time, f"code {n}", 9.0) for n in range(4)]
+        for n in range(4):
+            await begun(traces, f"code {n}")
+        for seconds in (600.0, 600.0, -600.0, 600.0, 3600.0):
+            await asyncio.sleep(1.3)  # not a multiple of the interval of any heartbeat or look
+            await server_clock(seconds)
+        for handle in sent:
+            assert (await handle.get_async(timeout_ms=60_000)).is_ok()
+    for handle in sent:
+        assert [a["outcome"] for a in await rows.attempts(handle.task_id)] == ["COMPLETED"]
+    assert "the clock of the database server was set by" in caplog.text
+
+
+async def test_r23_who_is_dead_is_found_after_the_clock_was_set(
+    fenced: Configured, rows: Rows, traces: Path, server_clock: Callable[[float], Awaitable[None]], database_url: str
+) -> None:
+    app = fenced()
+    with WorkerProcess(database_url, locator=LOCATOR) as doomed:
+        handle = await send(app.tick_once, "code", 600)
+        await begun(traces, "code")
+        doomed.process.kill()
+    async with running_worker(app.app, app_locator=LOCATOR) as worker:
+        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers WHERE worker_id = %s", worker.worker_id))
+        await server_clock(600.0)
+        await rows.until(handle.task_id, "COMPLETED", timeout=30)
+    assert [a["outcome"] for a in await rows.attempts(handle.task_id)] == ["WORKER_FAILURE", "COMPLETED"]

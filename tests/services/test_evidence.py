@@ -52,6 +52,9 @@ class Pulse:
     def may_judge(self) -> bool:
         return self.may
 
+    async def may_still_judge(self, server_time: object) -> bool:
+        return self.may
+
 
 @dataclass
 class Listening(NoHooks):

@@ -8,7 +8,7 @@ import pytest
 
 from horsies import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.worker import fence
-from horsies.core.worker.fence import Pulse, Terms, end_of_time, may_run_until
+from horsies.core.worker.fence import Ahead, Pulse, Terms, end_of_time, may_run_until, step
 
 OFF = WorkerRecoveryConfig()
 TASK = Terms(running_s=300)
@@ -112,3 +112,55 @@ def test_r23_a_lost_session_of_another_kind_counts_as_well_but_shuts_nothing() -
     pulse.failed()
     pulse.back()
     assert pulse.is_failing, "only a sign of life that succeeds ends that"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (Ahead(10, 11), Ahead(10.5, 12), 0.0),
+        (Ahead(10, 11), Ahead(11, 30), 0.0),  # an answer that took long may explain it
+        (Ahead(10, 11), Ahead(610, 611), 599.0),
+        (Ahead(10, 11), Ahead(-590, -589), -599.0),
+        (Ahead(10, 30), Ahead(10, 10.1), 0.0),
+    ],
+)
+def test_r23_only_what_no_delay_explains_is_a_step_of_the_servers_clock(
+    before: Ahead, after: Ahead, expected: float
+) -> None:
+    assert step(before, after) == expected
+
+
+@pytest.mark.parametrize("by", [600.0, -600.0, 6.0])
+def test_r23_after_a_step_of_the_servers_clock_nobody_is_judged_for_a_while(by: float) -> None:
+    clock = Clock()
+    pulse = Pulse(60, clock)
+    pulse.saw_time(5000.0, clock.now)
+    clock.now += 30
+    pulse.saw_time(5030.0, clock.now - 0.5)
+    assert pulse.may_judge(), "nothing was set"
+    clock.now += 30
+    pulse.saw_time(5060.0 + by, clock.now)
+    clock.now += 59
+    pulse.saw_time(5119.0 + by, clock.now)
+    assert not pulse.may_judge()
+    clock.now += 1
+    assert pulse.may_judge()
+
+
+def test_r23_a_clock_that_runs_a_little_too_fast_is_not_a_clock_that_was_set() -> None:
+    clock = Clock()
+    pulse = Pulse(60, clock)
+    for n in range(100):
+        pulse.saw_time(5000.0 + 33 * n, clock.now)
+        assert pulse.may_judge()
+        clock.now += 30
+
+
+def test_r23_a_step_noticed_during_an_outage_does_not_end_it() -> None:
+    clock = Clock()
+    pulse = Pulse(60, clock)
+    pulse.saw_time(5000.0, clock.now)
+    pulse.failed()
+    pulse.saw_time(9000.0, clock.now)
+    clock.now += 1000
+    assert not pulse.may_judge()

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from horsies.core import events, hooks, logs
 from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
@@ -20,7 +20,7 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.recovery.decide import Action, move_for
 from horsies.core.recovery.hooks import HookCaller
-from horsies.core.store import recovery, tasks
+from horsies.core.store import recovery, tasks, workers
 from horsies.core.store.tasks import Expired
 from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry
 from horsies.core.types import TaskStatus
@@ -40,6 +40,22 @@ _WORDS: dict[type, str] = {
     Expire: "expired",
 }
 _ACTIONS = {TaskStatus.CLAIMED: Action.REQUEUE, TaskStatus.RUNNING: Action.RETRY_OR_FAIL}
+
+
+class MayJudge(Protocol):
+    """Whether others may be judged by their silence (R-23)."""
+
+    def may_judge(self) -> bool:
+        """Whether the database has answered this worker for long enough."""
+
+    async def may_still_judge(self, server_time: Callable[[], Awaitable[float]]) -> bool:
+        """The same after somebody was found silent, with a look at the server's clock: it may have been set."""
+
+
+async def is_really_silent(conn: Connection, pulse: MayJudge | None) -> bool:
+    """Whether what was just found silent may be judged by that. The clock is read after the search, so that a clock
+    that was set before the search, or during it, is noticed. A manual call has no pulse: people decide."""
+    return pulse is None or await pulse.may_still_judge(partial(workers.server_time, conn))
 
 
 async def recover_tasks(
@@ -133,13 +149,16 @@ async def recover_stale(
     *,
     me: str,
     threshold: timedelta | None = None,
+    pulse: MayJudge | None = None,
 ) -> AsyncGenerator[list[InFlight], None]:
     """Recover the silent tasks of this status, the longest silence first; yield what each step has recovered. The
-    caller can stop between two steps. `threshold` is given only by manual calls."""
+    caller can stop between two steps. `threshold` is given only by manual calls, and `pulse` only by others."""
     step = partial(_recover, database, action=_ACTIONS[status], hook_caller=hook_caller, me=me)
     while True:
         async with database.connection() as conn:
             found = await recovery.find_stale(conn, status, config, sweeping, threshold=threshold)
+            if found and not await is_really_silent(conn, pulse):
+                return
         count = 0
         for place in range(0, len(found), recovery.STEP):
             recovered = await recover_in_parts(found[place : place + recovery.STEP], step)

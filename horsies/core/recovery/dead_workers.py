@@ -51,7 +51,7 @@ class DeadWorkers:
         recovery: RecoveryConfig,
         config: WorkerRecoveryConfig,
         hook_caller: hooks.HookCaller,
-        pulse: sweep.MayJudge,
+        pulse: apply.MayJudge,
         *,
         on_ended: apply.OnEnded = apply.nobody,
     ) -> None:
@@ -97,7 +97,7 @@ class DeadWorkers:
             if death is Death.CERTAIN:
                 if await self._recover(worker):
                     waiting.add(worker.worker_id)
-            elif death is Death.PROBABLE and self._pulse.may_judge():
+            elif death is Death.PROBABLE and await self._is_really_silent():
                 await self._give_back_claims(worker)
         self._dead = {worker.worker_id for worker, death in judged if death is Death.CERTAIN}
         return waiting
@@ -188,6 +188,12 @@ class DeadWorkers:
             is_deleted = await worker_rows.delete_row(conn, dead.worker_id)
         if is_deleted:
             start_journal.remove(dead.worker_id)
+
+    async def _is_really_silent(self) -> bool:
+        if not self._pulse.may_judge():
+            return False
+        async with self._pool.connection() as conn:
+            return await apply.is_really_silent(conn, self._pulse)
 
     async def _give_back_claims(self, worker: Registered) -> None:
         """Return only its claims. Its started tasks wait for their threshold, because a worker that is only cut off

@@ -18,7 +18,7 @@ from horsies.core.db import AWAY, Connections, describe
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.recovery.sweep import MayJudge, sweep_abandoned
+from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.store import tasks, workers
 from horsies.core.store.recovery import STEP
 from horsies.core.types import TaskStatus
@@ -43,7 +43,7 @@ class Reaper:
         worker_recovery: WorkerRecoveryConfig,
         hook_caller: hooks.HookCaller,
         me: str,
-        pulse: MayJudge,
+        pulse: apply.MayJudge,
         *,
         patient: Connections | None = None,
         on_ended: apply.OnEnded = apply.nobody,
@@ -123,8 +123,9 @@ class Reaper:
             found = await workers.abandoned(conn, self._me, self._recovery)
         if found:
             await sweep_abandoned(
-                self._patient, self._sweeping, self._recovery, self._hook_caller, me=self._me, on_ended=self._on_ended
-            )
+                self._patient, self._sweeping, self._recovery, self._hook_caller,
+                me=self._me, pulse=self._pulse, on_ended=self._on_ended,
+            )  # fmt: skip
 
     async def expire_workflows(self) -> None:
         """End workflows past their deadline (F-96), as often as tasks; otherwise some of their nodes would expire
@@ -153,7 +154,7 @@ class Reaper:
             return
         until = self._deadline()
         recovering = apply.recover_stale(
-            self._pool, status, self._recovery, self._sweeping, self._hook_caller, me=self._me
+            self._pool, status, self._recovery, self._sweeping, self._hook_caller, me=self._me, pulse=self._pulse
         )
         async with aclosing(recovering) as steps:
             async for recovered in steps:

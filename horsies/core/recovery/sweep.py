@@ -11,12 +11,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from horsies.core import events, hooks, logs
 from horsies.core.db import AWAY, Connection, Connections
 from horsies.core.models.recovery import RecoveryConfig, SweepStaleWorkersResult, WorkerRecoveryConfig
-from horsies.core.recovery.apply import OnEnded, nobody, of_workflows, recover_in_parts, recover_tasks
+from horsies.core.recovery.apply import (
+    MayJudge,
+    OnEnded,
+    is_really_silent,
+    nobody,
+    of_workflows,
+    recover_in_parts,
+    recover_tasks,
+)
 from horsies.core.recovery.decide import SweepDecision, SweepDecisions, sweep_decisions
 from horsies.core.recovery.hooks import SWEEP_S, HookCaller, NoHooks
 from horsies.core.store import workers
@@ -32,12 +40,6 @@ CRASHED = hooks.FailureReason.WORKER_CRASHED
 Find: TypeAlias = Callable[[Connection], Awaitable[list[Gone]]]
 
 
-class MayJudge(Protocol):
-    """Whether the database has answered this worker for long enough to judge others by their silence (R-23)."""
-
-    def may_judge(self) -> bool: ...
-
-
 async def sweep(
     pool: Connections,
     config: WorkerRecoveryConfig,
@@ -48,12 +50,14 @@ async def sweep(
     threshold: timedelta | None = None,
     delay: timedelta | None = None,
     dry_run: bool = False,
+    pulse: MayJudge | None = None,
     on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
     """One sweep now. A given `threshold` is used unchanged, whatever the workers' own settings say (R-63, R-94)."""
 
     async def find(conn: Connection) -> list[Gone]:
-        return await workers.dead(conn, me, config, recovery, threshold=threshold)
+        found = await workers.dead(conn, me, config, recovery, threshold=threshold)
+        return found if not found or await is_really_silent(conn, pulse) else []
 
     if dry_run:  # R-48: no lock, no hooks, nothing changed
         async with pool.connection() as conn:
@@ -68,12 +72,14 @@ async def sweep_abandoned(
     hook_caller: HookCaller,
     *,
     me: str,
+    pulse: MayJudge,
     on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
     """Sweep workers that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
 
     async def find(conn: Connection) -> list[Gone]:
-        return await workers.abandoned(conn, me, recovery)
+        found = await workers.abandoned(conn, me, recovery)
+        return found if not found or await is_really_silent(conn, pulse) else []
 
     return await _Sweep(pool, hook_caller, me, _terms(config), find, on_ended=on_ended).run()
 
@@ -136,8 +142,9 @@ class Sweeper:
             return
         try:
             await sweep(
-                self._pool, self._config, self._recovery, self._hook_caller, me=self._me, on_ended=self._on_ended
-            )
+                self._pool, self._config, self._recovery, self._hook_caller,
+                me=self._me, pulse=self._pulse, on_ended=self._on_ended,
+            )  # fmt: skip
         except AWAY:
             raise
         except Exception:  # a mistake of ours must not stop the worker's own tasks

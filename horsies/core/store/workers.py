@@ -21,10 +21,11 @@ from horsies.core.store.recovery import STEP, in_flight
 from horsies.core.tasks.moves import InFlight
 
 
-async def register(conn: Connection, row: Mapping[str, Any]) -> None:
-    """Insert the worker's row, or refresh its heartbeat."""
-    json_columns = ("recovery", "metadata")
-    await conn.execute(load("workers/register"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
+async def register(conn: Connection, row: Mapping[str, Any]) -> float:
+    """Insert the worker's row, or refresh its heartbeat; return the time of the server, in seconds."""
+    params = {**row, **{name: Jsonb(row[name]) for name in ("recovery", "metadata")}}
+    [(now,)] = await (await conn.execute(load("workers/register"), params)).fetchall()
+    return float(now)
 
 
 async def unregister(conn: Connection, worker_id: str) -> None:
@@ -128,6 +129,12 @@ async def clock(conn: Connection) -> tuple[datetime, float]:
     """The time of this transaction, and how many seconds ago that was."""
     [(now, age)] = await (await conn.execute(load("workers/sweep_clock"))).fetchall()
     return now, age
+
+
+async def server_time(conn: Connection) -> float:
+    """What the clock of the server says, in seconds."""
+    now, age_s = await clock(conn)
+    return now.timestamp() + age_s
 
 
 async def dead(

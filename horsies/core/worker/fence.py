@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from horsies.core.child.wire import Kind, clock, pack
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("horsies.worker")
 
+JUMP = 1 / 8  # of the quiet time: a clock that moves by less changes no judgement
+LONGEST_STEP_S = 5.0
 EARLY = 0.75  # of the way to the instant at which others could take over
 LONGEST_WAIT_S = 10.0
 QUIET_INTERVALS = 2
@@ -119,6 +121,7 @@ class Pulse:
         self._quiet_s = quiet_s
         self._clock = clock
         self._since: float | None = -math.inf  # since when it answers without a break; None: it does not answer
+        self._ahead: Ahead | None = None  # of the server's clock, at the last look
         self.is_failing = False  # the last heartbeat failed, and nothing is started until one succeeds (R-101)
 
     def answered(self) -> None:
@@ -144,6 +147,26 @@ class Pulse:
         """Whether others may be judged by their silence. The database must have answered for two heartbeat
         intervals."""
         return may_judge(self._clock(), self._since, self._quiet_s)
+
+    async def may_still_judge(self, server_time: Callable[[], Awaitable[float]]) -> bool:
+        """The same, with a look at the server's clock."""
+        sent = self._clock()
+        self.saw_time(await server_time(), sent)
+        return self.may_judge()
+
+    def saw_time(self, server_s: float, sent: float) -> None:
+        """The server's clock, in a reply to what was sent at `sent`. If it was set, all the others seem silent for as
+        long as it went forward, until they have written something: as after an outage, they get time for that."""
+        now = self._clock()
+        ahead, before = Ahead(server_s - now, server_s - sent), self._ahead
+        self._ahead = ahead
+        step_s = 0.0 if before is None else step(before, ahead)
+        if abs(step_s) > min(LONGEST_STEP_S, JUMP * self._quiet_s):
+            log.warning(
+                "the clock of the database server was set by %+.1f s; nobody is judged by silence for the next %g s",
+                step_s, self._quiet_s,
+            )  # fmt: skip
+            self._since = None if self._since is None else now
 
 
 class Terms(NamedTuple):
@@ -189,6 +212,19 @@ def may_run_until(now: float, sign: float, refreshed: float, terms: Terms, *, is
     return end_of_time(
         sign, refreshed, terms, is_failing=False
     )  # the parent exists, and sees that the child is not alive
+
+
+class Ahead(NamedTuple):
+    """How far the server's clock is ahead of ours. It was read between a question and its answer, so there are two
+    limits."""
+
+    least: float
+    most: float
+
+
+def step(before: Ahead, after: Ahead) -> float:
+    """By how much the server's clock was certainly set between two looks; 0.0 if both may be explained without that."""
+    return max(0.0, after.least - before.most) or min(0.0, after.most - before.least)
 
 
 def may_judge(now: float, answering_since: float | None, quiet_s: float) -> bool:

@@ -95,7 +95,8 @@ class Heartbeats:
         started, self._has_said_hello = monotonic(), True
         known = {**self._registration["metadata"], "task_names": publishable(self._children.task_names)}
         row = {**self._registration, "age": started - self._born, "metadata": known}
-        _, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        server_s, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        self._fence.pulse.saw_time(server_s, self._fence.refreshed)
         self._refreshed = started
         self._self_fence.check()
 
