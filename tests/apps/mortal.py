@@ -92,8 +92,9 @@ def kill_child(name: str) -> Outcome:
 
 
 @app.task("kill_worker")
-def kill_worker(name: str) -> Outcome:
+def kill_worker(name: str, after_s: float = 0) -> Outcome:
     trace(name)
+    time.sleep(after_s)
     server = psutil.Process().parent()
     supervisor = server.parent() if server is not None else None
     assert supervisor is not None and "horsies" in " ".join(supervisor.cmdline())

@@ -160,10 +160,15 @@ def move_for(
     crash = crashed(
         task.claim, reason, task.worker_id, task.worker_hostname, task.worker_pid, last_heartbeat=task.last_heartbeat
     )
-    is_worn_out = most_recoveries is not None and task.recoveries >= most_recoveries
-    if action is Action.RETRY_OR_FAIL or is_worn_out:
+    if action is Action.RETRY_OR_FAIL or is_last_chance(task.recoveries, most_recoveries):
         return retry_or_fail(crash, policy_of(task.task_options), task.retry_count, task.max_retries, rand)
     return not_charged(crash, _later(delay_s), counter)
+
+
+def is_last_chance(recoveries: int, most: int | None) -> bool:
+    """Whether the next death of its worker fails the task, unless its own policy retries it (R-58). Workers run such a
+    task apart, so that it is not another one that kills them."""
+    return most is not None and recoveries >= most
 
 
 def _requeue(task: InFlight) -> Move:

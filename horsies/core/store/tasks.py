@@ -47,6 +47,7 @@ class Claimed(NamedTuple):
     workflow_id: str | None
     start_failures: int = 0  # children that died in a row when this task was next
     exits: str | None = None  # how these children ended
+    recoveries: int = 0  # deaths of workers that have interrupted it; counted only for a worker with worker recovery
 
 
 class ClaimOrder(NamedTuple):
@@ -105,7 +106,7 @@ async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budg
 
 
 def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
-    return sorted(Claimed(*row[:16]) for row in rows)
+    return sorted(Claimed(*row[:17]) for row in rows)
 
 
 async def start(

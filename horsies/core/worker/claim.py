@@ -96,7 +96,8 @@ class Claimer:
     async def step(self) -> None:
         pause = self._look_at - monotonic()
         is_off = self.is_stopped or self._dispatcher.is_shut
-        wanted = [] if is_off else orders(self._limits, self._holding(), self._children.async_names)
+        is_full = is_off or bool(self._in_hand.suspects)  # while a suspect is here, there is no room beside it
+        wanted = [] if is_full else orders(self._limits, self._holding(), self._children.async_names)
         if not wanted:
             if not is_off:
                 self.looked_at = monotonic()

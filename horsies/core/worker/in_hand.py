@@ -85,7 +85,9 @@ def parse_options(text: str | None) -> TaskOptions:
 class InHand:
     """All tasks of the worker by id, and those that wait to be started, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_suspect: Callable[[Claimed], bool] = lambda row: False) -> None:
+        self._is_suspect = is_suspect
+        self.suspects: set[HeldTask] = set()  # those that must run apart (R-58)
         self.held: dict[str, HeldTask] = {}
         self.waiting: deque[HeldTask] = deque()
         self._tokens = 0
@@ -107,11 +109,14 @@ class InHand:
         held = HeldTask(row, is_async, self._tokens, claim)
         self.held[row.id] = held
         self.waiting.append(held)
+        if self._is_suspect(row):
+            self.suspects.add(held)
         return older
 
     def drop(self, held: HeldTask) -> None:
         """The task is no longer ours, and none of its code runs here."""
         self.on_drop(held)
+        self.suspects.discard(held)
         if self.held.get(held.id) is held:
             del self.held[held.id]
 

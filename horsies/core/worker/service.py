@@ -23,10 +23,12 @@ from horsies.core.app import Horsies
 from horsies.core.db import AWAY, BY_INDEX, Backoff, Connection, Listener, cancel_all, connect
 from horsies.core.errors import HorsiesError
 from horsies.core.loop import DatabaseGone, Service, every
+from horsies.core.recovery.decide import is_last_chance
 from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Move, Retry
 from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls
+from horsies.core.worker.apart import Apart
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
@@ -106,7 +108,8 @@ class Worker:
         self._pools = ConnectionPools(plan)
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
-        self._in_hand = InHand()
+        most = plan.recovery.max_recoveries_per_task if plan.recovery.enabled else None
+        self._in_hand = InHand(lambda row: is_last_chance(row.recoveries, most))
         self._in_hand.on_drop = self._journal.release
         self._outcomes = finalize.OutcomeLog(me.worker_id)
         self._fence = fence.Fence.of(plan.app.config.recovery, plan.recovery)
@@ -167,12 +170,14 @@ class Worker:
             on_room=self._on_room,
             entry_of=self._journal.entry,
         )
+        self._apart = Apart(self._in_hand, self._dispatcher, self._children, self._finalizer)
         self._starter = Starter(
             me,
             connections=connections,
             in_hand=self._in_hand,
             dispatcher=self._dispatcher,
             finalizer=self._finalizer,
+            apart=self._apart,
             aborts=self._outcomes.aborts,
             on_ended=self._advancer.put,
         )
@@ -353,6 +358,8 @@ class Worker:
         self._self_fence.check()
         self._dispatcher.take_back_from_long_runs()
         self._children.dismiss_idle()
+        if self._apart.is_waiting():
+            self._starter.wake()
 
     # What happens
 

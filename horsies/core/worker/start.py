@@ -18,6 +18,7 @@ from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Requeue
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.worker import config, dispatch, finalize
+from horsies.core.worker.apart import Apart
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 from horsies.core.workflows import finish
 
@@ -40,6 +41,7 @@ class Starter:
         in_hand: InHand,
         dispatcher: dispatch.Dispatcher,
         finalizer: finalize.Finalizer,
+        apart: Apart,
         aborts: Counter[str],
         on_ended: Callable[[str, str], None],
     ) -> None:
@@ -51,6 +53,7 @@ class Starter:
         self._in_hand = in_hand
         self._dispatcher = dispatcher
         self._finalizer = finalizer
+        self._apart = apart
         self._event = asyncio.Event()
         self.is_starting = False
 
@@ -78,6 +81,8 @@ class Starter:
 
     def _place(self) -> list[HeldTask]:
         """Tasks for which a child has room, in order; a place in the child is reserved for each."""
+        if not self._apart.may_place():
+            return []
         batch: list[HeldTask] = []
         passed: list[HeldTask] = []
         waiting = self._in_hand.waiting

@@ -1,0 +1,98 @@
+"""A task that kills its worker, beside others that do nothing wrong: it is stopped after the limit, and they all
+complete. Nothing tells who killed a worker, so whoever has used up its recoveries runs alone (R-58)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.killing import MORTAL, begun, outcomes, send
+from tests.support import eventually
+from tests.worker_support import Rows, WorkerProcess, running_worker
+
+pytestmark = pytest.mark.e2e
+
+INNOCENTS = 5
+PROCESSES = 4
+
+
+@asynccontextmanager
+async def kept_alive(url: str, workers: int) -> AsyncIterator[None]:
+    """So many workers; whoever dies is replaced, as an init system would do it."""
+
+    async def keep_one() -> None:
+        while True:
+            with WorkerProcess(url, "--processes", str(PROCESSES), locator=MORTAL) as worker:
+                while worker.process.poll() is None:
+                    await asyncio.sleep(0.1)
+
+    keepers = [asyncio.create_task(keep_one()) for _ in range(workers)]
+    try:
+        yield
+    finally:
+        for keeper in keepers:
+            keeper.cancel()
+        await asyncio.gather(*keepers, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("limit", "workers"), [(1, 1), (2, 2), (3, 1)])
+async def test_r58_the_neighbours_of_a_task_that_kills_its_worker_are_not_failed_for_it(
+    mortal: Any, rows: Rows, database_url: str, traces: Path, limit: int, workers: int
+) -> None:
+    module = mortal(MORTAL_LIMIT=str(limit))
+    poison = await send(module.kill_worker, "poison", 0.5)
+    innocents = [await send(module.hold, f"innocent{n}", 2.0) for n in range(INNOCENTS)]
+    async with kept_alive(database_url, workers):
+        for handle in innocents:
+            row = await rows.until(handle.task_id, "COMPLETED", "FAILED", timeout=120)
+            assert row["status"] == "COMPLETED", row["failed_reason"]
+        row = await rows.until(poison.task_id, "FAILED", timeout=60)
+    assert row["error_code"] == "WORKER_CRASHED"
+    assert await outcomes(rows, poison.task_id) == [
+        *[("WORKER_FAILURE", True)] * limit,
+        ("WORKER_FAILURE", False),
+    ]
+    interrupted = [(await outcomes(rows, handle.task_id)).count(("WORKER_FAILURE", True)) for handle in innocents]
+    assert max(interrupted) <= limit, "who has used up its recoveries has nobody beside it"
+    assert interrupted.count(0) < INNOCENTS, "nobody was beside the poison, so this shows nothing"
+
+
+INTERRUPTED = """
+    WITH attempt AS (
+        INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)
+        VALUES (%s, 1, 'WORKER_FAILURE', TRUE, now(), now(), 'WORKER_CRASHED') RETURNING task_id
+    )
+    UPDATE horsies_tasks t SET failed_reason = 'Job recovered after worker interruption'
+    FROM attempt a WHERE t.id = a.task_id RETURNING t.id
+"""
+BESIDE = """
+    SELECT o.task_id FROM horsies_task_attempts s JOIN horsies_task_attempts o ON o.task_id <> s.task_id
+    WHERE s.task_id = %s AND s.outcome = 'COMPLETED' AND o.outcome = 'COMPLETED'
+      AND o.started_at < s.finished_at AND s.started_at < o.finished_at
+"""
+
+
+async def test_r58_a_suspect_waits_until_the_others_have_ended_and_they_wait_for_its_end(
+    mortal: Any, rows: Rows, traces: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two suspects in one worker: each runs alone, and the others run beside each other as ever."""
+    module = mortal(MORTAL_LIMIT="1")
+    early = [await send(module.hold, f"early{n}", 1.5) for n in range(2)]
+    async with running_worker(module.app, app_locator=MORTAL, processes=PROCESSES):
+        for n in range(2):
+            await begun(traces, f"early{n}")
+        suspects = [(await module.hold.schedule_async(1, f"suspect{n}", 1.0)).unwrap() for n in range(2)]
+        for handle in suspects:
+            assert await rows.all(INTERRUPTED, handle.task_id)
+        await begun(traces, "suspect0")
+        late = [await send(module.hold, f"late{n}", 0.5) for n in range(6)]
+        for handle in (*early, *suspects, *late):
+            await rows.until(handle.task_id, "COMPLETED", timeout=60)
+    for handle in suspects:
+        assert await rows.all(BESIDE, handle.task_id) == []
+    beside = [await rows.all(BESIDE, handle.task_id) for handle in (*early, *late)]
+    assert any(beside), "the others do not run at the same time either"
+    assert caplog.text.count("it runs alone now") == 2
