@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.killing import MORTAL, begun, outcomes, send
+from horsies.core.recovery.decide import is_last_chance
+from horsies.core.worker import apart
+from horsies.core.worker.apart import Turn, turn_of_suspect
+from tests.e2e.killing import MORTAL, begun, lines, outcomes, send
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess, running_worker
 
@@ -65,7 +68,7 @@ INTERRUPTED = """
         INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)
         VALUES (%s, 1, 'WORKER_FAILURE', TRUE, now(), now(), 'WORKER_CRASHED') RETURNING task_id
     )
-    UPDATE horsies_tasks t SET failed_reason = 'Job recovered after worker interruption'
+    UPDATE horsies_tasks t SET claim_seq = 1, failed_reason = 'Job recovered after worker interruption'
     FROM attempt a WHERE t.id = a.task_id RETURNING t.id
 """
 BESIDE = """
@@ -95,4 +98,44 @@ async def test_r58_a_suspect_waits_until_the_others_have_ended_and_they_wait_for
         assert await rows.all(BESIDE, handle.task_id) == []
     beside = [await rows.all(BESIDE, handle.task_id) for handle in (*early, *late)]
     assert any(beside), "the others do not run at the same time either"
-    assert caplog.text.count("it runs alone now") == 2
+    assert caplog.text.count("it runs alone, after") == 2
+
+
+async def test_r58_neither_a_suspect_nor_the_others_starve(
+    mortal: Any, rows: Rows, traces: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task that runs for long is in the way: the suspect goes back, the others have their turn, and then it again."""
+    monkeypatch.setattr(apart, "PATIENCE_S", 0.5)
+    module = mortal(MORTAL_LIMIT="1")
+    await send(module.hold, "long", 6.0)
+    async with running_worker(module.app, app_locator=MORTAL, processes=2):
+        await begun(traces, "long")
+        suspect = (await module.hold.schedule_async(1, "suspect", 0.1)).unwrap()
+        assert await rows.all(INTERRUPTED, suspect.task_id)
+        await eventually(lambda: "did not become free" in caplog.text, what="the suspect goes back")
+        other = await send(module.hold, "other", 0.1)
+        await rows.until(other.task_id, "COMPLETED")
+        assert lines(traces, "long") == ["begin"] and lines(traces, "suspect") == [], "the other one had to wait"
+        await rows.until(suspect.task_id, "COMPLETED", timeout=60)
+    assert await rows.all(BESIDE, suspect.task_id) == []
+
+
+@pytest.mark.parametrize(
+    ("others", "waited_s", "rest_s", "expected"),
+    [
+        (0, 0, -5, Turn.START),
+        (0, 0, 5, Turn.START),  # there is nobody who could use the rest
+        (0, 61, 0, Turn.START),
+        (1, 0, 0, Turn.WAIT),
+        (1, 60, -5, Turn.WAIT),
+        (1, 61, -5, Turn.LATER),
+        (1, 0, 5, Turn.LATER),
+    ],
+)
+def test_r58_whose_turn_it_is(others: int, waited_s: float, rest_s: float, expected: Turn) -> None:
+    assert turn_of_suspect(others, waited_s, 60, rest_s) is expected
+
+
+def test_r58_who_has_used_up_its_recoveries_has_one_last_chance() -> None:
+    assert [is_last_chance(count, 2) for count in range(4)] == [False, False, True, True]
+    assert not is_last_chance(1000, None)

@@ -114,7 +114,9 @@ SETTABLE = """
         AS 'SELECT pg_catalog.statement_timestamp() + by FROM clock.shift';
     CREATE FUNCTION clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
         AS 'SELECT pg_catalog.clock_timestamp() + by FROM clock.shift';
-    DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, clock, pg_catalog', current_database()); END $$
+    DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET search_path = public, clock, pg_catalog', current_database());
+    END $$
 """
 
 

@@ -3,9 +3,9 @@ next death would fail it. Perhaps another task killed those workers; so a suspec
 worker dies too, it was the suspect.
 
 The worker stops claiming and starting, returns what it has not started, and waits until everything else has ended. Then
-it runs the suspect, alone. The functions at the top decide; `Apart` keeps the one suspect whose turn it is. Neither the
-suspect nor the others can starve. A worker that does not become free in time returns the suspect to the queue, and waits
-twice as long for the next one. And after each suspect the other tasks of the queue have as much time as it took.
+it runs the suspect, alone. The function at the top decides; `Apart` keeps the one suspect whose turn it is. Neither the
+suspect nor the others can starve. A worker that does not become free in time returns the suspect to the queue, and
+waits twice as long for the next one. After each suspect, the other tasks have as much time as it took.
 """
 
 import logging
@@ -97,7 +97,7 @@ class Apart:
     def _begin_turn(self, suspect: HeldTask, others: int) -> None:
         self._chosen, self._since = suspect, self._clock()
         log.warning(
-            "the task was interrupted by the deaths of its workers %d times; it runs alone now, when %d others have ended",
+            "the deaths of its workers have interrupted the task %d times; it runs alone, after the end of %d others",
             suspect.row.recoveries,
             others,
             extra={"horsies": log_fields(suspect)},
