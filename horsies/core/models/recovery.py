@@ -151,7 +151,8 @@ class WorkerRecoveryConfig(ConfigModel):
         default=5,
         ge=1,
         strict=True,
-        description="after this many recoveries only the task's own retry policy decides; `None`: no limit",
+        description="after this many recoveries the task runs alone in its worker, and then only its own retry policy"
+        " decides; `None`: no limit",
     )
 
     @model_validator(mode="before")
