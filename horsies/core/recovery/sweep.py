@@ -72,7 +72,7 @@ async def sweep_abandoned(
     hook_caller: HookCaller,
     *,
     me: str,
-    pulse: MayJudge,
+    pulse: MayJudge | None = None,
     on_ended: OnEnded = nobody,
 ) -> SweepStaleWorkersResult:
     """Sweep workers that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
