@@ -20,7 +20,7 @@ async def test_w01_r101_a_child_held_by_c_code_is_vouched_for_and_finishes(
     app = fenced()
     async with running_worker(app.app, app_locator=LOCATOR), running_worker(app.app, app_locator=LOCATOR):
         handle = await send(app.grind, 9.0)  # the processor may be faster than it was when that was measured
-        assert (await handle.get_async(timeout_ms=60_000)).is_ok()
+        assert (await handle.get_async(timeout_ms=240_000)).is_ok()  # on a busy machine it may take that long
     begin, end = traces_of(traces, "grind")
     assert end.at - begin.at > 3 * 2.0, "it did not take as long as this test needs"
     assert [a["outcome"] for a in await rows.attempts(handle.task_id)] == ["COMPLETED"]
