@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -106,10 +107,21 @@ class PgBouncer:
         self._start()
 
     def _start(self) -> None:
-        as_nobody = ["-u", "nobody"] if os.geteuid() == 0 else []
-        command = [self._binary, *as_nobody, str(self._directory / "pgbouncer.ini")]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        command = [self._binary, str(self._directory / "pgbouncer.ini")]
+        self._process = subprocess.Popen(
+            command, stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **self._account()
+        )
         eventually_sync(self._answers, what="a PgBouncer that answers")
+
+    def _account(self) -> dict[str, Any]:
+        """PgBouncer refuses to run as root. The socket of an embedded server lets only the server's own user in."""
+        if os.geteuid() != 0:
+            return {}
+        host = str(conninfo_to_dict(self._database_url).get("host") or "")
+        if host.startswith("/"):
+            owner = os.stat(host)
+            return {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
+        return {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
 
     @property
     def url(self) -> str:

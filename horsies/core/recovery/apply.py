@@ -58,7 +58,12 @@ class MayJudge(Protocol):
 async def is_really_silent(conn: Connection, pulse: MayJudge | None) -> bool:
     """Whether what was just found silent may be judged by that. The clock is read after the search, so that a clock
     that was set before the search, or during it, is noticed. A manual call has no pulse: people decide."""
-    return pulse is None or await pulse.may_still_judge(partial(workers.server_time, conn))
+
+    async def server_time() -> float:
+        now, age_s = await workers.clock(conn)
+        return now.timestamp() + age_s
+
+    return pulse is None or await pulse.may_still_judge(server_time)
 
 
 async def recover_tasks(

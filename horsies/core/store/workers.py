@@ -131,12 +131,6 @@ async def clock(conn: Connection) -> tuple[datetime, float]:
     return now, age
 
 
-async def server_time(conn: Connection) -> float:
-    """What the clock of the server says, in seconds."""
-    now, age_s = await clock(conn)
-    return now.timestamp() + age_s
-
-
 async def dead(
     conn: Connection,
     me: str,
