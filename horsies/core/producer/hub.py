@@ -17,16 +17,8 @@ from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
 
-from horsies.core.db import (
-    BY_INDEX,
-    Listener,
-    OperationRefused,
-    PoolClosed,
-    SchemaInitFailed,
-    connect,
-    drain_pending_connects,
-    make_pool,
-)
+from horsies.core.db import BY_INDEX, Listener, OperationRefused, PoolClosed, SchemaInitFailed, connect, make_pool
+from horsies.core.db.connections import drain_pending_connects
 from horsies.core.models.broker import BrokerErrorCode, DatabasePing, PostgresConfig, WorkerPong
 from horsies.core.producer import waiter
 from horsies.core.producer.writer import Writer

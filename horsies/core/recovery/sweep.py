@@ -17,15 +17,7 @@ from typing import NamedTuple, TypeAlias
 from horsies.core import events, hooks, logs
 from horsies.core.db import AWAY, Connection, Connections
 from horsies.core.models.recovery import RecoveryConfig, SweepStaleWorkersResult, WorkerRecoveryConfig
-from horsies.core.recovery.apply import (
-    MayJudge,
-    OnEnded,
-    is_really_silent,
-    nobody,
-    of_workflows,
-    recover_in_parts,
-    recover_tasks,
-)
+from horsies.core.recovery import apply
 from horsies.core.recovery.decide import SweepDecision, SweepDecisions, sweep_decisions
 from horsies.core.recovery.hooks import SWEEP_S, HookCaller, NoHooks
 from horsies.core.store import workers
@@ -51,14 +43,14 @@ async def sweep(
     threshold: timedelta | None = None,
     delay: timedelta | None = None,
     dry_run: bool = False,
-    pulse: MayJudge | None = None,
-    on_ended: OnEnded = nobody,
+    pulse: apply.MayJudge | None = None,
+    on_ended: apply.OnEnded = apply.nobody,
 ) -> SweepStaleWorkersResult:
     """One sweep now. A given `threshold` is used unchanged, whatever the workers' own settings say (R-63, R-94)."""
 
     async def find(conn: Connection) -> list[Gone]:
         found = await workers.dead(conn, me, config, recovery, threshold=threshold)
-        return found if not found or await is_really_silent(conn, pulse) else []
+        return found if not found or await apply.is_really_silent(conn, pulse) else []
 
     if dry_run:  # R-48: no lock, no hooks, nothing changed
         async with pool.connection() as conn:
@@ -73,14 +65,14 @@ async def sweep_abandoned(
     hook_caller: HookCaller,
     *,
     me: str,
-    pulse: MayJudge | None = None,
-    on_ended: OnEnded = nobody,
+    pulse: apply.MayJudge | None = None,
+    on_ended: apply.OnEnded = apply.nobody,
 ) -> SweepStaleWorkersResult:
     """Sweep workers that a sweeper should have swept long ago (R-68); `config` need not be enabled."""
 
     async def find(conn: Connection) -> list[Gone]:
         found = await workers.abandoned(conn, me, recovery)
-        return found if not found or await is_really_silent(conn, pulse) else []
+        return found if not found or await apply.is_really_silent(conn, pulse) else []
 
     return await _Sweep(pool, hook_caller, me, _terms(config), find, on_ended=on_ended).run()
 
@@ -93,7 +85,7 @@ async def sweep_workers(
     *,
     me: str,
     spare: Callable[[InFlight], bool] | None = None,
-    on_ended: OnEnded = nobody,
+    on_ended: apply.OnEnded = apply.nobody,
 ) -> SweepStaleWorkersResult:
     """Sweep workers that are known to be dead: no threshold applies, and no task is deferred (R-100). Tasks in `spare`
     are left alone, and so is the row of their worker."""
@@ -107,7 +99,7 @@ async def force_unlock(
     config: WorkerRecoveryConfig,
     *,
     me: str,
-    on_ended: OnEnded = nobody,
+    on_ended: apply.OnEnded = apply.nobody,
 ) -> int:
     """Take all tasks from exactly these workers, dead or not, without hooks and without delay (R-96). Return how many
     tasks."""
@@ -126,9 +118,9 @@ class Sweeper:
         recovery: RecoveryConfig,
         hook_caller: HookCaller,
         me: str,
-        pulse: MayJudge,
+        pulse: apply.MayJudge,
         *,
-        on_ended: OnEnded = nobody,
+        on_ended: apply.OnEnded = apply.nobody,
     ) -> None:
         self._pool = pool
         self._config = config
@@ -195,7 +187,7 @@ class _Sweep:
     is_certain: bool = False  # the workers that are found are dead and cannot come back
     is_exclusive: bool = True  # the sweep holds the sweep lock
     spare: Callable[[InFlight], bool] | None = None
-    on_ended: OnEnded = nobody
+    on_ended: apply.OnEnded = apply.nobody
     has_lock: bool = False
     recovered: int = 0
     skipped: int = 0
@@ -227,7 +219,7 @@ class _Sweep:
         self.recovered += len(batch.recovered)
         self.skipped += batch.skipped
         self.deferred += batch.deferred
-        self.on_ended(of_workflows(batch.recovered))
+        self.on_ended(apply.of_workflows(batch.recovered))
         interrupted = [batch.views[task.task_id] for task in batch.recovered if task.task_id in batch.views]
         if interrupted and self.hook_caller.has(hooks.JobInterrupted):
             await self.hook_caller.interrupted(interrupted, reason=CRASHED)
@@ -322,12 +314,12 @@ class _Sweep:
         refused: list[InFlight] = []
 
         async def recover(tasks: Sequence[InFlight], verdict: SweepDecision) -> list[InFlight]:
-            return await recover_tasks(
+            return await apply.recover_tasks(
                 conn, tasks, verdict.action, "its worker is gone", self.me,
                 delay_s=verdict.delay_s, attempts=verdict.attempts, most_recoveries=self.terms.most_recoveries,
             )  # fmt: skip
 
         for verdict, tasks in found.groups.items():
             step = partial(recover, verdict=verdict)
-            recovered += await recover_in_parts(tasks, step, lambda: nullcontext(conn), refused.append)
+            recovered += await apply.recover_in_parts(tasks, step, lambda: nullcontext(conn), refused.append)
         return recovered, len(refused)

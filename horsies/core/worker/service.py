@@ -35,13 +35,7 @@ from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Starter
-from horsies.core.worker.startup import (
-    ConnectionPools,
-    Persistence,
-    add_limits,
-    install_schema,
-    warn_without_session,
-)
+from horsies.core.worker.startup import ConnectionPools, Persistence, add_limits, install_schema, warn_without_session
 
 log = logging.getLogger("horsies.worker")
 
