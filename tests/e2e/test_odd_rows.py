@@ -146,12 +146,14 @@ async def test_l19a_every_value_at_once_in_every_state(database_url: str, rows: 
 async def test_l34_a_row_that_turned_odd_while_its_code_ran_keeps_its_result(
     database_url: str, rows: Rows, traces: Path
 ) -> None:
-    task = {"task_name": "nap", "args": "[3]", "kwargs": "{}"}
+    task = {"task_name": "nap", "args": "[5]", "kwargs": "{}"}
     async with await an_old_installation(database_url) as db:
         odd = await given_task(db, **task)
         with WorkerProcess(database_url, "--processes", "1") as worker:
             await rows.until(odd, "RUNNING")
             await eventually(lambda: are_complete(db), what="the constraints that the worker adds")
+            beats = "SELECT id FROM horsies_heartbeats WHERE task_id = %s AND role = 'runner'"
+            await eventually(lambda: rows.all(beats, odd), what="a sign of life: else the start would be the last one")
             await drop_constraints(db)
             await plant(db, Planted("horsies_tasks", "retry_count", "2147483647"), "id", odd)
             await plant(db, Planted("horsies_tasks", "started_at", "-infinity"), "id", odd)

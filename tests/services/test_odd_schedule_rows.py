@@ -143,3 +143,14 @@ async def test_d35_infinity_lets_a_schedule_rest_until_it_is_changed(
     listed = {one.name: one for one in (await app.schedules.list_async()).ok_value}
     assert listed["other"].next_run_at == datetime(9999, 12, 1, tzinfo=UTC) and listed["other"].upcoming == ()
     assert await fires(scheduler, rows, "other")
+
+
+async def test_d35_a_full_counter_and_a_version_that_is_no_number_stop_nobody(
+    app: Horsies, scheduler: Scheduler, rows: Schedules
+) -> None:
+    await rows.all("UPDATE horsies_schedule_state SET run_count = 2147483647 RETURNING 1")
+    await rows.all(
+        "INSERT INTO horsies_meta VALUES ('schedules_version', 'many')"
+        " ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value RETURNING 1"
+    )
+    assert await fires(scheduler, rows) and await fires(scheduler, rows, "other")

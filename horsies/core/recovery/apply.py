@@ -147,7 +147,7 @@ async def recover_in_parts(
     recovered = [task for part in parts for task in part]
     for task, problem in refused:
         fields = {"task_id": task.task_id, "task": task.task_name}
-        log.error("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
+        log.warning("the database refuses to recover a task: %s", describe(problem), extra={"horsies": fields})
     if refused:
         async with lend() as conn:
             done = await odd_rows.set_aside(conn, [odd_rows.refused(task, describe(why)) for task, why in refused])
