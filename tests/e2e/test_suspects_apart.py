@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from horsies.core.recovery.decide import is_last_chance
-from horsies.core.worker import apart
-from horsies.core.worker.apart import Turn, turn_of_suspect
+from horsies.core.worker import start
+from horsies.core.worker.start import Turn, turn_of_suspect
 from tests.e2e.killing import MORTAL, begun, lines, outcomes, send
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess, running_worker
@@ -105,7 +105,7 @@ async def test_r58_neither_a_suspect_nor_the_others_starve(
     mortal: Any, rows: Rows, traces: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A task that runs for long is in the way: the suspect goes back, the others have their turn, and then it again."""
-    monkeypatch.setattr(apart, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(start, "PATIENCE_S", 0.5)
     module = mortal(MORTAL_LIMIT="1")
     await send(module.hold, "long", 6.0)
     async with running_worker(module.app, app_locator=MORTAL, processes=2):

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.db import BY_INDEX, Pool, make_pool
+from horsies.core.db import BY_INDEX, Pool, make_pool, mending
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.recovery.hooks import NoHooks
@@ -70,8 +71,9 @@ class Worker:
             async with self.pool.connection() as conn:
                 return await tasks.claim_expired(conn, self.who, ["default"], 100)
 
-        rows = await odd_rows.despite_odd_rows(self.pool, once)
-        return {row.id for row in rows + await odd_rows.despite_odd_rows(self.pool, lapsed)}
+        mend = partial(odd_rows.set_aside_odd, self.pool)
+        rows = await mending(once, mend)
+        return {row.id for row in rows + await mending(lapsed, mend)}
 
     async def care(self) -> None:
         await self.reaper.tick()

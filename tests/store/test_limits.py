@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.db.connections import connect
-from horsies.core.db.loaders import FAR_FUTURE, LONG_AGO
+from horsies.core.db.failures import FAR_FUTURE, LONG_AGO
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.limits import LimitsReport, are_complete, ensure_limits
 from tests.factories import given_heartbeat, given_node, given_task, given_worker, given_worker_state, given_workflow

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection, AsyncCursor, conninfo
 from psycopg.abc import Params
 
 from horsies.core.db import pooler
-from horsies.core.db.loaders import read_everything
+from horsies.core.db.failures import read_everything
 from horsies.core.db.pool import Pool
 from horsies.core.db.pooler import SharedConnection
 from horsies.core.errors import ConfigurationError

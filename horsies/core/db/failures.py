@@ -5,16 +5,27 @@ act on, and `retryable`, which is true exactly for lost or refused connections, 
 (T-66).
 
 `by_halves` is for a batch of which the database may refuse one item: that item is found, and the others are not kept
-back by it.
+back by it. `mending` is for a statement that chooses its own rows.
+
+The loaders read values that Python cannot represent. PostgreSQL stores `infinity` and years from 4713 BC to 294276, where a `datetime` ends at the year 9999; and JSON that
+is nested deeper, or has longer numbers, than Python reads. Our constraints refuse such dates, but a row may be older
+than these, and one value that cannot be read would fail the whole result. So on all our connections such a date becomes
+the nearest one that every time zone can show, `LONG_AGO` or `FAR_FUTURE`, and such JSON becomes None.
 """
+
+from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
 import psycopg
-from psycopg import errors
+from psycopg import AsyncConnection, errors
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format
 
 from horsies.core.db.bridge import BridgeError
 from horsies.core.errors import HorsiesError
@@ -22,7 +33,9 @@ from horsies.core.models.broker import BrokerErrorCode, BrokerOperationError, Br
 from horsies.core.types import Err, Ok
 
 P = ParamSpec("P")
+
 T = TypeVar("T")
+
 R = TypeVar("R")
 
 # Everything that work with the database raises, whether the server is away or refuses a statement.
@@ -55,8 +68,11 @@ _REFUSED_FOR_GOOD = (
 )
 
 _GRANTS = "the owner of the tables can give this role its rights: `horsies grants` prints or applies them"
+
 _NO_DATABASE = re.compile(r'database "([^"]+)" does not exist')
+
 _NO_TRANSACTIONS = "transaction blocks not allowed in statement pooling mode"
+
 _NOT_IN_SCHEMA = re.compile(r"(?:column|relation|function) \S.* does not exist")
 
 
@@ -189,6 +205,17 @@ def hint_for(text: str) -> str | None:
     return None
 
 
+async def mending(act: Callable[[], Awaitable[T]], mend: Callable[[], Awaitable[Any]]) -> T:
+    """What `act` returns. If the database refuses it because of what is in some row, `mend` is called and it is tried
+    again, for as long as `mend` has found something."""
+    while True:
+        try:
+            return await act()
+        except psycopg.Error as problem:
+            if not is_about_content(problem) or not await mend():
+                raise
+
+
 async def by_halves(
     items: Sequence[T],
     act: Callable[[Sequence[T]], Awaitable[R]],
@@ -219,3 +246,47 @@ async def by_halves(
 def halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
     middle = len(items) // 2
     return items[:middle], items[middle:]
+
+
+LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
+
+FAR_FUTURE = datetime(9999, 12, 30, tzinfo=UTC)
+
+
+class _Forgiving(Loader):
+    """Uses the loader of psycopg for this type."""
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        usual = psycopg.adapters.get_loader(oid, Format.TEXT)
+        assert usual is not None
+        self._load = usual(oid, context).load
+
+
+class ForgivingDateLoader(_Forgiving):
+    """A date of any year."""
+
+    def load(self, data: Buffer) -> Any:
+        try:
+            found = self._load(data)
+        except (psycopg.DataError, OverflowError, ValueError):
+            # As text these are `infinity`, `-infinity`, `… BC`, and years with more than four digits.
+            text = bytes(data)
+            return LONG_AGO if text.startswith((b"-", b"0001-")) or text.endswith(b"BC") else FAR_FUTURE
+        return LONG_AGO if found < LONG_AGO else min(found, FAR_FUTURE)
+
+
+class ForgivingJsonLoader(_Forgiving):
+    """JSON of any depth, with numbers of any length."""
+
+    def load(self, data: Buffer) -> Any:
+        try:
+            return self._load(data)
+        except (ValueError, RecursionError):
+            return None
+
+
+def read_everything(conn: AsyncConnection[Any]) -> None:
+    """No value in a result makes this connection fail."""
+    conn.adapters.register_loader("timestamptz", ForgivingDateLoader)
+    conn.adapters.register_loader("jsonb", ForgivingJsonLoader)

@@ -10,17 +10,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
 from horsies.core import events, logs
-from horsies.core.db import AWAY, Connections, describe
+from horsies.core.db import AWAY, Connections, describe, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.store import tasks, workers
-from horsies.core.store.odd_rows import despite_odd_rows, set_aside_odd
+from horsies.core.store.odd_rows import set_aside_odd
 from horsies.core.store.recovery import STEP
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -104,7 +105,7 @@ class Reaper:
         them."""
         total, until = 0, self._deadline()
         while True:
-            expired = await despite_odd_rows(self._pool, self._expire)
+            expired = await mending(self._expire, partial(set_aside_odd, self._pool))
             self._on_ended(apply.of_workflows(expired))
             total += len(expired)
             if len(expired) < STEP or monotonic() >= until:

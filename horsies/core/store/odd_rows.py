@@ -7,10 +7,8 @@ checked on the way of healthy tasks. The search begins when a statement that cho
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
-
-import psycopg
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from horsies.core import logs
 from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
@@ -21,7 +19,6 @@ from horsies.core.tasks.moves import Claim, InFlight, SetAside
 from horsies.core.types import TaskStatus
 
 log = logging.getLogger("horsies.recovery")
-T = TypeVar("T")
 
 MOST = 5_000  # that one look finds
 LINES = 20
@@ -112,14 +109,3 @@ def _by_owner(found: Sequence[OddTask]) -> list[list[OddTask]]:
 
 def _give_up(task: OddTask, problem: Exception) -> None:
     log.error("a task cannot even be set aside: %s", describe(problem), extra={"horsies": task.facts})
-
-
-async def despite_odd_rows(database: Connections, act: Callable[[], Awaitable[T]]) -> T:
-    """What `act` returns. If the database refuses it because of what is in some row, the odd ones are set aside first,
-    and it is tried again, for as long as there were some."""
-    while True:
-        try:
-            return await act()
-        except psycopg.Error as problem:
-            if not is_about_content(problem) or not await set_aside_odd(database):
-                raise

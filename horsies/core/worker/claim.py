@@ -21,7 +21,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from horsies.core import events
-from horsies.core.db import Pool
+from horsies.core.db import Pool, mending
 from horsies.core.store import odd_rows, tasks, workers
 from horsies.core.tasks.moves import Requeue
 from horsies.core.worker import pace
@@ -145,12 +145,13 @@ class Claimer:
 
     async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
         self._seen = (order.room, order.sync_budget)
+        mend = partial(odd_rows.set_aside_odd, self._pool)
         try:
-            rows = await odd_rows.despite_odd_rows(self._pool, partial(self._claim, order))
+            rows = await mending(partial(self._claim, order), mend)
             if len(rows) < order.budget and monotonic() >= self._lapsed_at:
                 self._lapsed_at = monotonic() + LAPSED_EVERY_S
                 left = order.budget - len(rows)
-                rows += await odd_rows.despite_odd_rows(self._pool, partial(self._claim_lapsed, order.queues, left))
+                rows += await mending(partial(self._claim_lapsed, order.queues, left), mend)
         except BaseException:
             self._may_have_unknown_claims = True
             raise

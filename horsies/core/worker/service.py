@@ -27,14 +27,13 @@ from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Move, Retry
 from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls, questions
-from horsies.core.worker.apart import Apart
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
-from horsies.core.worker.start import Starter
+from horsies.core.worker.start import Apart, Starter
 from horsies.core.worker.startup import ConnectionPools, Persistence, add_limits, install_schema, warn_without_session
 
 log = logging.getLogger("horsies.worker")
@@ -108,7 +107,7 @@ class Worker:
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
         most = plan.recovery.max_recoveries_per_task if plan.recovery.enabled else None
-        self._in_hand = InHand(lambda row: is_last_chance(row.recoveries, most))
+        self._in_hand = InHand(lambda row: row.recoveries > 0 and is_last_chance(row.recoveries, most))
         self._in_hand.on_drop = self._journal.release
         self._outcomes = finalize.OutcomeLog(me.worker_id)
         self._fence = fence.Fence.of(plan.app.config.recovery, plan.recovery)
