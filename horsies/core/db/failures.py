@@ -7,10 +7,11 @@ act on, and `retryable`, which is true exactly for lost or refused connections, 
 `by_halves` is for a batch of which the database may refuse one item: that item is found, and the others are not kept
 back by it. `mending` is for a statement that chooses its own rows.
 
-The loaders read values that Python cannot represent. PostgreSQL stores `infinity` and years from 4713 BC to 294276, where a `datetime` ends at the year 9999; and JSON that
-is nested deeper, or has longer numbers, than Python reads. Our constraints refuse such dates, but a row may be older
-than these, and one value that cannot be read would fail the whole result. So on all our connections such a date becomes
-the nearest one that every time zone can show, `LONG_AGO` or `FAR_FUTURE`, and such JSON becomes None.
+The loaders read values that Python cannot represent. PostgreSQL stores `infinity` and years from 4713 BC to 294276,
+where a `datetime` ends at the year 9999; and JSON that is nested deeper, or has longer numbers, than Python reads. Our
+constraints refuse such dates, but a row may be older than these, and one value that cannot be read would fail the
+whole result. So on all our connections such a date becomes the nearest one that every time zone can show, `LONG_AGO`
+or `FAR_FUTURE`, and such JSON becomes None.
 """
 
 from __future__ import annotations
