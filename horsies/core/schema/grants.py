@@ -188,7 +188,8 @@ async def apply(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> int:
 async def missing(
     conn: psycopg.AsyncConnection[Any], kinds: Iterable[ProcessKind], role: str | None = None
 ) -> list[Right]:
-    """The rights for all this that the role, or the role of this connection, does not have; one statement."""
+    """The rights for all this that the role, or the role of this connection, does not have on what exists; one
+    statement. A table that somebody renamed is not a matter of rights: the statements that need it fail and say so."""
     wanted = list(dict.fromkeys(one for kind in kinds for right in RIGHTS[kind] for one in _single(right)))
     rows = [
         {
