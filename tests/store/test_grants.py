@@ -206,7 +206,7 @@ async def test_o20_what_does_not_exist_is_not_a_missing_right(module_url: str) -
             await conn.rollback()
 
 
-@pytest.mark.parametrize("name", ["public", "PUBLIC", "", " ", "a\0b", "ä" * 32])
+@pytest.mark.parametrize("name", ["public", "PUBLIC", "", " ", "a\0b", "a\udcff", "ä" * 32])
 async def test_o20_names_that_mean_another_role_or_none_are_refused(module_url: str, name: str) -> None:
     async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
         with pytest.raises(ConfigurationError):
