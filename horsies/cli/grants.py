@@ -13,6 +13,7 @@ from horsies.core.db import AWAY, connect, describe, hint_for
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema import grants as rights
 from horsies.core.schema.grants import ProcessKind
+from horsies.core.text import visible
 
 Roles: TypeAlias = list[str] | None
 
@@ -63,10 +64,22 @@ async def _work(config: PostgresConfig, wanted: rights.RolesByKind, *, apply: bo
         if apply:
             count = await rights.apply(conn, wanted)
             return [f"{output.count(count, 'grant')} for {output.count(len(_names(wanted)), 'role')}"]
-        statements = await rights.script(conn, wanted)
-        return ["BEGIN;", *(f"{statement.as_string(conn)};" for statement in statements), "COMMIT;"]
+        statements = [statement.as_string(conn) for statement in await rights.script(conn, wanted)]
     finally:
         await conn.close()
+    _refuse_unprintable(statements, wanted)
+    return ["BEGIN;", *(f"{statement};" for statement in statements), "COMMIT;"]
+
+
+def _refuse_unprintable(statements: list[str], wanted: rights.RolesByKind) -> None:
+    """What would be printed instead of such a name is the name of another role, schema or database."""
+    if all(visible(statement) == statement for statement in statements):
+        return
+    named = [repr(role) for role in sorted(_names(wanted)) if visible(role) != role]
+    raise output.usage_error(
+        f"a script cannot name {', '.join(named) or 'this schema or database'}: it has characters that are not printed",
+        "use --apply, which runs the statements instead of printing them",
+    )
 
 
 def _names(wanted: rights.RolesByKind) -> set[str]:

@@ -16,6 +16,7 @@ from tests import hostile_support as hostile
 from tests.cli.support import Terminal
 from tests.cli.test_streams import Screen
 from tests.e2e.cli_support import APP, run
+from tests.role_support import a_role
 from tests.support import eventually_sync
 
 pytestmark = pytest.mark.e2e
@@ -27,6 +28,12 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "schedules": [(["schedules", "shop"], True)],
     "check": [(["check", "shop", "--live"], True)],
     "init-db": [(["init-db"], False)],
+    "grants": [
+        (["grants", "--worker", hostile.SHORT], True),
+        (["grants", "--monitor", hostile.SHORT, "--apply"], True),
+        (["grants", "--producer", hostile.LONG], True),
+        (["grants", "--client", "a\udcff\nFORGED\x1b"], True),
+    ],
     "send": [
         (["send", "shop", hostile.SHORT], True),
         (["send", "shop", "shop.price", "--kwargs", hostile.LONG], False),
@@ -61,7 +68,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "workflow cancel": [(["workflow", "cancel", WORKFLOW], False), (["workflow", "cancel", hostile.SHORT], True)],
     "workflow retry": [(["workflow", "retry", WORKFLOW, "--node", hostile.SHORT], True)],
 }
-WITHOUT_JSON = ("check", "init-db", "send", "metrics")
+WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics")
 LOGGING = ("worker", "scheduler", "demo")
 LOOKS = {
     "plain": {},
@@ -133,6 +140,26 @@ def test_m12_json_is_plain_ascii(shop: Terminal, command: str, capsys: pytest.Ca
         if said.out:
             assert hostile.obeyed(said.out) == set() and said.out.isascii()
             json.loads(said.out)
+
+
+def test_m12_a_role_that_a_terminal_would_obey_gets_its_rights_but_no_script(
+    terminal: Terminal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a terminal shows instead of the name would be the name of another role."""
+    main.run(["init-db", "--database-url", terminal.url])
+    with a_role(terminal.url, hostile.SHORT) as role:
+        words = ["grants", "--producer", "plain", "--monitor", role, "--database-url", terminal.url]
+        capsys.readouterr()
+        assert main.run(words) == 1
+        said = capsys.readouterr()
+        assert said.out == "" and "--apply" in said.err
+        assert hostile.obeyed(said.err) == set() and hostile.forged(said.err) == []
+        assert main.run(["grants", "--monitor", role, "--apply", "--database-url", terminal.url]) == 0
+        said = capsys.readouterr()
+        assert hostile.obeyed(said.out + said.err) == set()
+        with psycopg.connect(terminal.url) as conn:
+            query = "SELECT has_table_privilege(%s, 'horsies_tasks', 'SELECT')"
+            assert conn.execute(query, [role]).fetchone() == (True,)
 
 
 @pytest.mark.parametrize("key", ["notify", "schema_version", "breaking_version", "other"])

@@ -153,8 +153,11 @@ async def test_w45_hooks_run_once_in_each_child_before_any_task(database_url: st
 
 
 async def test_w03_a_fork_server_that_dies_before_it_is_ready_ends_the_worker_with_a_word(
-    basic: Any, caplog: pytest.LogCaptureFixture
+    basic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    hang = "import sys, time\nif any('forkserver.py' in word for word in sys.orig_argv):\n    time.sleep(600)\n"
+    (tmp_path / "sitecustomize.py").write_text(hang)  # Python imports this before anything else
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     worker = Worker(basic.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"))
     running = asyncio.create_task(worker.run())
 
@@ -164,7 +167,8 @@ async def test_w03_a_fork_server_that_dies_before_it_is_ready_ends_the_worker_wi
 
     (await eventually(fork_server)).kill()
     assert await asyncio.wait_for(running, 60) == 1
-    assert "the worker stops: the fork server ended (-9)" in caplog.text
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == ["the worker stops: the fork server was killed by SIGKILL before it was ready"]
 
 
 async def test_w45_a_hook_that_fails_in_a_later_child_stops_the_worker(

@@ -190,7 +190,23 @@ async def test_o20_missing_rights_are_found_one_by_one(module_url: str) -> None:
                 await conn.execute(sql.SQL(f"GRANT {what} TO {{}}").format(sql.Identifier(role)))
 
 
-@pytest.mark.parametrize("name", ["public", "PUBLIC", "", " ", "a\0b", "ä" * 32])
+async def test_o20_what_does_not_exist_is_not_a_missing_right(module_url: str) -> None:
+    """A grant would not bring it back; what exists is still looked at."""
+    with a_role(module_url, "worker") as role:
+        async with await AsyncConnection.connect(module_url) as conn:
+            await grants.apply(conn, {ProcessKind.WORKER: [role]})
+            await conn.execute("ALTER TABLE horsies_heartbeats RENAME TO hidden")
+            await conn.execute("ALTER SEQUENCE horsies_task_attempts_id_seq RENAME TO hidden_seq")
+            await conn.execute("ALTER FUNCTION horsies_ring(text, text) RENAME TO hidden_ring")
+            assert await grants.missing(conn, [ProcessKind.WORKER], role) == []
+            await grants.refuse_without_rights(conn, list(ProcessKind))
+            await conn.execute(sql.SQL("REVOKE DELETE ON horsies_worker_states FROM {}").format(sql.Identifier(role)))
+            lacking = await grants.missing(conn, [ProcessKind.WORKER], role)
+            assert [(right.name, right.privileges) for right in lacking] == [("horsies_worker_states", ("DELETE",))]
+            await conn.rollback()
+
+
+@pytest.mark.parametrize("name", ["public", "PUBLIC", "", " ", "a\0b", "a\udcff", "ä" * 32])
 async def test_o20_names_that_mean_another_role_or_none_are_refused(module_url: str, name: str) -> None:
     async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
         with pytest.raises(ConfigurationError):

@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.schema.install import SchemaError, look, look_around
 from horsies.core.sql import load
+from horsies.core.text import visible
 
 LONGEST_NAME = 63  # bytes; the server cuts a longer name off, and would grant to another role
 
@@ -188,7 +189,8 @@ async def apply(conn: psycopg.AsyncConnection[Any], roles: RolesByKind) -> int:
 async def missing(
     conn: psycopg.AsyncConnection[Any], kinds: Iterable[ProcessKind], role: str | None = None
 ) -> list[Right]:
-    """The rights for all this that the role, or the role of this connection, does not have; one statement."""
+    """The rights for all this that the role, or the role of this connection, does not have on what exists; one
+    statement. A table that somebody renamed is not a matter of rights: the statements that need it fail and say so."""
     wanted = list(dict.fromkeys(one for kind in kinds for right in RIGHTS[kind] for one in _single(right)))
     rows = [
         {
@@ -210,7 +212,7 @@ async def refuse_without_rights(conn: psycopg.AsyncConnection[Any], kinds: Seque
     if not (lacking := await missing(conn, kinds)):
         return
     server = await look_around(conn)
-    wanted = " ".join(f"--{kind} {shlex.quote(server.user)}" for kind in kinds)
+    wanted = " ".join(f"--{kind} {visible(shlex.quote(server.user))}" for kind in kinds)
     raise SchemaError(
         f"the role {server.user!r} lacks rights that a {kinds[0]} needs",
         notes=[server.place, f"missing: {grants_of(lacking, server.user)}"],
@@ -224,7 +226,7 @@ def refuse_impossible(roles: Iterable[str]) -> None:
     for role in roles:
         if role.lower() == "public":
             why = "PUBLIC is every role of the server; name roles that are meant"
-        elif not role.strip() or "\0" in role:
+        elif not role.strip() or not _can_be_stored(role):
             why = f"{role!r} is not the name of a role"
         elif len(role.encode()) > LONGEST_NAME:
             why = f"{role!r} is longer than {LONGEST_NAME} bytes, so no role has this name"
@@ -278,5 +280,11 @@ def _object(right: Right, database: str, schema: str) -> Composed | Identifier:
             return Identifier(schema, right.name)
 
 
+def _can_be_stored(name: str) -> bool:
+    """A byte that is not UTF-8 arrives from the command line as half a character."""
+    return "\0" not in name and not any("\ud800" <= char <= "\udfff" for char in name)
+
+
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    """For a message."""
+    return visible('"' + name.replace('"', '""') + '"')

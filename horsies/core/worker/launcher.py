@@ -92,6 +92,10 @@ class Launcher:
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None and self.is_running else None
 
+    @property
+    def _is_ready(self) -> bool:
+        return self._hello is not None and self._hello.done()
+
     async def start(self) -> None:
         """Start the fork server and wait until it has imported what children need. It can be called again after the
         server died."""
@@ -224,7 +228,7 @@ class Launcher:
             for fd in fds:
                 os.close(fd)
         self._outgoing.clear()
-        died = LauncherDied(f"the fork server {how}")
+        died = LauncherDied(f"the fork server {how}{'' if self._is_ready else ' before it was ready'}")
         for waiting in (self._hello, *self._spawning.values()):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(died)
@@ -250,7 +254,7 @@ class Launcher:
             self._process.kill()
             self._process.wait()
         how = describe_exit(self._process.returncode)
-        if not self._is_stopping:
+        if self._is_ready and not self._is_stopping:  # if it is not ready, whoever waits for it says so
             log.error(
                 "the fork server, process %d, %s: its children end with it (%d), and a new one is started when the next"
                 " child is needed",

@@ -1,5 +1,5 @@
--- Those of these rights that a role does not have; the role of this session, unless one is named. A name that does not exist
--- counts as a right that is missing.
+-- Those of these rights that a role does not have; the role of this session, unless one is named. No right is missing on a
+-- table, sequence or function that does not exist: no grant would bring it back.
 SELECT w.place
 FROM json_to_recordset(%(rights)s::json) AS w(place int, kind text, name text, "column" text, privilege text)
 CROSS JOIN LATERAL (SELECT quote_ident(current_schema()) || '.' || w.name AS name) own
@@ -13,5 +13,5 @@ WHERE NOT COALESCE(
         ELSE has_table_privilege(role.name, to_regclass(own.name)::oid, w.privilege)
              OR (w."column" IS NOT NULL
                  AND has_column_privilege(role.name, to_regclass(own.name)::oid, w."column", w.privilege))
-    END, FALSE)
+    END, w.kind NOT IN ('SCHEMA', 'DATABASE'))
 ORDER BY w.place
