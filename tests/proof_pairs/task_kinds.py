@@ -211,7 +211,10 @@ async def _claim_despite(conn: Connection, who: Claimant, order: ClaimOrder) -> 
 
 
 async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
-    """As the reaper looks. All rows are within the limits here: it must leave them alone."""
+    """As the reaper looks, and a start that was refused. All rows are within the limits here: they are left alone."""
+    assert (
+        await odd_rows.reason_of(_Only(conn), "a", ValueError("no")) == "the database refuses its start: ValueError: no"
+    )
     return await odd_rows.set_aside_odd(_Only(conn), with_waiting=with_waiting)
 
 
@@ -271,8 +274,9 @@ TASK_KINDS = (
         "look for odd rows",
         _look_for_odd,
         lambda pick, start: {"with_waiting": pick.is_so()},
-        uses=(odd_rows.set_aside_odd, odd_rows.find_odd),
+        uses=(odd_rows.set_aside_odd, odd_rows.find_odd, odd_rows.reason_of),
         waits=False,
+        statements=2,
     ),
     Kind("heartbeat", tasks.heartbeat, _beat, waits=False, reads=True),
     Kind("renew", tasks.renew, _renewal, _claimed, skips=True, waits=False),
