@@ -21,7 +21,7 @@ from tests.worker_support import Rows, WorkerProcess
 pytestmark = pytest.mark.e2e
 
 PENDING, CLAIMED, RUNNING = TaskStatus.PENDING, TaskStatus.CLAIMED, TaskStatus.RUNNING
-NOOP = {"task_name": "noop", "args": "[]", "kwargs": "{}"}
+NOOP: dict[str, Any] = {"task_name": "noop", "args": "[]", "kwargs": "{}"}
 GONE: dict[str, Any] = {"claimed_by_worker_id": "gone", "claimed_at": "2020-01-01", "claim_expires_at": "2999-01-01"}
 
 
@@ -95,6 +95,33 @@ async def test_l19a_one_waiting_row_does_not_stop_its_queue(
     if row["status"] == "FAILED":
         assert row["error_code"] == "ROW_SET_ASIDE" and f"{column} is {value}" in row["failed_reason"]
         assert "task set aside" in said and odd in said
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        ("retry_count > 1000000000", "outside the limits: retry_count is 2147483647"),
+        ("args LIKE '%secret%'", 'the database refuses its start: new row for relation "horsies_tasks" violates check'),
+    ],
+)
+async def test_l19a_a_refused_start_names_the_column_and_never_shows_the_row(
+    database_url: str, rows: Rows, traces: Path, refused: str, reason: str
+) -> None:
+    """The claim succeeds, and only the start is refused."""
+    count = 2**31 - 1 if "retry_count" in refused else 0
+    limits = f"ADD CONSTRAINT horsies_tasks_limits_check CHECK (status <> 'RUNNING' OR NOT ({refused}))"
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+        await db.execute("ALTER TABLE horsies_tasks DROP CONSTRAINT horsies_tasks_limits_check")
+        await db.execute(f"ALTER TABLE horsies_tasks {limits}".encode())
+        odd = await given_task(db, task_name="noop", args='["secret"]', kwargs="{}", retry_count=count)
+        expected = {await given_task(db, **NOOP): "COMPLETED" for _ in range(3)}
+    with WorkerProcess(database_url, "--processes", "1", "--concurrency", "4") as worker:
+        await all_end(rows, expected)
+        row = await end_of(rows, odd)
+        code, said = worker.stop()
+    assert code == 0 and "secret" not in said, said
+    assert row["error_code"] == "ROW_SET_ASIDE" and row["failed_reason"].startswith(reason)
+    assert "secret" not in row["failed_reason"] and "Failing row" not in row["failed_reason"]
 
 
 @pytest.mark.parametrize("column", ["started_at", "claimed_at", "finalizing_at"])

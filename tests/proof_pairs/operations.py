@@ -35,14 +35,42 @@ _ENDING = ["complete", "fail", "retry", "requeue", "finalize", "hand back"]
 _BEATING = ["heartbeat", "renew", "mark_finalizing"]
 # Who is likely to meet whom: the states most rows are in, and the kinds that are about them.
 THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
-    "waiting": (("PENDING",), [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "cancel many", "send"]),
+    "waiting": (
+        ("PENDING",),
+        [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "cancel many", "send", "set aside"],
+    ),
     "claimed": (
         ("CLAIMED",),
-        ["start", "start", "requeue", "expire", "hand back", "recover", "sweep", *_TAKING, *_BEATING, "cancel"],
+        [
+            "start",
+            "start",
+            "requeue",
+            "expire",
+            "hand back",
+            "recover",
+            "sweep",
+            *_TAKING,
+            *_BEATING,
+            "cancel",
+            "mend",
+            "set aside",
+        ],
     ),
     "running": (
         ("RUNNING",),
-        [*_ENDING, *_ENDING, "cancel", "cancel", "recover", "sweep", "sweep", "mark_finalizing", "counting claim"],
+        [
+            *_ENDING,
+            *_ENDING,
+            "cancel",
+            "cancel",
+            "recover",
+            "sweep",
+            "sweep",
+            "mark_finalizing",
+            "counting claim",
+            "mend",
+            "set aside",
+        ],
     ),
     "sent": ((), ["send", "send", "send_many", "send_many", "cancel", "claim", "prune_tasks"]),
     "ended": (

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 
 from horsies.core.brokers import actions
 from horsies.core.db.pool import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.store import recovery, retention, tasks
-from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
-from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Move, Requeue, Retry
+from horsies.core.store import odd_rows, recovery, retention, tasks
+from horsies.core.store.odd_rows import OddTask
+from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind, rows_in
-from tests.proof_pairs.rows import NEW_IDS, QUEUES, WORKERS, Start
+from tests.proof_pairs.rows import NEW_IDS, QUEUES, WORKERS, Row, Start
 
 
 def claims_of(pick: Choices, start: Start, statuses: tuple[str, ...]) -> tuple[str, list[Claim]]:
@@ -157,6 +159,65 @@ def _silence(pick: Choices, start: Start) -> Arguments:
     return {"status": status, "silence": timedelta(seconds=3), "most": pick.of((500, 1, 2))}
 
 
+def _any_open(pick: Choices, start: Start) -> tuple[str, list[Row]]:
+    """Tasks that wait or are in flight, as somebody saw them who takes them for odd; of one owner."""
+    likely = [row for row in start.tasks if row.status in ("PENDING", "CLAIMED", "RUNNING")]
+    worker = pick.of([row.owner for row in likely] * 6 + list(WORKERS))
+    own = [row for row in likely if row.owner == worker or row.status == "PENDING"]
+    return worker, pick.shuffled(own or start.tasks)[: pick.of((9, 9, 2, 1))]
+
+
+def _seen(pick: Choices, row: Row) -> Claim:
+    return Claim(row.id, row.seq + pick.of((0, 0, 0, 1)))
+
+
+def _mend(pick: Choices, start: Start) -> Arguments:
+    owner, rows = _any_open(pick, start)
+    return {"owner": owner, "claims": [_seen(pick, row) for row in rows]}
+
+
+def _asides(pick: Choices, start: Start) -> Arguments:
+    worker, rows = _any_open(pick, start)
+    return {"worker_id": worker, "moves": [SetAside(_seen(pick, row), "odd") for row in rows]}
+
+
+def _odd(pick: Choices, start: Start) -> Arguments:
+    """Each owner's tasks are set aside in a transaction of their own; so they are of one owner here."""
+    owner, rows = _any_open(pick, start)
+    found = [
+        OddTask(_seen(pick, row), owner, TaskStatus(row.status), row.name, row.queue, row.workflow, "odd")
+        for row in rows
+    ]
+    return {"found": found}
+
+
+def _found(start: Start, arguments: Arguments) -> set[str]:
+    return {task.claim.task_id for task in arguments["found"]}
+
+
+class _Only:
+    """A pool of one connection."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        return nullcontext(self._conn)
+
+
+async def _claim_despite(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
+    """As a worker claims."""
+    return await odd_rows.despite_odd_rows(_Only(conn), partial(tasks.claim, conn, who, order))
+
+
+async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
+    """As the reaper looks, and a start that was refused. All rows are within the limits here: they are left alone."""
+    assert (
+        await odd_rows.reason_of(_Only(conn), "a", ValueError("no")) == "the database refuses its start: ValueError: no"
+    )
+    return await odd_rows.set_aside_odd(_Only(conn), with_waiting=with_waiting)
+
+
 TASK_KINDS = (
     Kind("claim", tasks.claim, partial(_claim, capped=False), rows_in("PENDING"), skips=True, waits=False),
     Kind(
@@ -196,6 +257,26 @@ TASK_KINDS = (
         skips=True,
         waits=False,
         statements=5,
+    ),
+    Kind("mend", tasks.mend, _mend, _claimed),
+    Kind("set aside", tasks.apply, _asides, _moved, statements=3),
+    Kind("set aside what was found", odd_rows.set_aside, _odd, _found, statements=3),
+    Kind(
+        "claim despite odd rows",
+        _claim_despite,
+        partial(_claim, capped=False),
+        rows_in("PENDING"),
+        uses=(odd_rows.despite_odd_rows, tasks.claim),
+        skips=True,
+        waits=False,
+    ),
+    Kind(
+        "look for odd rows",
+        _look_for_odd,
+        lambda pick, start: {"with_waiting": pick.is_so()},
+        uses=(odd_rows.set_aside_odd, odd_rows.find_odd, odd_rows.reason_of),
+        waits=False,
+        statements=2,
     ),
     Kind("heartbeat", tasks.heartbeat, _beat, waits=False, reads=True),
     Kind("renew", tasks.renew, _renewal, _claimed, skips=True, waits=False),

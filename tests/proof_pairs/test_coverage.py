@@ -49,7 +49,7 @@ def functions() -> dict[str, Callable[..., Any]]:
         module = importlib.import_module(f"{store.__name__}.{info.name}")
         for name, value in vars(module).items():
             is_ours = inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
-            if is_ours and (inspect.iscoroutinefunction(value) or "load(" in inspect.getsource(value)):
+            if is_ours and (inspect.iscoroutinefunction(value) or re.search(r"\bload\(", inspect.getsource(value))):
                 found[f"{info.name}.{name}"] = value
     return found
 

@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant("recovery: READY nodes are left", "horsies/core/recovery/reconcile.py", "(What.READY, self._enqueue),", ""),
     sql("lock", "nobody waits", "FOR NO KEY UPDATE"),
     sql("ended", "an end is taken twice", "n.status IN ('ENQUEUED', 'RUNNING')", "TRUE"),
-    sql("ready", "a map has room for all", "COALESCE((map_options ->> 'max_parallel')::int, 2147483647)", "2147483647"),
-    sql("move", "open_nodes stay", "open_nodes = w.open_nodes + c.open", "open_nodes = w.open_nodes"),
+    sql("ready", "a map has room for all", "$.max_parallel ?", "$.nothing ?"),
+    sql("move", "open_nodes stay", "w.open_nodes::bigint + c.open", "w.open_nodes::bigint"),
     sql("open_nodes", "nobody waits", "FOR NO KEY UPDATE"),
 )  # fmt: skip
 

@@ -178,10 +178,19 @@ def describe(exc: BaseException) -> str:
     exc = reason(exc)
     if isinstance(exc, HorsiesError):
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
-    text = " ".join(str(exc).split())
+    text = " ".join((_without_content(exc) or str(exc)).split())
     if isinstance(exc, errors.InsufficientPrivilege):
         return f"{text}; {_GRANTS}"
     return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
+
+
+def _without_content(exc: BaseException) -> str | None:
+    """The words about content that the database refuses, without the detail, which may be the whole row: what users
+    store is not for logs. The function that raised it is named."""
+    if not isinstance(exc, psycopg.Error) or not is_about_content(exc) or not exc.diag.message_primary:
+        return None
+    where = (exc.diag.context or "").partition("\n")[0]
+    return f"{exc.diag.message_primary} ({where})" if where.startswith("PL/") else exc.diag.message_primary
 
 
 def is_not_permitted(exc: BaseException) -> bool:

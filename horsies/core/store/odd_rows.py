@@ -6,12 +6,13 @@ The constraints refuse such values; but a row may be older than these, or somebo
 checked on the way of healthy tasks. The search begins when a statement that chooses its own rows has failed.
 """
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from horsies.core import logs
-from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
+from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_about_content
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.sql import load
 from horsies.core.store import tasks
@@ -55,6 +56,17 @@ async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) ->
         OddTask(Claim(id_, seq), owner, TaskStatus(status), name, queue, flow, f"outside the limits: {', '.join(odd)}")
         for id_, seq, owner, status, name, queue, flow, odd in await cursor.fetchall()
     ]
+
+
+async def reason_of(database: Connections, task_id: str, problem: Exception) -> str:
+    """Why the database refuses the start of this task: by the columns of its row that are outside the limits, or in the
+    database's own words."""
+    with contextlib.suppress(*AWAY):
+        async with database.connection() as conn:
+            for task in await find_odd(conn, with_waiting=False):
+                if task.claim.task_id == task_id:
+                    return task.reason
+    return f"the database refuses its start: {describe(problem)}"
 
 
 async def set_aside(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]:

@@ -26,8 +26,8 @@ from typing import Any
 
 from horsies.core import events, logs
 from horsies.core.child.wire import clock
-from horsies.core.db import AWAY, describe, halves, is_about_content, pool
-from horsies.core.store import tasks, workflows
+from horsies.core.db import AWAY, halves, is_about_content, pool
+from horsies.core.store import odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Requeue, SetAside
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.worker import config, dispatch, finalize
@@ -180,7 +180,7 @@ class Starter:
             return
         [held] = batch
         self._dispatcher.release(held)
-        self._finalizer.put(held, SetAside(held.claim, f"the database refuses its start: {describe(problem)}"))
+        self._finalizer.put(held, SetAside(held.claim, await odd_rows.reason_of(self._connections, held.id, problem)))
 
     async def _move(self, conn: pool.Connection, batch: list[HeldTask]) -> set[str]:
         claims = [held.claim for held in batch]
