@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from horsies.core.brokers import actions
-from horsies.core.db.pool import Connection
+from horsies.core.db import Connection, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.store import odd_rows, recovery, retention, tasks
 from horsies.core.store.odd_rows import OddTask
@@ -207,7 +207,7 @@ class _Only:
 
 async def _claim_despite(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
     """As a worker claims."""
-    return await odd_rows.despite_odd_rows(_Only(conn), partial(tasks.claim, conn, who, order))
+    return await mending(partial(tasks.claim, conn, who, order), partial(odd_rows.set_aside_odd, _Only(conn)))
 
 
 async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
@@ -266,7 +266,7 @@ TASK_KINDS = (
         _claim_despite,
         partial(_claim, capped=False),
         rows_in("PENDING"),
-        uses=(odd_rows.despite_odd_rows, tasks.claim),
+        uses=(odd_rows.set_aside_odd, tasks.claim),
         skips=True,
         waits=False,
     ),
