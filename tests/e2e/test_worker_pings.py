@@ -105,7 +105,8 @@ async def test_d61_a_flood_of_reports_that_a_task_is_lost_costs_few_statements(
             await eventually(lambda: worker._listener.heard >= FLOOD, what="the flood")
             [flooded] = await rows.all("SELECT clock_timestamp() AS at")
             beats = "SELECT FROM horsies_heartbeats WHERE role = 'runner' AND sent_at > %s"
-            await eventually(lambda: rows.all(beats, flooded["at"]), 60, what="a heartbeat, which waits for the checks")
+            beat = "a heartbeat, which waits for the checks"
+            await eventually(lambda: rows.all(beats, flooded["at"]), 60, every=0.5, what=beat)  # each look counts too
             (await handle.cancel_async(include_running=True)).unwrap()
             await eventually(lambda: not worker._in_hand, what="the end of the cancelled task")
             await rows.until((await basic.add.send_async(2, 3)).unwrap().task_id, "COMPLETED")
