@@ -209,3 +209,39 @@ async def test_w50_what_cannot_be_written_is_given_up_with_a_line(database_url: 
         code, said = worker.stop(timeout=25)
     assert code == 0 and (await rows.task(odd))["status"] == "RUNNING"
     assert "could not be written and is given up" in said and odd in said and "not with me" in said
+
+
+REFUSE_AND_BREAK = """
+    CREATE SEQUENCE breaks;
+    GRANT USAGE ON SEQUENCE breaks TO PUBLIC;
+    CREATE FUNCTION refuse_and_break() RETURNS trigger AS $$
+    BEGIN
+        IF NEW.id = 'a refused' THEN
+            RAISE 'not with me' USING ERRCODE = '23514';
+        ELSIF NEW.id = 'z breaks' AND nextval('breaks') = 1 THEN
+            PERFORM pg_terminate_backend(pg_backend_pid());
+            PERFORM pg_sleep(1);
+        END IF;
+        RETURN NEW;
+    END $$ LANGUAGE plpgsql;
+    CREATE TRIGGER refuse_and_break BEFORE UPDATE ON horsies_tasks
+        FOR EACH ROW WHEN (NEW.status = 'RUNNING') EXECUTE FUNCTION refuse_and_break();
+"""
+
+
+async def test_l19a_a_connection_lost_while_a_refused_start_is_divided_keeps_no_part_back(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    """The batch is refused for one row; then its first half loses the connection. The second half must not be left in
+    the hands of the worker, neither started nor returned."""
+    order = ("z breaks", "y healthy", "a refused", "b healthy")  # they are moved by id: the refusal comes first
+    async with await an_old_installation(database_url) as db:
+        await db.execute(REFUSE_AND_BREAK)
+        for place, task_id in enumerate(order):
+            await given_task(db, id=task_id, **NOOP, enqueued_at=f"2020-01-01 00:00:0{place}")
+    with WorkerProcess(database_url, "--processes", "4") as worker:
+        await all_end(rows, {task_id: "FAILED" if task_id == "a refused" else "COMPLETED" for task_id in order})
+        [broken] = await rows.all("SELECT last_value FROM breaks")
+        code, said = worker.stop()
+    assert code == 0 and broken["last_value"] >= 2, said
+    assert (await end_of(rows, "a refused"))["error_code"] == "ROW_SET_ASIDE"

@@ -19,10 +19,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
 from time import monotonic
-from typing import Any
 
 from horsies.core import events, logs
 from horsies.core.child.wire import clock
@@ -46,6 +45,9 @@ LOOK_PAST = 64  # tasks without a free child that are passed over to find one th
 NODE_PAUSE_S = 0.05  # before the next look at a node that somebody else has locked
 
 NODE_PATIENCE_S = 2.0  # after its claim such a task goes back to the queue
+
+
+_Start = Callable[[list[HeldTask]], Awaitable[None]]
 
 
 class Starter:
@@ -119,16 +121,8 @@ class Starter:
         if not nodes:
             await self._start_tasks(batch)
             return
-        problem: BaseException | None = None
         plain = [held for held in batch if held.row.workflow_id is None]
-        for start, part in ((self._start_tasks, plain), (self._start_nodes, nodes)):
-            try:
-                if part:
-                    await start(part)
-            except AWAY as away:  # this part has handled its own tasks; the other part must still start
-                problem = away
-        if problem is not None:
-            raise problem
+        await _all_parts((self._start_tasks, plain), (self._start_nodes, nodes))
 
     async def _start_tasks(self, batch: list[HeldTask]) -> None:
         try:
@@ -171,12 +165,11 @@ class Starter:
         if stopped:
             await self._stop(stopped, checks)
 
-    async def _refused(self, batch: list[HeldTask], problem: Exception, start: Callable[[list[HeldTask]], Any]) -> None:
+    async def _refused(self, batch: list[HeldTask], problem: Exception, start: _Start) -> None:
         """Nothing was written, because of what is in one of these rows: start them in smaller parts, and set aside the
         one that is left (L-19a)."""
         if len(batch) > 1:
-            for half in halves(batch):
-                await start(list(half))
+            await _all_parts(*((start, list(half)) for half in halves(batch)))
             return
         [held] = batch
         self._dispatcher.release(held)
@@ -269,6 +262,19 @@ class Starter:
         self._aborts["CLAIM_LOST"] += 1
         log.info("CLAIM_LOST: the task was taken back before it started", extra={"horsies": log_fields(held)})
         self._dispatcher.forget(held)
+
+
+async def _all_parts(*parts: tuple[_Start, list[HeldTask]]) -> None:
+    """Start each part. A part that loses the database has handled its own tasks, so the others must still be tried."""
+    problem: BaseException | None = None
+    for start, part in parts:
+        try:
+            if part:
+                await start(part)
+        except AWAY as away:
+            problem = away
+    if problem is not None:
+        raise problem
 
 
 def _may_start(check: tasks.NodeCheck | None) -> bool:
