@@ -118,7 +118,7 @@ def test_an_ordinary_user_runs_the_server_as_itself(new_path: Path) -> None:
         assert first.stdout.splitlines()[1:] == ["horsies"], first.stderr
         assert run(code, new_path).stdout == first.stdout
     assert {entry.owner() for entry in new_path.iterdir()} == {"nobody"}
-    eventually_sync(lambda: postmasters(new_path) == [])
+    eventually_sync(lambda: postmasters(new_path) == [] and not (new_path / "server.json").exists())
 
 
 @needs_root
