@@ -39,6 +39,7 @@ NODE_ARROWS = {
     ("RUNNING", "FAILED"),
     *(("FAILED", now) for now in ("PENDING", "READY", "ENQUEUED", "RUNNING")),
     ("SKIPPED", "PENDING"),
+    ("READY", "PENDING"),  # what it had waited for runs again (F-94)
 }
 
 
