@@ -132,8 +132,9 @@ async def test_d14_a_connection_of_ours_reads_every_date(database_url: str) -> N
                 assert found == (expected, None), (zone, text)
                 found[0].astimezone(timezone(timedelta(hours=14)))  # no time zone makes it overflow
                 found[0].astimezone(timezone(-timedelta(hours=12)))
-        deep = "[" * 5_000 + "]" * 5_000
-        found = await (await conn.execute("SELECT %s::jsonb, '{\"a\": 1}'::jsonb", [deep])).fetchone()
-        assert found == (None, {"a": 1})
+        deep, long = "[" * 5_000 + "]" * 5_000, "1" * 5_000
+        found = await (await conn.execute("SELECT '{\"a\": 1}'::jsonb, %s::jsonb, %s::jsonb", [long, deep])).fetchone()
+        assert found is not None and found[:2] == ({"a": 1}, None)
+        assert found[2] is None or isinstance(found[2], list), "how deep Python reads depends on its version"
     finally:
         await conn.close()
