@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
+import struct
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -87,6 +89,26 @@ async def test_t11_a_connection_that_the_server_closed_is_replaced_unseen(
         await db.execute("SELECT pg_terminate_backend(%s)", [before])
         await eventually(lambda: _length(backends(db), 0))
         assert await backend_of(pool) != before
+
+
+async def test_t11_a_goodbye_is_believed_before_the_stream_ends(database_url: str) -> None:
+    """A server that is told to end a session says so, and closes the stream a moment later; here, when it is asked."""
+    async with a_pool(database_url) as pool:
+        before = await backend_of(pool)
+        ours, server = socket.socketpair()
+        with ours:
+            os.dup2(ours.fileno(), pool._idle[0].conn.pgconn.socket)
+        server.setblocking(False)
+        goodbye = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+        server.sendall(b"E" + struct.pack("!i", 4 + len(goodbye)) + goodbye)
+
+        async def hang_up() -> None:
+            with server:
+                await asyncio.get_running_loop().sock_recv(server, 1)
+
+        ending = asyncio.create_task(hang_up())
+        assert await backend_of(pool) != before
+        await ending
 
 
 async def test_t10_pre_ping_asks_a_connection_that_was_idle_for_long(

@@ -195,10 +195,10 @@ class Pool:
         conn = pooled.conn
         if self._is_trusted(pooled):
             return True
-        if conn.closed or monotonic() > pooled.expires or not _is_quiet(conn):
+        if conn.closed or monotonic() > pooled.expires:
             return False
         try:
-            await conn.execute("")
+            await conn.execute("")  # it passes over a stray notice, and fails after a goodbye
         except psycopg.Error:
             return False
         return True
@@ -297,20 +297,11 @@ async def _settle(conn: AsyncConnection[Any]) -> None:
 
 
 def _is_quiet(conn: AsyncConnection[Any]) -> bool:
-    """Whether the socket has nothing to read. An idle server sends nothing, so a readable socket means that the server
-    has said goodbye or the stream has ended. This costs one system call instead of a round trip. A stray notice also
-    makes the socket readable, so it is checked a second time."""
+    """Whether the socket has nothing to read. An idle server sends nothing, so a readable socket may mean that the
+    server has said goodbye, or that the stream has ended. This costs one system call instead of a round trip."""
     poll = select.poll()
     poll.register(conn.pgconn.socket, select.POLLIN | select.POLLERR | select.POLLHUP)
-    if not poll.poll(0):
-        return True
-    try:
-        conn.pgconn.consume_input()
-        while conn.pgconn.notifies() is not None:
-            pass
-    except psycopg.Error:
-        return False
-    return not conn.pgconn.is_busy() and not poll.poll(0)
+    return not poll.poll(0)
 
 
 class Connections(Protocol):
