@@ -97,6 +97,24 @@ async def test_l19a_one_waiting_row_does_not_stop_its_queue(
         assert "task set aside" in said and odd in said
 
 
+async def test_l19a_a_task_whose_claims_are_at_their_limit_does_not_stop_its_queue(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    """The constraints allow this number, and not the next one, which the claim would write."""
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+        odd = await given_task(db, **NOOP, priority=1, claim_seq=1_000_000_000)
+        lapsed: dict[str, Any] = {**GONE, "claim_expires_at": "2020-01-01", "claim_seq": 1_000_000_000}
+        also = await given_task(db, status=CLAIMED, **NOOP, **lapsed)
+        expected = await healthy(db, 3)
+    with WorkerProcess(database_url, "--processes", "1") as worker:
+        await all_end(rows, expected)
+        found = [await end_of(rows, task_id) for task_id in (odd, also)]
+        code, said = worker.stop()
+    assert code == 0, said
+    for row in found:
+        assert row["error_code"] == "ROW_SET_ASIDE" and "claim_seq is 1000000000" in row["failed_reason"]
+
+
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
