@@ -327,7 +327,7 @@ class Apart:
 
     def is_waiting(self) -> bool:
         """Whether a suspect waits for the others to end. It is asked often, and notices when a suspect has ended."""
-        if self._chosen is not None and not self._in_hand.holds(self._chosen):
+        if self._chosen is not None and self._chosen not in self._in_hand.suspects:
             self._end_turn()
             self._patience_s = PATIENCE_S
         return self._chosen is not None and self._chosen.phase is Phase.CLAIMED
