@@ -89,6 +89,9 @@ class Starter:
             self.is_starting = True
             try:
                 await self._start(batch)
+            except AWAY:
+                self.wake()  # for those behind them
+                raise
             finally:
                 self.is_starting = False
             batch = self._place()
@@ -240,7 +243,6 @@ class Starter:
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim))
-        self.wake()  # for those behind them
 
     def _unconfirmed(self, batch: list[HeldTask]) -> None:
         """It is unknown whether they are RUNNING, so they do not run; they return to the queue when the database
@@ -251,7 +253,6 @@ class Starter:
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)
-        self.wake()  # for those behind them
 
     def _not_started(self, held: HeldTask) -> None:
         self._dispatcher.release(held)
