@@ -204,3 +204,19 @@ async def test_l25_a_connection_lost_while_a_stopped_task_is_cancelled_keeps_nob
         await rows.until(behind, "COMPLETED", timeout=30)
     [found] = await rows.all("SELECT is_called FROM breaks")
     assert found["is_called"] and (await rows.task(stopped))["status"] in ("PENDING", "CANCELLED")
+
+
+async def test_w41_a_task_that_could_not_start_does_not_count_for_its_child(
+    basic: Any, rows: Rows, db: AsyncConnection[Any], database_url: str, traces: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its node is locked, so it is placed and taken back dozens of times; its child is not replaced for that."""
+    _, first, stuck = await given_flow(db, ("pid", {"name": "first"}), ("pid", {"name": "stuck"}))
+    async with (
+        nodes_locked(database_url, stuck) as holder,
+        running_worker(basic.app, processes=1, max_tasks_per_child=10),
+    ):
+        await rows.until(first, "COMPLETED")
+        await eventually(lambda: "WORKFLOW_CHECK_FAILED" in caplog.text)
+        await holder.commit()
+        await rows.until(stuck, "COMPLETED")
+    assert (traces / "first").read_text() == (traces / "stuck").read_text()
