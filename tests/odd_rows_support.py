@@ -17,7 +17,7 @@ SETTINGS = (
 )
 VALUES: dict[str, tuple[str, ...]] = {
     "timestamp with time zone": DATES,
-    "integer": ("2147483647", "-2147483648"),
+    "integer": ("2147483647", "-2147483648", "1000000000"),
     "bigint": ("9223372036854775807", "-9223372036854775808"),
     "double precision": ("NaN", "Infinity", "-1e308"),
     "jsonb": ('"text"', "[1, null]", "null", "1e400", "{}", '{"a": 1e5000}', "[" * 3_000 + "]" * 3_000, SETTINGS),

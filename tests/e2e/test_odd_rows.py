@@ -97,6 +97,24 @@ async def test_l19a_one_waiting_row_does_not_stop_its_queue(
         assert "task set aside" in said and odd in said
 
 
+async def test_l19a_a_task_whose_claims_are_at_their_limit_does_not_stop_its_queue(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    """The constraints allow this number, and not the next one, which the claim would write."""
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+        odd = await given_task(db, **NOOP, priority=1, claim_seq=1_000_000_000)
+        lapsed: dict[str, Any] = {**GONE, "claim_expires_at": "2020-01-01", "claim_seq": 1_000_000_000}
+        also = await given_task(db, status=CLAIMED, **NOOP, **lapsed)
+        expected = await healthy(db, 3)
+    with WorkerProcess(database_url, "--processes", "1") as worker:
+        await all_end(rows, expected)
+        found = [await end_of(rows, task_id) for task_id in (odd, also)]
+        code, said = worker.stop()
+    assert code == 0, said
+    for row in found:
+        assert row["error_code"] == "ROW_SET_ASIDE" and "claim_seq is 1000000000" in row["failed_reason"]
+
+
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
@@ -245,3 +263,36 @@ async def test_l19a_a_connection_lost_while_a_refused_start_is_divided_keeps_no_
         code, said = worker.stop()
     assert code == 0 and broken["last_value"] >= 2, said
     assert (await end_of(rows, "a refused"))["error_code"] == "ROW_SET_ASIDE"
+
+
+REFUSE_EVERYTHING = """
+    CREATE SEQUENCE marks;
+    GRANT USAGE ON SEQUENCE marks TO PUBLIC;
+    CREATE FUNCTION refuse_everything() RETURNS trigger AS $$
+    BEGIN
+        IF NEW.status = 'RUNNING' AND NEW.finalizing_at IS NOT NULL THEN
+            PERFORM nextval('marks');
+        END IF;
+        RAISE 'not with me' USING ERRCODE = '23514';
+    END $$ LANGUAGE plpgsql;
+    CREATE TRIGGER refuse_everything BEFORE UPDATE ON horsies_tasks FOR EACH ROW
+        WHEN (OLD.status = 'RUNNING' AND OLD.task_name = 'add') EXECUTE FUNCTION refuse_everything();
+"""
+
+
+async def test_l19a_a_task_of_which_not_even_the_wait_can_be_marked_does_not_stop_its_worker(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    """Neither the end of this task can be written, nor that it waits for that (L-30). The heartbeats have not failed:
+    the database answers, and the worker goes on."""
+    async with await an_old_installation(database_url) as db:
+        await db.execute(REFUSE_EVERYTHING)
+        odd = await given_task(db, task_name="add", args="[1, 2]", kwargs="{}")
+        with WorkerProcess(database_url, "--processes", "1") as worker:
+            await rows.until(odd, "RUNNING")
+            marked = "SELECT 1 FROM marks WHERE is_called"
+            await eventually(lambda: rows.all(marked), 30, what="the mark that is refused")
+            expected = {await given_task(db, **NOOP): "COMPLETED" for _ in range(3)}
+            await all_end(rows, expected)
+            code, said = worker.stop(timeout=30)
+    assert code == 0 and "heartbeats: database error" not in said, said

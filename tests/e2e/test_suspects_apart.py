@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
 
 from horsies.core.recovery.decide import is_last_chance
 from horsies.core.worker import start
@@ -139,3 +140,21 @@ def test_r58_whose_turn_it_is(others: int, waited_s: float, rest_s: float, expec
 def test_r58_who_has_used_up_its_recoveries_has_one_last_chance() -> None:
     assert [is_last_chance(count, 2) for count in range(4)] == [False, False, True, True]
     assert not is_last_chance(1000, None)
+
+
+async def test_r58_a_suspect_whose_end_cannot_be_written_keeps_its_worker_from_nothing(
+    mortal: Any, rows: Rows, traces: Path, database_url: str
+) -> None:
+    """Its code has ended, and somebody keeps its row locked: that holds up only this task."""
+    module = mortal(MORTAL_LIMIT="1")
+    suspect = (await module.hold.schedule_async(1, "suspect", 1.0)).unwrap()
+    assert await rows.all(INTERRUPTED, suspect.task_id)
+    async with running_worker(module.app, app_locator=MORTAL, processes=2):
+        await begun(traces, "suspect")
+        async with await AsyncConnection.connect(database_url) as somebody:
+            await somebody.execute("SELECT id FROM horsies_tasks WHERE id = %s FOR UPDATE", [suspect.task_id])
+            await eventually(lambda: lines(traces, "suspect")[1:], what="the end of its code")
+            other = await send(module.hold, "other", 0.1)
+            await rows.until(other.task_id, "COMPLETED", timeout=30)
+            assert (await rows.task(suspect.task_id))["status"] == "RUNNING", "the lock did not hold it up"
+        await rows.until(suspect.task_id, "COMPLETED", timeout=60)

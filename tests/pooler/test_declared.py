@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 import sqlalchemy
+from psycopg.sql import SQL, Identifier
 
 from horsies import Horsies
 from tests.e2e.cli_support import Started, run
@@ -34,6 +35,17 @@ async def test_o01_tasks_are_sent_and_run_and_their_results_read(route: Route, a
         assert {"horsies", "horsies worker"} <= route.bouncer.client_names()
     if route.name != "session mode":
         assert await route.bouncer.session_state() == []
+
+
+async def test_o01_dates_are_read_whatever_the_style_of_the_database(route: Route, app: Horsies) -> None:
+    async with await psycopg.AsyncConnection.connect(route.direct_url, autocommit=True) as db:
+        await db.execute(SQL("ALTER DATABASE {} SET datestyle = 'German'").format(Identifier(db.info.dbname)))
+    with route.worker("--processes", "2") as worker:
+        handles = app.tasks["add"].send_many([(n, 1) for n in range(50)]).unwrap()
+        for n, handle in enumerate(handles):
+            assert (await handle.get_async(timeout_ms=30_000)).unwrap() == n + 1
+            assert (await handle.info_async()).unwrap().completed_at is not None
+        assert worker.stop()[0] == 0
 
 
 def test_o01_a_workflow_advances(route: Route, app: Horsies) -> None:

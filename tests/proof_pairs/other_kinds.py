@@ -182,7 +182,14 @@ WORD_KINDS = (
 WORKER_KINDS = (
     Kind("register", workers.register, _about_a_worker(_REGISTRATION), _worker),
     Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
-    Kind("delete_row", workers.delete_row, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
+    Kind(
+        "delete_row",
+        workers.delete_row,
+        lambda pick, start: {"worker_id": pick.of(WORKERS)},
+        _worker,
+        skips=True,
+        waits=False,
+    ),
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
     Kind("pong", workers.pong, lambda pick, start: {"payloads": ["here"]}, waits=False),

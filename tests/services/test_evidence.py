@@ -232,6 +232,34 @@ async def test_r100_what_a_dead_worker_held_is_recovered_at_once(db: Db, me: Ide
     assert (await task_row(db, again))["next_retry_at"] is not None
 
 
+async def test_r100_a_worker_that_cannot_be_recovered_now_does_not_hold_up_the_others(
+    db: Db, me: Identity, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody keeps the row of one locked, and a trigger refuses to delete that of another."""
+    await db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE 'not with me'; END $$ LANGUAGE plpgsql;"
+        "CREATE TRIGGER refuse BEFORE DELETE ON horsies_workers FOR EACH ROW WHEN (OLD.worker_id = 'w2')"
+        " EXECUTE FUNCTION refuse()"
+    )
+    pool = make_pool(PostgresConfig(database_url=database_url), max_size=4, options="-c lock_timeout=100")
+    found = evidence(pool, me)
+    await given_dead(db, me, "w1")
+    await given_dead(db, me, "w2")
+    try:
+        await found.look()
+        async with await AsyncConnection.connect(database_url) as somebody:
+            await somebody.execute("SELECT FROM horsies_workers WHERE worker_id = 'w1' FOR UPDATE")
+            pid = await given_dead(db, me, "w3")
+            task_id = await given_running(db, pid, "w3")
+            await found.look()
+            assert await states(db, task_id) == ["FAILED"]
+        await found.look()
+        assert await registered(db) == ["w2"] and "not with me" in caplog.text
+    finally:
+        await pool.close()
+        await db.execute("DROP FUNCTION refuse CASCADE")
+
+
 async def test_r100_then_its_row_is_deleted(db: Db, me: Identity, look: Any) -> None:
     pid = await given_dead(db, me)
     await given_running(db, pid)

@@ -27,6 +27,8 @@ log = logging.getLogger("horsies.sql")
 # libpq rounds a smaller connect timeout up to this.
 SHORTEST_CONNECT_TIMEOUT = 2
 
+READABLE = {"DateStyle": "ISO", "IntervalStyle": "postgres"}
+
 # A session keeps the plan of a prepared statement until the next ANALYZE. A plan that was made while the table was
 # small would read the whole table after it has filled. Every frequent statement has an index, so sequential scans are
 # ruled out (D-12). The few other statements then look very expensive to the planner, which must not make it compile
@@ -131,7 +133,20 @@ async def _open(
             raise pooler.refused(problem) from problem
         raise
     read_everything(conn)
+    try:
+        await _have_readable_dates(conn)
+    except BaseException:
+        conn.pgconn.finish()
+        raise
     return conn
+
+
+async def _have_readable_dates(conn: AsyncConnection[Any]) -> None:
+    """The database or the role may have another style of dates, which psycopg cannot read. The server has said which
+    one it is, and PgBouncer keeps it for each of its clients, also in transaction mode (O-01)."""
+    said = {name: conn.info.parameter_status(name) or style for name, style in READABLE.items()}
+    if any(not said[name].startswith(style) for name, style in READABLE.items()):
+        await pooler.set_for_session(conn, " ".join(f"-c {name}={style}" for name, style in READABLE.items()))
 
 
 async def _unless_cancelled(opening: Coroutine[Any, Any, AsyncConnection[Any]]) -> AsyncConnection[Any]:

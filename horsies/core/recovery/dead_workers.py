@@ -16,7 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from horsies.core.db import Connections
+import psycopg
+
+from horsies.core.db import Connections, describe, is_about_content, is_held_up
 from horsies.core.hooks import FailureReason, JobInterrupted
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, start_journal, sweep
@@ -94,11 +96,16 @@ class DeadWorkers:
         judged = await self._judge_all()
         waiting = set()
         for worker, death in judged:
-            if death is Death.CERTAIN:
-                if await self._recover(worker):
-                    waiting.add(worker.worker_id)
-            elif death is Death.PROBABLE and await self._is_really_silent():
-                await self._give_back_claims(worker)
+            try:
+                if death is Death.CERTAIN:
+                    if await self._recover(worker):
+                        waiting.add(worker.worker_id)
+                elif death is Death.PROBABLE and await self._is_really_silent():
+                    await self._give_back_claims(worker)
+            except psycopg.Error as problem:
+                if not is_held_up(problem) and not is_about_content(problem):
+                    raise
+                log.warning("worker %s cannot be recovered now: %s", worker.worker_id, describe(problem))
         self._dead = {worker.worker_id for worker, death in judged if death is Death.CERTAIN}
         return waiting
 

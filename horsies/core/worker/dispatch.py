@@ -114,6 +114,7 @@ class Dispatcher:
         """Release the reserved place, because the task did not start."""
         if held.child is not None:
             held.child.starting.discard(held)
+            held.child.assigned -= 1
             held.child = None
 
     @property

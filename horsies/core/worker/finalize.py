@@ -61,14 +61,21 @@ class Ending:
 
 
 class Finalizer:
-    """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late."""
+    """`put` adds an end; `on_settled(held, move, moved)` is called once it is in the database, or was too late, and
+    `on_stuck(held)` when it cannot be written for now."""
 
     def __init__(
-        self, connections: ConnectionChoice, worker_id: str, config: WorkerResilienceConfig, on_settled: Settled
+        self,
+        connections: ConnectionChoice,
+        worker_id: str,
+        config: WorkerResilienceConfig,
+        on_settled: Settled,
+        on_stuck: Callable[[HeldTask], None] = lambda held: None,
     ) -> None:
         self._connections = connections
         self._worker_id = worker_id
         self._on_settled = on_settled
+        self._on_stuck = on_stuck
         self._patience = loop.Patience("finalizer", config)
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
@@ -156,6 +163,7 @@ class Finalizer:
         ending.refusals += 1
         pause = self._backoff.delay(ending.refusals)
         asyncio.get_running_loop().call_later(pause, self._append, ending)
+        self._on_stuck(ending.held)
 
     def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
         for ending in batch:

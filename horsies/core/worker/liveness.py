@@ -10,13 +10,15 @@ only while `VitalSigns` finds the child alive: it has reported recently, or it u
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
 import psutil
 
-from horsies.core.db import AWAY, Connection, answered_within
+from horsies.core.db import AWAY, Connection, answered_within, by_halves, is_about_content
 from horsies.core.store import tasks, workers
+from horsies.core.tasks.moves import Claim
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.config import Identity, Plan, publishable
 from horsies.core.worker.fence import Fence, SelfFence
@@ -86,7 +88,9 @@ class Heartbeats:
         late = [held for held in self._in_hand if self._is_late(held, now)]
         if late:
             claims = [held.claim for held in late]
-            await self._say(lambda conn: tasks.mark_finalizing(conn, self._who.worker_id, claims))
+            await self._say(
+                lambda conn: _unless_refused(claims, partial(tasks.mark_finalizing, conn, self._who.worker_id))
+            )
             for held in late:
                 held.marked = now
 
@@ -138,7 +142,11 @@ class Heartbeats:
         await self._beat(asked, vouched)
         waiting = [held.claim for held in due if held.phase in WAITING]
         if waiting:
-            await self._say(lambda conn: tasks.renew(conn, self._who, waiting, self._max_claim_age))
+            await self._say(
+                lambda conn: _unless_refused(
+                    waiting, lambda part: tasks.renew(conn, self._who, part, self._max_claim_age)
+                )
+            )
         for held in vouched:  # the others stay due
             held.last_beat = now
 
@@ -189,6 +197,11 @@ class Heartbeats:
             if self._conn is None or self._conn.closed:
                 self._conn = await self._connect()
             return self._conn
+
+
+async def _unless_refused(claims: Sequence[Claim], write: Callable[[Sequence[Claim]], Awaitable[object]]) -> None:
+    """A row that cannot be changed keeps no other back (L-19a), and no heartbeat has failed: the database answers."""
+    await by_halves(claims, write, is_refusal=is_about_content, give_up=lambda claim, problem: None)
 
 
 def _is_in_our_hands(held: HeldTask) -> bool:

@@ -154,7 +154,7 @@ class Worker:
         plan, me = self.plan, self.me
         resilience = plan.app.config.resilience
         connections = finalize.ConnectionChoice(self._in_hand, self._database, self._pools.bulk)
-        self._finalizer = finalize.Finalizer(connections, me.worker_id, resilience, self._settled)
+        self._finalizer = finalize.Finalizer(connections, me.worker_id, resilience, self._settled, self._stuck)
         self._advancer = advance.Advancer(self._pools.flows, self._builder, resilience, lambda: self._claimer.ring())
         self._dispatcher = dispatch.Dispatcher(
             in_hand=self._in_hand,
@@ -389,6 +389,11 @@ class Worker:
             self._claimer.ring()  # there is room under the cap again, and a task may have waited for it
         else:
             self._claimer.room()
+
+    def _stuck(self, held: HeldTask) -> None:
+        """Its code has ended or has never begun, so nothing has to wait for it (R-58)."""
+        self._in_hand.suspects.discard(held)
+        self._on_room()
 
     def _crash_of(self, held: HeldTask, child: children.Child, how: str) -> Move:
         if self._is_cut_off:

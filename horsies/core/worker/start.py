@@ -89,6 +89,9 @@ class Starter:
             self.is_starting = True
             try:
                 await self._start(batch)
+            except AWAY:
+                self.wake()  # for those behind them
+                raise
             finally:
                 self.is_starting = False
             batch = self._place()
@@ -240,7 +243,6 @@ class Starter:
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim))
-        self.wake()  # for those behind them
 
     def _unconfirmed(self, batch: list[HeldTask]) -> None:
         """It is unknown whether they are RUNNING, so they do not run; they return to the queue when the database
@@ -251,7 +253,6 @@ class Starter:
         for held in batch:
             self._dispatcher.release(held)
             self._finalizer.put(held, Requeue(held.claim), uncertain=True)
-        self.wake()  # for those behind them
 
     def _not_started(self, held: HeldTask) -> None:
         self._dispatcher.release(held)
@@ -327,7 +328,7 @@ class Apart:
 
     def is_waiting(self) -> bool:
         """Whether a suspect waits for the others to end. It is asked often, and notices when a suspect has ended."""
-        if self._chosen is not None and not self._in_hand.holds(self._chosen):
+        if self._chosen is not None and self._chosen not in self._in_hand.suspects:
             self._end_turn()
             self._patience_s = PATIENCE_S
         return self._chosen is not None and self._chosen.phase is Phase.CLAIMED

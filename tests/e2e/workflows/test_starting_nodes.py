@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
+from horsies import Horsies
 from horsies.core.worker import start
 from tests.e2e.workflows.rows import flow_status, given_flow, node_of, nodes_locked
 from tests.factories import given_task, task_row
@@ -171,3 +172,51 @@ async def is_node(db: AsyncConnection[Any], task_id: str, status: str) -> bool:
 async def is_claimed_again(rows: Rows, task_id: str) -> bool:
     row = await rows.task(task_id)
     return row["status"] == "CLAIMED" and row["claim_seq"] > 1
+
+
+STOP_AND_BREAK = """
+    CREATE SEQUENCE breaks;
+    CREATE FUNCTION stop_and_break() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.status = 'CLAIMED' THEN
+            UPDATE horsies_workflows SET status = 'CANCELLED' WHERE id = NEW.workflow_id;
+        ELSIF nextval('breaks') = 1 THEN
+            PERFORM pg_terminate_backend(pg_backend_pid());
+            PERFORM pg_sleep(5);
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER stop_and_break BEFORE UPDATE ON horsies_tasks FOR EACH ROW
+        WHEN (NEW.workflow_id IS NOT NULL AND NEW.status IN ('CLAIMED', 'CANCELLED')) EXECUTE FUNCTION stop_and_break();
+"""
+
+
+async def test_l25_a_connection_lost_while_a_stopped_task_is_cancelled_keeps_nobody_behind_it(
+    basic: Any, rows: Rows, db: AsyncConnection[Any], database_url: str
+) -> None:
+    """Its workflow is cancelled after the claim, and its own cancellation loses the connection. The task behind it,
+    which is claimed and waits for the only child, starts all the same."""
+    await db.execute(STOP_AND_BREAK)
+    _, stopped = await given_flow(db, ("noop", {}))
+    behind = await given_task(db, task_name="noop", args="[]", kwargs="{}")
+    config = basic.app.config.model_copy(update={"prefetch_buffer": 1, "claim_lease_ms": 60_000})
+    async with running_worker(Horsies(config), processes=1):
+        await rows.until(behind, "COMPLETED", timeout=30)
+    [found] = await rows.all("SELECT is_called FROM breaks")
+    assert found["is_called"] and (await rows.task(stopped))["status"] in ("PENDING", "CANCELLED")
+
+
+async def test_w41_a_task_that_could_not_start_does_not_count_for_its_child(
+    basic: Any, rows: Rows, db: AsyncConnection[Any], database_url: str, traces: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its node is locked, so it is placed and taken back dozens of times; its child is not replaced for that."""
+    _, first, stuck = await given_flow(db, ("pid", {"name": "first"}), ("pid", {"name": "stuck"}))
+    async with (
+        nodes_locked(database_url, stuck) as holder,
+        running_worker(basic.app, processes=1, max_tasks_per_child=10),
+    ):
+        await rows.until(first, "COMPLETED")
+        await eventually(lambda: "WORKFLOW_CHECK_FAILED" in caplog.text)
+        await holder.commit()
+        await rows.until(stuck, "COMPLETED")
+    assert (traces / "first").read_text() == (traces / "stuck").read_text()

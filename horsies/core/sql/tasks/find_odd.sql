@@ -1,6 +1,6 @@
 -- Tasks that wait or are in flight and hold a date or a counter outside the limits (D-14), with these values: rows from before
--- the constraint, or from a time when somebody had dropped it. Reads all such tasks, so those that wait are looked at only
--- after a statement has failed (L-19a).
+-- the constraint, or from a time when somebody had dropped it. Also tasks that nobody can claim, because the number of their
+-- claims is at its limit. Reads all such tasks, so those that wait are looked at only after a statement has failed (L-19a).
 SELECT t.id, t.claim_seq, COALESCE(t.claimed_by_worker_id, ''), t.status, t.task_name, t.queue_name, t.workflow_id, o.odd
 FROM (
     SELECT * FROM horsies_tasks WHERE is_waiting AND %(with_waiting)s
@@ -19,6 +19,10 @@ FROM (
             ('retry_count', t.retry_count), ('max_retries', t.max_retries), ('claim_seq', t.claim_seq), ('start_failures',
             t.start_failures)
         ) AS c(name, count) WHERE c.count NOT BETWEEN 0 AND 1000000000
+        UNION ALL
+        -- The next claim would be outside.
+        SELECT 'claim_seq', t.claim_seq::text WHERE t.claim_seq = 1000000000
+          AND (t.status = 'PENDING' OR (t.status = 'CLAIMED' AND t.claim_expires_at < statement_timestamp()))
     ) v
 ) o
 WHERE o.odd IS NOT NULL LIMIT %(most)s
