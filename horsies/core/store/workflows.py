@@ -173,6 +173,17 @@ async def lock_children(conn: Connection, ids: Collection[str], states: Collecti
     return [flow for flow in found if flow.status in states]
 
 
+async def lock_family(conn: Connection, ids: Collection[str]) -> list[str]:
+    """Lock these workflows and, level by level, the open ones below them; return the ids of all."""
+    level = [flow.id for flow in await lock(conn, ids)]
+    found = dict.fromkeys(level)
+    while level:
+        below = await lock_children(conn, level, ("PENDING", "RUNNING", "PAUSED"))
+        level = [flow.id for flow in below if flow.id not in found]
+        found |= dict.fromkeys(level)
+    return list(found)
+
+
 async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[EndedNodeRow]]:
     """Lock the workflows of these tasks, and return the ended tasks whose nodes do not know it, both in one round
     trip."""
@@ -314,6 +325,29 @@ async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
         "opened": [flow.opened for flow in flows],
     }
     return len(await _rows(conn, "workflows/move", params))
+
+
+class Mended(NamedTuple):
+    """A workflow, or one of its nodes, and what was outside the limits in its row."""
+
+    workflow_id: str
+    node_id: str | None
+    odd: list[str]
+
+
+async def mend(conn: Connection, ids: Collection[str]) -> list[Mended]:
+    """Bring the rows of these workflows, which are locked, and of their nodes back within the limits (D-14), so that
+    they can be moved at all."""
+    params = {"ids": texts(ids)}
+    flows = await (await conn.execute(load("workflows/mend"), params, prepare=False)).fetchall()
+    found = await (await conn.execute(load("workflows/mend_nodes"), params, prepare=False)).fetchall()
+    return [Mended(row[0], None, row[1]) for row in flows] + [Mended(*row) for row in found]
+
+
+async def find_odd(conn: Connection, most: int) -> list[str]:
+    """Workflows of which a row is outside the limits (D-14)."""
+    cursor = await conn.execute(load("workflows/find_odd"), {"most": most}, prepare=False)
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def insert(conn: Connection, rows: Sequence[dict[str, Any]]) -> set[str]:
