@@ -68,7 +68,7 @@ async def given_flow(db: Db, what: Planted | None, *, task: str = "COMPLETED", *
     task_id = await given_task(
         db, status=TaskStatus(task), workflow_id=flow, result='{"ok":1}', completed_at=LONG_AGO, updated_at=LONG_AGO
     )
-    common = {"task_kwargs": "{}", "queue_name": "default", "priority": 1}
+    common: dict[str, Any] = {"task_kwargs": "{}", "queue_name": "default", "priority": 1}
     await given_node(db, flow, status="ENQUEUED", task_id=task_id, dependents=[1], **common)
     await given_node(db, flow, task_index=1, dependencies=[0], deps_total=1, **common)
     if what is not None:

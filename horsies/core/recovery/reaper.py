@@ -10,7 +10,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from datetime import timedelta
-from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
@@ -97,15 +96,19 @@ class Reaper:
     async def mend_in_flight(self) -> None:
         """Mend or set aside tasks in flight whose row is outside the limits (D-14), because nothing could recover them
         later (L-19a). Those that wait are found by the claim that fails because of them."""
-        aside = await set_aside_odd(self._pool, with_waiting=False)
+        await self._set_aside_odd(with_waiting=False)
+
+    async def _set_aside_odd(self, *, with_waiting: bool = True) -> bool:
+        aside = await set_aside_odd(self._pool, with_waiting=with_waiting)
         self._on_ended((task.claim.task_id, task.workflow_id) for task in aside if task.workflow_id is not None)
+        return bool(aside)
 
     async def expire(self) -> None:
         """Expire waiting tasks past their deadline (L-07); at the head of a queue, every claim would have to skip
         them."""
         total, until = 0, self._deadline()
         while True:
-            expired = await mending(self._expire, partial(set_aside_odd, self._pool))
+            expired = await mending(self._expire, self._set_aside_odd)
             self._on_ended(apply.of_workflows(expired))
             total += len(expired)
             if len(expired) < STEP or monotonic() >= until:

@@ -18,7 +18,7 @@ import psycopg
 from horsies.core import logs
 from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_about_content
 from horsies.core.models.tasks import OperationalErrorCode
-from horsies.core.sql import load
+from horsies.core.sql import load, texts
 from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Claim, InFlight, SetAside
 from horsies.core.types import TaskStatus
@@ -59,6 +59,16 @@ async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) ->
     return [
         OddTask(Claim(id_, seq), owner, TaskStatus(status), name, queue, flow, f"outside the limits: {', '.join(odd)}")
         for id_, seq, owner, status, name, queue, flow, odd in await cursor.fetchall()
+    ]
+
+
+async def find_due(conn: Connection, queues: list[str], without: Collection[str], most: int) -> list[OddTask]:
+    """Tasks that a claim would look at. Nothing is known to be wrong with them yet."""
+    params = {"queues": queues, "without": texts(without), "most": most}
+    cursor = await conn.execute(load("tasks/due"), params, prepare=False)
+    return [
+        OddTask(Claim(id_, seq), "", TaskStatus.PENDING, name, queue, flow, "")
+        for id_, seq, name, queue, flow in await cursor.fetchall()
     ]
 
 

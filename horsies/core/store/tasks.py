@@ -26,6 +26,7 @@ from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeu
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
+_IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority
 
 
 class Claimed(NamedTuple):
@@ -85,16 +86,21 @@ class Claimant(NamedTuple):
     enrolled: bool
 
 
-async def claim(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
-    """Claim due tasks for this worker, in the order in which they should run."""
+async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
+    """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
     params = {**who._asdict(), **order._asdict(), "counting": order.counting}
+    statement = load("tasks/claim")
+    if only is not None:
+        # Not a condition of the statement itself, whose plan it might change.
+        params["only"] = texts(only)
+        statement = statement.replace(_IN_LINE, f"{_IN_LINE} AND id = ANY(%(only)s::text[])")
     if not order.counting:
-        cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+        cursor = await conn.execute(statement, params, prepare=only is None)
         return _claimed(await cursor.fetchall())
     # All statements are sent at once: a worker that is paused in between must not keep the claim lock of all.
     async with conn.pipeline(), conn.transaction():
         await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
-        cursor = await conn.execute(load("tasks/claim"), params)
+        cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall())
 
 
