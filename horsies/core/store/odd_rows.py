@@ -21,7 +21,7 @@ from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.sql import load, texts
 from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Claim, InFlight, SetAside
-from horsies.core.types import TaskStatus
+from horsies.core.types import TaskStatus, stored
 
 log = logging.getLogger("horsies.recovery")
 
@@ -57,7 +57,15 @@ async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) ->
     params = {"with_waiting": with_waiting, "most": most}
     cursor = await conn.execute(load("tasks/find_odd"), params, prepare=False)
     return [
-        OddTask(Claim(id_, seq), owner, TaskStatus(status), name, queue, flow, f"outside the limits: {', '.join(odd)}")
+        OddTask(
+            Claim(id_, seq),
+            owner,
+            stored(TaskStatus, status),
+            name,
+            queue,
+            flow,
+            f"outside the limits: {', '.join(odd)}",
+        )
         for id_, seq, owner, status, name, queue, flow, odd in await cursor.fetchall()
     ]
 

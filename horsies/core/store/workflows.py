@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from horsies.core.db import Connection
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.sql import load, numbers, texts
-from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
 
 if TYPE_CHECKING:
     from horsies.core.workflows.settle import FlowState, NodeState
@@ -191,7 +191,7 @@ async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flo
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
     reading = await conn.execute(load("workflows/ended"), {"tasks": ids, "bytes": ENOUGH_BYTES}, prepare=True)
     flows = _flows(await locking.fetchall())
-    return flows, [EndedNodeRow(_node(row), TaskStatus(row[17]), *row[18:]) for row in await reading.fetchall()]
+    return flows, [EndedNodeRow(_node(row), stored(TaskStatus, row[17]), *row[18:]) for row in await reading.fetchall()]
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
@@ -199,7 +199,7 @@ async def ended_children(conn: Connection, children: Collection[str]) -> list[En
     params = {"children": texts(children), "bytes": ENOUGH_BYTES}
     rows = await _rows(conn, "workflows/ended_children", params)
     return [
-        EndedChild(_node(row), row[17], WorkflowStatus(row[18]), row[19], row[20], row[21], tuple(row[22:]))
+        EndedChild(_node(row), row[17], stored(WorkflowStatus, row[18]), row[19], row[20], row[21], tuple(row[22:]))
         for row in rows
     ]
 
@@ -253,19 +253,19 @@ async def sources(conn: Connection, keys: Collection[Key]) -> dict[Key, Source]:
     if not keys:
         return {}
     rows = await _rows(conn, "workflows/sources", _keys(keys))
-    return {(row[0], row[1]): Source._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:])) for row in rows}
+    return {(row[0], row[1]): Source._make((*row[:3], stored(WorkflowTaskStatus, row[3]), *row[4:])) for row in rows}
 
 
 async def elements(conn: Connection, key: Key) -> list[tuple[WorkflowTaskStatus, str | None, str | None]]:
     """Status, result and error code of the elements of a map, in the order of the list."""
     rows = await _rows(conn, "workflows/elements", {"id": key[0], "index": key[1]})
-    return [(WorkflowTaskStatus(row[0]), row[1], row[2]) for row in rows]
+    return [(stored(WorkflowTaskStatus, row[0]), row[1], row[2]) for row in rows]
 
 
 async def closing(conn: Connection, ids: Collection[str], deciding: Collection[Key]) -> list[Closing]:
     """The facts that decide how these workflows end."""
     rows = await _rows(conn, "workflows/closing", {"ids": texts(ids), **_keys(deciding)})
-    return [Closing._make((*row[:2], WorkflowTaskStatus(row[2]), *row[3:])) for row in rows]
+    return [Closing._make((*row[:2], stored(WorkflowTaskStatus, row[2]), *row[3:])) for row in rows]
 
 
 async def parents(conn: Connection, children: Collection[str]) -> set[str]:
@@ -276,7 +276,7 @@ async def parents(conn: Connection, children: Collection[str]) -> set[str]:
 async def node_of_child(conn: Connection, child: str) -> WorkflowTaskStatus | None:
     """The state of the node whose child this workflow is; None if it has no parent any more."""
     rows = await _rows(conn, "workflows/node_of_child", {"child": child})
-    return WorkflowTaskStatus(rows[0][0]) if rows else None
+    return stored(WorkflowTaskStatus, rows[0][0]) if rows else None
 
 
 async def is_whole(conn: Connection, workflow_id: str) -> bool:
@@ -396,11 +396,11 @@ def _keys(keys: Collection[Key]) -> dict[str, str]:
 
 
 def _node(row: Sequence[Any]) -> FlowNode:
-    return FlowNode._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:NODE_COLUMNS]))
+    return FlowNode._make((*row[:3], stored(WorkflowTaskStatus, row[3]), *row[4:NODE_COLUMNS]))
 
 
 def _flows(rows: Iterable[Sequence[Any]]) -> list[Flow]:
-    return [Flow(row[0], WorkflowStatus(row[1]), *row[2:]) for row in rows]
+    return [Flow(row[0], stored(WorkflowStatus, row[1]), *row[2:]) for row in rows]
 
 
 async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[Any]:
