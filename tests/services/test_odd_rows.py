@@ -66,3 +66,27 @@ async def test_l19a_no_value_in_a_task_holds_up_another(
         if is_constrained:
             await drop_constraints(db)
     assert found == []
+
+
+async def test_l19a_one_task_that_cannot_be_expired_keeps_none_back(
+    db: Db, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody's trigger refuses it; its deadline is the oldest."""
+    await db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE 'not with me' USING ERRCODE = '23514'; END $$"
+        " LANGUAGE plpgsql"
+    )
+    await db.execute(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW"
+        " WHEN (NEW.status = 'EXPIRED' AND NEW.id = 'refused') EXECUTE FUNCTION refuse()"
+    )
+    await given_task(db, id="refused", good_until="2019-01-01")
+    others = {await given_task(db, good_until=LONG_AGO): "EXPIRED" for _ in range(20)}
+    worker = Worker(pool)
+    for _ in range(4):
+        await worker.reaper.tick()
+    assert await ends(db, others) == others
+    assert await ends(db, {"refused": ""}) == {"refused": "PENDING"}
+    assert complaints(caplog) == []
+    lines = [line.getMessage() for line in caplog.records if "cannot be expired" in line.getMessage()]
+    assert len(lines) == 3 and "not with me" in lines[0]  # of four

@@ -24,6 +24,7 @@ from horsies.core.workflows import control
 from tests.factories import end_task, given_node, given_task, given_workflow
 from tests.odd_rows_support import Planted, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO, hasty
+from tests.services.passes import Worker
 
 COMPLETED = TaskStatus.COMPLETED
 FLOWS, NODES = "horsies_workflows", "horsies_workflow_tasks"
@@ -177,6 +178,47 @@ async def test_l19a_a_task_outside_the_limits_is_cancelled_with_its_workflow(db:
         assert await cancel(pool, flow) is True
         cursor = await db.execute("SELECT status FROM horsies_tasks WHERE id = %s", [task])
         assert await cursor.fetchall() == [("CANCELLED",)], what
+
+
+async def test_r19_the_task_of_a_node_outside_the_limits_returns_to_the_queue(db: Db, pool: Pool) -> None:
+    stale = {"claimed": True, "claimed_by_worker_id": "gone", "claimed_at": LONG_AGO, "claim_expires_at": "2999-01-01"}
+    flows = [await given_flow(db, what, task="PENDING") for what in [None, *await values(db, NODES)]]
+    ended = SQL("UPDATE horsies_tasks SET status = 'CLAIMED', {}").format(
+        SQL(", ").join(SQL("{} = {}").format(Identifier(name), value) for name, value in stale.items())
+    )
+    await db.execute(ended)
+    await ensure_limits(db, tries=1)
+    await Worker(pool).care()
+    found = await db.execute("SELECT status, count(*) FROM horsies_tasks GROUP BY status")
+    assert dict(await found.fetchall()) == {"PENDING": len(flows)}
+
+
+async def test_f94_the_nodes_of_such_a_workflow_can_be_retried(db: Db, pool: Pool) -> None:
+    flows = {}
+    for what in [*await values(db, FLOWS), *await values(db, NODES)]:
+        flow = await given_flow(db, None, status="FAILED", open_nodes=0, task="FAILED")
+        await db.execute(
+            "UPDATE horsies_workflow_tasks SET status = 'FAILED' WHERE workflow_id = %s AND task_index = 0", [flow]
+        )
+        await db.execute(
+            "UPDATE horsies_workflow_tasks SET status = 'SKIPPED', deps_failed = 1"
+            " WHERE workflow_id = %s AND task_index = 1",
+            [flow],
+        )
+        await plant(
+            db, what, "id" if what.table == FLOWS else "workflow_id", flow, rows=1 if what.table == FLOWS else 2
+        )
+        flows[flow] = what
+    await ensure_limits(db, tries=1)
+    wrong = [str(what) for flow, what in flows.items() if not await control.retry_nodes(pool, flow, None, None)]
+    # A deadline in the far past has passed.
+    assert wrong == [
+        str(what)
+        for what in flows.values()
+        if what.table == FLOWS and (what.column, what.value) == ("good_until", "-infinity")
+    ]
+    found = await states(db)
+    assert {found[flow][0] for flow, what in flows.items() if str(what) not in wrong} == {"RUNNING"}
 
 
 async def test_l19a_a_map_counts_its_elements_again(db: Db, pool: Pool) -> None:

@@ -250,13 +250,13 @@ class Expired(NamedTuple):
     workflow_id: str | None
 
 
-async def expire_waiting(conn: Connection, most: int = 500) -> set[Expired]:
-    """PENDING → EXPIRED for at most `most` tasks past their deadline.
+async def expire_waiting(conn: Connection, most: int = 500, only: Sequence[str] | None = None) -> set[Expired]:
+    """PENDING → EXPIRED for at most `most` tasks past their deadline; `only` these if they are named.
 
     It is planned anew each time, because it runs rarely: on an empty table any index looks good, and a plan is kept for
     a long time.
     """
-    params = {"most": most, "result": EXPIRED_WAITING}
+    params = {"most": most, "result": EXPIRED_WAITING, "only": None if only is None else texts(only)}
     cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
     return {Expired(*row) for row in await cursor.fetchall()}
 
