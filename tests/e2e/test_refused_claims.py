@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from horsies.core.types.status import TaskStatus
 from tests.factories import given_node, given_task, given_workflow
 from tests.support import eventually
 from tests.worker_support import Rows, WorkerProcess
@@ -123,3 +124,19 @@ async def test_l32_a_waiting_task_that_is_set_aside_advances_its_workflow_at_onc
         await eventually(ended, 60, what="the end of the workflow")
         code, said = worker.stop()
     assert code == 0 and "nobody had advanced the workflow" not in said, said
+
+
+async def test_l06_a_lapsed_claim_that_is_refused_holds_up_no_other(
+    database_url: str, rows: Rows, traces: Path
+) -> None:
+    """The reaper returns lapsed claims to the queue, each by itself."""
+    gone = {"claimed_by_worker_id": "gone", "claimed_at": "2020-01-01", "claim_expires_at": "2020-01-01"}
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+        await given_task(db, id="refused", status=TaskStatus.CLAIMED, **NOOP, **gone)
+        healthy = [await given_task(db, status=TaskStatus.CLAIMED, **NOOP, **gone) for _ in range(5)]
+        healthy += [await given_task(db, **NOOP) for _ in range(5)]
+        await refuse(db, CLAIMS)
+    with WorkerProcess(database_url, "--processes", "1") as worker:
+        await all_end(rows, healthy)
+        code, said = worker.stop()
+    assert code == 0 and "failed and will be retried" not in said, said

@@ -67,7 +67,9 @@ class Claimer:
         self._is_deaf = is_deaf  # no notification ever arrives
         self._last_task = monotonic()
         self._on_claimed = on_claimed
-        self._refusals = Refusals(pool, self._claim, self._next_order, on_ended)
+        self._refusals = Refusals(
+            pool, self._claim, self._next_order, on_refused=self.suspect_lost_claims, on_ended=on_ended
+        )
         self._event = asyncio.Event()
         self._rings = 0
         self._look_at = 0.0  # when the queue is empty: the time of the next pass

@@ -35,11 +35,14 @@ class Refusals:
         pool: Pool,
         claim_some: Callable[[tasks.ClaimOrder, Sequence[str] | None], Awaitable[Rows]],
         next_order: Callable[[], tasks.ClaimOrder | None],
+        *,
+        on_refused: Callable[[], None],
         on_ended: Callable[[str, str], None],
     ) -> None:
         self._pool = pool
         self._claim_some = claim_some
         self._next_order = next_order
+        self._on_refused = on_refused
         self._on_ended = on_ended
         self._skipped: dict[str, OddTask] = {}  # refused
         self._passed: set[str] = set()  # those of them after which others were claimed
@@ -52,6 +55,7 @@ class Refusals:
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
+            self._on_refused()
             return await self._claim_in_parts(order.queues, problem)
         if self._skipped or self._stuck:
             self._skipped, self._passed, self._stuck = {}, set(), set()

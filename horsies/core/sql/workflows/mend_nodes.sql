@@ -16,7 +16,7 @@ WITH odd AS (
             ) AS c(name, count) WHERE c.count NOT BETWEEN 0 AND 1000000000
         ) v
     ) o
-    WHERE n.workflow_id = ANY(%(ids)s::text[]) AND n.task_index >= 0 AND o.odd IS NOT NULL
+    WHERE n.workflow_id = ANY(%(ids)s::text[]) AND n.task_index BETWEEN 0 AND 1000000000 AND o.odd IS NOT NULL
     ORDER BY n.workflow_id, n.task_index FOR NO KEY UPDATE OF n
 ), counted AS (
     SELECT o.id, o.odd, c.* FROM odd o CROSS JOIN LATERAL (
