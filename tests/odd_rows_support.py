@@ -3,6 +3,7 @@ the right to write may have left there before there were constraints."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, sql
@@ -63,8 +64,8 @@ async def drop_constraints(db: AsyncConnection[Any]) -> None:
         await db.execute(sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(sql.SQL(table), sql.Identifier(name)))
 
 
-async def planted(db: AsyncConnection[Any], table: str) -> list[Planted]:
-    """Every value for every column of this table that may hold it."""
+async def planted(db: AsyncConnection[Any], table: str, kinds: Collection[str] = tuple(VALUES)) -> list[Planted]:
+    """Every value for every column of this table that may hold it, or for those of these kinds."""
     cursor = await db.execute(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = %s"
         " AND table_schema = current_schema() AND is_generated = 'NEVER' ORDER BY ordinal_position",
@@ -73,15 +74,15 @@ async def planted(db: AsyncConnection[Any], table: str) -> list[Planted]:
     return [
         Planted(table, column, value)
         for column, kind in await cursor.fetchall()
-        if column not in KEPT
+        if column not in KEPT and kind in kinds
         for value in VALUES.get(kind, ())
     ]
 
 
-async def plant(db: AsyncConnection[Any], what: Planted, where: str, *ids: str) -> None:
+async def plant(db: AsyncConnection[Any], what: Planted, where: str, *ids: str, rows: int | None = None) -> None:
     """Put it into these rows."""
     statement = "UPDATE {} SET {} = {} WHERE {} = ANY(%s)"
     column = sql.Identifier(what.column)
     names = [sql.Identifier(what.table), column, sql.Literal(what.value), sql.Identifier(where)]
     done = await db.execute(sql.SQL(statement).format(*names), [list(ids)])  # type: ignore[arg-type]
-    assert done.rowcount == len(ids), what
+    assert done.rowcount == (rows or len(ids)), what

@@ -50,6 +50,10 @@ STYLES = {
 }
 
 
+def style_of(status: TaskStatus) -> str:
+    return STYLES.get(status, "default")  # also for a word that nobody knows
+
+
 def out() -> Console:
     return _console(sys.stdout)
 

@@ -286,5 +286,5 @@ def _verb(waiting: bool) -> str:
 
 
 def _row(group: retention.PurgeCount) -> list[Any]:
-    status = output.styled((group.status.value, output.STYLES[group.status]))
+    status = output.styled((group.status.value, output.style_of(group.status)))
     return [status, group.queue, group.task_name, group.count]

@@ -188,7 +188,7 @@ def _row(one: models.TaskSummary) -> list[Any]:
     retries = f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
     return [
         one.task_id,
-        output.styled((one.status.value, output.STYLES[one.status])),
+        output.styled((one.status.value, output.style_of(one.status))),
         one.task_name,
         one.queue_name,
         one.sent_at,
@@ -227,7 +227,7 @@ def _value(text: str | None) -> Any:
 
 
 def _show(found: models.TaskDetail) -> None:
-    title = output.styled((f"{found.task_name}  ", "bold"), (found.status.value, output.STYLES[found.status]))
+    title = output.styled((f"{found.task_name}  ", "bold"), (found.status.value, output.style_of(found.status)))
     lines = {name: output.text_of(value) for name, value in _lines(found) if value is not None}
     output.write_styled(title, *_aligned(lines))
     for name, text in _blocks(found):

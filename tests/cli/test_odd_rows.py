@@ -145,3 +145,27 @@ def test_m45_workflows_are_shown_whatever_is_in_them(terminal: Terminal) -> None
         terminal.type("workflow", "show", workflow_id)
     asked(terminal.url, monitoring.get_workflow_run, ids)
     terminal.type("recover-workflows")
+
+
+def test_m45_states_that_nobody_knows_are_shown(terminal: Terminal) -> None:
+    """Only where somebody has dropped the constraint (D-13)."""
+
+    async def fill(db: Db) -> tuple[str, str]:
+        task_id = await given_task(db, status=RUNNING, started_at="now")
+        await given_attempt(db, task_id, outcome="BO\x1b[2JGUS")
+        workflow_id = await given_workflow(db, status="BO\x1b[2JGUS", open_nodes=1)
+        await given_node(db, workflow_id, status="BO\x1b[2JGUS", node_type="BO\x1b[2JGUS")
+        await db.execute("UPDATE horsies_tasks SET status = %s", ["BO\x1b[2JGUS"])
+        return task_id, workflow_id
+
+    task_id, workflow_id = filled(terminal.url, fill)
+    for command in (
+        ["tasks"], ["tasks", "--json"], ["task", task_id], ["task", task_id, "--json"], ["explain", task_id],
+        ["queues"], ["workers"], ["stale-tasks"], ["metrics", "--once"], ["workflow", "list"],
+        ["workflow", "list", "--json"], ["workflow", "show", workflow_id],
+        ["workflow", "show", workflow_id, "--json"], ["recover-workflows"],
+        ["workflow", "cancel", workflow_id],
+    ):  # fmt: skip
+        said = terminal.type(*command)
+        assert "\x1b[2J" not in said.out + said.err, command
+        assert "GUS" in said.out or command[0] not in ("tasks", "task", "workflow") or command[1] == "cancel", command

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies.core.schema.limits import are_complete
+from horsies.core.schema.limits import are_complete, ensure_limits
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_node, given_task, given_worker, given_workflow
 from tests.odd_rows_support import SETTINGS, Planted, drop_constraints, plant, planted
@@ -296,3 +296,38 @@ async def test_l19a_a_task_of_which_not_even_the_wait_can_be_marked_does_not_sto
             await all_end(rows, expected)
             code, said = worker.stop(timeout=30)
     assert code == 0 and "heartbeats: database error" not in said, said
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("horsies_workflow_tasks", "started_at", "infinity"),
+        ("horsies_workflow_tasks", "deps_skipped", "-5"),
+        ("horsies_workflows", "paused_at", "-infinity"),
+        ("horsies_workflows", "open_nodes", "2147483647"),
+    ],
+)
+async def test_l19a_a_workflow_with_a_row_outside_the_limits_runs_to_its_end(
+    database_url: str, rows: Rows, traces: Path, table: str, column: str, value: str
+) -> None:
+    """A node is mended before its task starts, a workflow when it is advanced; and nobody waits for reconciliation."""
+    async with await an_old_installation(database_url) as db:
+        flow = await given_workflow(db, status="RUNNING", open_nodes=2, started_at="now")
+        task = await given_task(db, workflow_id=flow, **NOOP)
+        common: dict[str, Any] = {"task_name": "noop", "task_kwargs": "{}", "queue_name": "default", "priority": 1}
+        await given_node(db, flow, status="ENQUEUED", task_id=task, dependents=[1], **common)
+        await given_node(db, flow, task_index=1, dependencies=[0], deps_total=1, **common)
+        await plant(db, Planted(table, column, value), "id" if table == "horsies_workflows" else "workflow_id", flow,
+                    rows=1 if table == "horsies_workflows" else 2)  # fmt: skip
+        await ensure_limits(db, tries=1)
+    with WorkerProcess(database_url, "--processes", "1") as worker:
+
+        async def ended() -> bool:
+            [row] = await rows.all("SELECT status FROM horsies_workflows WHERE id = %s", flow)
+            return bool(row["status"] == "COMPLETED")
+
+        await eventually(ended, 60, what="the end of the workflow")
+        code, said = worker.stop()
+    assert code == 0 and "will be retried" not in said and "nobody had" not in said, said
+    assert "a workflow was mended" in said and f"{column} is {value}" in said
+    assert {row["status"] for row in await rows.all("SELECT status FROM horsies_tasks")} == {"COMPLETED"}

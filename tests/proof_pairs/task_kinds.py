@@ -195,7 +195,7 @@ def _found(start: Start, arguments: Arguments) -> set[str]:
     return {task.claim.task_id for task in arguments["found"]}
 
 
-class _Only:
+class Only:
     """A pool of one connection."""
 
     def __init__(self, conn: Connection) -> None:
@@ -207,15 +207,15 @@ class _Only:
 
 async def _claim_despite(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
     """As a worker claims."""
-    return await mending(partial(tasks.claim, conn, who, order), partial(odd_rows.set_aside_odd, _Only(conn)))
+    return await mending(partial(tasks.claim, conn, who, order), partial(odd_rows.set_aside_odd, Only(conn)))
 
 
 async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
     """As the reaper looks, and a start that was refused. All rows are within the limits here: they are left alone."""
     assert (
-        await odd_rows.reason_of(_Only(conn), "a", ValueError("no")) == "the database refuses its start: ValueError: no"
+        await odd_rows.reason_of(Only(conn), "a", ValueError("no")) == "the database refuses its start: ValueError: no"
     )
-    return await odd_rows.set_aside_odd(_Only(conn), with_waiting=with_waiting)
+    return await odd_rows.set_aside_odd(Only(conn), with_waiting=with_waiting)
 
 
 TASK_KINDS = (

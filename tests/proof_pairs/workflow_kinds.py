@@ -14,7 +14,7 @@ import psycopg
 
 from horsies.core.db.pool import Connection
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
-from horsies.core.store import tasks, workflows
+from horsies.core.store import odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Claim
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control
@@ -24,7 +24,7 @@ from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind
 from tests.proof_pairs.rows import WORKFLOWS, Start
-from tests.proof_pairs.task_kinds import claims_of
+from tests.proof_pairs.task_kinds import Only, claims_of
 
 ROOTS = ("wf-on", "wf-on", "wf-off", "wf-done")
 
@@ -69,6 +69,12 @@ async def _cancel(conn: Connection, workflow_id: str) -> bool | None:
 
 async def _retry(conn: Connection, workflow_id: str) -> bool | None:
     return await control.retry_nodes(Lent(conn), workflow_id, ["bad"], None)
+
+
+async def _mend(conn: Connection, workflow_id: str) -> bool:
+    """As after a refusal. All rows are within the limits here: they are only locked."""
+    found = await odd_rows.mend_workflows(Only(conn), [workflow_id])
+    return found or await odd_rows.mend_odd_workflows(Only(conn))
 
 
 async def _begin(conn: Connection, layout: Layout) -> bool:
@@ -138,6 +144,9 @@ WORKFLOW_KINDS = (
          uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.cancel_tasks), statements=9),
     Kind("retry nodes", _retry, _one("wf-on", "wf-off", "wf-old"), _everything,
          uses=(*STEP, workflows.failed_nodes), statements=9),
+    Kind("mend workflow", _mend, _one("wf-on", "wf-off", "wf-kid", "wf-done"), _everything,
+         uses=(odd_rows.mend_workflows, odd_rows.mend_odd_workflows, workflows.lock_family, workflows.mend,
+               workflows.lock, workflows.lock_children), statements=7),
     Kind("begin workflow", _begin, _layout, uses=(workflows.insert, workflows.insert_tasks, workflows.insert_nodes),
          statements=3),
     Kind("start nodes", _start_nodes, _claimed_nodes, _started,

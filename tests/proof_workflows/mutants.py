@@ -53,7 +53,7 @@ MUTANTS = (
     sql("lock", "nobody waits", "FOR NO KEY UPDATE"),
     sql("ended", "an end is taken twice", "n.status IN ('ENQUEUED', 'RUNNING')", "TRUE"),
     sql("ready", "a map has room for all", "$.max_parallel ?", "$.nothing ?"),
-    sql("move", "open_nodes stay", "w.open_nodes::bigint + c.open", "w.open_nodes::bigint"),
+    sql("move", "open_nodes stay", "w.open_nodes + c.open", "w.open_nodes"),
     sql("open_nodes", "nobody waits", "FOR NO KEY UPDATE"),
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
 from horsies.core.sql import load
 from horsies.core.store import sends
-from horsies.core.types import Err, Ok, TaskStatus
+from horsies.core.types import Err, Ok, TaskStatus, stored
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -85,7 +85,7 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
     while True:
         moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
         if moved is not None:
-            return Ok(TaskCancelled(task_id, TaskStatus(moved[1])))
+            return Ok(TaskCancelled(task_id, stored(TaskStatus, moved[1])))
         found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
         if not _is_cancellable(found, include_running=include_running):
             return Err(why_not_cancelled(task_id, found))
@@ -117,7 +117,7 @@ def why_not_cancelled(task_id: str, found: Any) -> TaskActionError:
     """Why a task was not cancelled; `found` is its state and its workflow."""
     if found is None:
         return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
-    status, workflow_id = TaskStatus(found[0]), found[1]
+    status, workflow_id = stored(TaskStatus, found[0]), found[1]
     if workflow_id is not None:
         why = f"task {task_id} belongs to workflow {workflow_id}; cancel the workflow"
         return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)
@@ -146,7 +146,7 @@ def why_not(task_id: str, found: tuple[Any, ...] | None) -> TaskActionError:
     """Why a task is not sent again; `found` is its state and its workflow."""
     if found is None:
         return TaskActionError(TaskActionErrorCode.TASK_NOT_FOUND, f"there is no task {task_id}", task_id)
-    status, workflow_id = TaskStatus(found[0]), found[1]
+    status, workflow_id = stored(TaskStatus, found[0]), found[1]
     if workflow_id is not None:
         why = f"task {task_id} belongs to workflow {workflow_id}; retry the node there"
         return TaskActionError(TaskActionErrorCode.TASK_IS_WORKFLOW_TASK, why, task_id, status)

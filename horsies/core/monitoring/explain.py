@@ -17,7 +17,7 @@ from horsies.core.monitoring.queries import MOST_WORKERS, ask
 from horsies.core.producer.hub import can_exist
 from horsies.core.store import monitoring
 from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
-from horsies.core.types import TaskStatus
+from horsies.core.types import TaskStatus, stored
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -68,7 +68,7 @@ def reasons_of_task(
     subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo] = (), queue: QueueFacts | None = None
 ) -> Explanation:
     """For a task; if it waits, this also considers the workers and the tasks before it in the queue."""
-    if TaskStatus(task.status).is_terminal:
+    if stored(TaskStatus, task.status).is_terminal:
         code = "" if task.error_code is None else f" with {task.error_code}"
         return _about(subject, task, Why.ENDED, f"it ended as {task.status}{code}", since=task.ended_at)
     if task.status != TaskStatus.PENDING:
@@ -267,7 +267,7 @@ def _about(
         why,
         message,
         task_id=task.task_id,
-        status=TaskStatus(task.status),
+        status=stored(TaskStatus, task.status),
         workflow_id=task.workflow_id,
         node_index=task.node_index,
         queue=task.queue,

@@ -7,22 +7,24 @@ stale tasks must not wait for it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
-from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
+import psycopg
+
 from horsies.core import events, logs
-from horsies.core.db import AWAY, Connections, describe, mending
+from horsies.core.db import AWAY, Connections, by_halves, describe, is_about_content, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.store import tasks, workers
 from horsies.core.store.odd_rows import set_aside_odd
-from horsies.core.store.recovery import STEP
+from horsies.core.store.recovery import STEP, overdue
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
 
@@ -65,6 +67,7 @@ class Reaper:
         self._reconciler = Reconciler(pool, None, grace, build_later=build_later)
         self._retention = retention.Retention(pool, recovery, worker_recovery)
         self._failures: dict[str, int] = {}
+        self._refusals: Counter[str] = Counter()  # by task
 
     @property
     def passes(self) -> Iterator[tuple[str, Pass]]:
@@ -97,26 +100,55 @@ class Reaper:
     async def mend_in_flight(self) -> None:
         """Mend or set aside tasks in flight whose row is outside the limits (D-14), because nothing could recover them
         later (L-19a). Those that wait are found by the claim that fails because of them."""
-        aside = await set_aside_odd(self._pool, with_waiting=False)
+        await self._set_aside_odd(with_waiting=False)
+
+    async def _set_aside_odd(self, *, with_waiting: bool = True) -> bool:
+        aside = await set_aside_odd(self._pool, with_waiting=with_waiting)
         self._on_ended((task.claim.task_id, task.workflow_id) for task in aside if task.workflow_id is not None)
+        return bool(aside)
 
     async def expire(self) -> None:
         """Expire waiting tasks past their deadline (L-07); at the head of a queue, every claim would have to skip
         them."""
         total, until = 0, self._deadline()
-        while True:
-            expired = await mending(self._expire, partial(set_aside_odd, self._pool))
-            self._on_ended(apply.of_workflows(expired))
-            total += len(expired)
-            if len(expired) < STEP or monotonic() >= until:
-                break
+        try:
+            while True:
+                expired = await mending(self._expire, self._set_aside_odd)
+                total += len(expired)
+                if len(expired) < STEP or monotonic() >= until:
+                    break
+        except psycopg.Error as problem:
+            if not is_about_content(problem):
+                raise
+            total += await self._expire_in_parts(until)
         if total:
             events.emit("tasks.expired", count=total)
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
 
-    async def _expire(self) -> set[tasks.Expired]:
+    async def _expire(self, only: Sequence[str] | None = None) -> set[tasks.Expired]:
         async with self._pool.connection() as conn:
-            return await tasks.expire_waiting(conn, STEP)
+            expired = await tasks.expire_waiting(conn, STEP, only)
+        self._on_ended(apply.of_workflows(expired))
+        return expired
+
+    async def _expire_in_parts(self, until: float) -> int:
+        """The database refuses to expire some task, and nothing is outside the limits. That task is left (L-19a)."""
+        async with self._pool.connection() as conn:
+            ids = [row["id"] for row in await overdue(conn)]
+        total = 0
+        for place in range(0, len(ids), STEP):
+            part = ids[place : place + STEP]
+            parts = await by_halves(part, self._expire, is_refusal=is_about_content, give_up=self._refused)
+            total += sum(map(len, parts))
+            if monotonic() >= until:
+                break
+        return total
+
+    def _refused(self, task_id: str, problem: Exception) -> None:
+        self._refusals[task_id] += 1
+        if logs.is_worth_a_line(self._refusals[task_id]):
+            facts = {"horsies": {"task_id": task_id}}
+            log.error("a task past its deadline cannot be expired: %s", describe(problem), extra=facts)
 
     async def requeue_claimed(self) -> None:
         """Return stale CLAIMED tasks to the queue, because their code never started (R-19)."""

@@ -15,16 +15,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from random import uniform
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.db import Connection, Connections, as_broker_result, on_bridge
+from horsies.core.db import Connection, Connections, as_broker_result, mending, on_bridge
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.store import retention
+from horsies.core.store.odd_rows import mend_odd_workflows
 from horsies.core.store.retention import BATCH, FIRST, LOOK, START, Choice, Pruned, RetentionPosition, WaitingTask
 from horsies.core.types import TaskStatus, run_sync
 
@@ -288,11 +290,14 @@ class Batches:
             begun = monotonic()
             if begun - waited_for > WAIT_S or (self._count and begun >= self._until):
                 raise Stopped
-            async with self._database.connection() as conn, conn.transaction():
-                is_mine = await retention.try_lock(conn)
-                answer = await prune(conn, *place) if is_mine else None
+            # A node that loses its task or child is changed, which is refused if its row is outside the limits.
+            answer = await mending(partial(self._try, prune, place), partial(mend_odd_workflows, self._database))
             if answer is not None:
                 self._count += 1
                 self._rest = min(monotonic() - begun, LONGEST_REST_S)
                 return answer
             await asyncio.sleep(uniform(0.02, 0.2))
+
+    async def _try(self, prune: Callable[..., Awaitable[T]], place: tuple[RetentionPosition, ...]) -> T | None:
+        async with self._database.connection() as conn, conn.transaction():
+            return await prune(conn, *place) if await retention.try_lock(conn) else None

@@ -15,7 +15,7 @@ from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
 from horsies.core.sql import load
 from horsies.core.store import tasks
-from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
 
 
 async def settle(conn: Connection, timeout: timedelta) -> None:
@@ -72,7 +72,11 @@ async def task_detail(conn: Connection, task_id: str) -> models.TaskDetail | Non
         row = await cursor.fetchone()
     if row is None:
         return None
-    known = {**row, "status": TaskStatus(row["status"]), "error_category": models.category_of(row["error_code"])}
+    known = {
+        **row,
+        "status": stored(TaskStatus, row["status"]),
+        "error_category": models.category_of(row["error_code"]),
+    }
     return models.TaskDetail(**known, attempts=tuple(await tasks.attempts(conn, task_id)))
 
 
@@ -121,7 +125,7 @@ class InFlightCount(NamedTuple):
 
 async def in_flight(conn: Connection) -> list[InFlightCount]:
     rows = await (await conn.execute(load("monitoring/in_flight"), prepare=False)).fetchall()
-    return [InFlightCount(TaskStatus(status), *rest) for status, *rest in rows]
+    return [InFlightCount(stored(TaskStatus, status), *rest) for status, *rest in rows]
 
 
 class EndedOfLate(NamedTuple):
@@ -138,7 +142,7 @@ class EndedOfLate(NamedTuple):
 async def ended(conn: Connection, window: timedelta, *, most: int) -> list[EndedOfLate]:
     wanted = {"window": window, "most": most}
     rows = await (await conn.execute(load("monitoring/ended"), wanted, prepare=False)).fetchall()
-    return [EndedOfLate(TaskStatus(status), *rest) for status, *rest in rows]
+    return [EndedOfLate(stored(TaskStatus, status), *rest) for status, *rest in rows]
 
 
 async def open_workflows(conn: Connection) -> dict[str, int]:
@@ -154,7 +158,7 @@ async def database(conn: Connection) -> dict[str, Any]:
 
 
 def _summary(row: dict[str, Any]) -> models.TaskSummary:
-    known = {"status": TaskStatus(row["status"]), "error_category": models.category_of(row["error_code"])}
+    known = {"status": stored(TaskStatus, row["status"]), "error_category": models.category_of(row["error_code"])}
     return models.TaskSummary(**{**row, **known})
 
 
@@ -253,13 +257,13 @@ async def node(
 
 def _run(row: dict[str, Any]) -> models.WorkflowRunSummary:
     return models.WorkflowRunSummary(
-        **{**{name: row[name] for name in _OF_RUN}, "status": WorkflowStatus(row["status"])}
+        **{**{name: row[name] for name in _OF_RUN}, "status": stored(WorkflowStatus, row["status"])}
     )
 
 
 def _node(row: dict[str, Any]) -> models.WorkflowNodeInfo:
     return models.WorkflowNodeInfo(
-        **{**{name: row[name] for name in _OF_NODE}, "status": WorkflowTaskStatus(row["status"])}
+        **{**{name: row[name] for name in _OF_NODE}, "status": stored(WorkflowTaskStatus, row["status"])}
     )
 
 

@@ -4,20 +4,24 @@ reason (L-19a), so that it never holds up another.
 
 The constraints refuse such values; but a row may be older than these, or somebody may have dropped them. Nothing is
 checked on the way of healthy tasks. The search begins when a statement that chooses its own rows has failed.
+
+A workflow is never set aside: its row and those of its nodes are mended when a step for it is refused, and it goes on.
 """
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
+
+import psycopg
 
 from horsies.core import logs
 from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_about_content
 from horsies.core.models.tasks import OperationalErrorCode
-from horsies.core.sql import load
-from horsies.core.store import tasks
+from horsies.core.sql import load, texts
+from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Claim, InFlight, SetAside
-from horsies.core.types import TaskStatus
+from horsies.core.types import TaskStatus, stored
 
 log = logging.getLogger("horsies.recovery")
 
@@ -53,8 +57,26 @@ async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) ->
     params = {"with_waiting": with_waiting, "most": most}
     cursor = await conn.execute(load("tasks/find_odd"), params, prepare=False)
     return [
-        OddTask(Claim(id_, seq), owner, TaskStatus(status), name, queue, flow, f"outside the limits: {', '.join(odd)}")
+        OddTask(
+            Claim(id_, seq),
+            owner,
+            stored(TaskStatus, status),
+            name,
+            queue,
+            flow,
+            f"outside the limits: {', '.join(odd)}",
+        )
         for id_, seq, owner, status, name, queue, flow, odd in await cursor.fetchall()
+    ]
+
+
+async def find_due(conn: Connection, queues: list[str], without: Collection[str], most: int) -> list[OddTask]:
+    """Tasks that a claim would look at. Nothing is known to be wrong with them yet."""
+    params = {"queues": queues, "without": texts(without), "most": most}
+    cursor = await conn.execute(load("tasks/due"), params, prepare=False)
+    return [
+        OddTask(Claim(id_, seq), "", TaskStatus.PENDING, name, queue, flow, "")
+        for id_, seq, name, queue, flow in await cursor.fetchall()
     ]
 
 
@@ -108,8 +130,35 @@ async def _mend(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]:
     for part in _by_owner(found):
         await by_halves(part, mend, is_refusal=is_about_content, give_up=_give_up)
     for task in done[:LINES]:
-        log.warning("a running task was mended: %s", task.reason, extra={"horsies": task.facts})
+        log.warning("a task was mended: %s", task.reason, extra={"horsies": task.facts})
     return done
+
+
+async def mend_workflows(database: Connections, ids: Collection[str]) -> bool:
+    """Bring these workflows, the open ones below them, their nodes and the tasks of these back within the limits.
+    Return whether anything was outside."""
+    try:
+        async with database.connection() as conn:
+            async with conn.transaction():
+                family = await workflows.lock_family(conn, ids)
+                found = await workflows.mend(conn, family)
+            odd = [task for task in await find_odd(conn, with_waiting=True) if task.workflow_id in family]
+            mended = await _mend(conn, odd)
+    except psycopg.Error as problem:
+        if not is_about_content(problem):
+            raise
+        return False
+    for one in found[:LINES]:
+        facts = {"workflow_id": one.workflow_id, **({"node": one.node_id} if one.node_id else {})}
+        log.warning("a workflow was mended: outside the limits: %s", ", ".join(one.odd), extra={"horsies": facts})
+    return bool(found or mended)
+
+
+async def mend_odd_workflows(database: Connections) -> bool:
+    """All that are outside the limits, for a statement that chooses its own rows."""
+    async with database.connection() as conn:
+        found = await workflows.find_odd(conn, MOST)
+    return bool(found) and await mend_workflows(database, found)
 
 
 def _by_owner(found: Sequence[OddTask]) -> list[list[OddTask]]:

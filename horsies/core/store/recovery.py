@@ -15,7 +15,7 @@ from horsies.core.db import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.sql import load, numbers, texts
 from horsies.core.tasks.moves import InFlight
-from horsies.core.types import TaskStatus
+from horsies.core.types import TaskStatus, stored
 
 STEP = 500  # rows that one transaction of a maintenance pass handles (R-17)
 LOOK = 10_000  # rows that one look finds; a look reads everything in flight, so it serves many steps
@@ -66,7 +66,7 @@ async def lock_stale(conn: Connection, found: Sequence[InFlight]) -> list[InFlig
 def in_flight(row: Sequence[object]) -> InFlight:
     """A row of any statement that returns the columns of `InFlight` in order."""
     found = InFlight(*row)  # type: ignore[arg-type]
-    return found._replace(status=TaskStatus(found.status))
+    return found._replace(status=stored(TaskStatus, found.status))
 
 
 async def lock_claims(conn: Connection, found: Sequence[InFlight]) -> set[str]:

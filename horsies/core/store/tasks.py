@@ -23,9 +23,10 @@ from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskAtt
 from horsies.core.schema.install import CLAIM, lock_key
 from horsies.core.sql import load, numbers, texts
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
-from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
 
 CLAIM_LOCK = lock_key(CLAIM)
+_IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority
 
 
 class Claimed(NamedTuple):
@@ -85,16 +86,21 @@ class Claimant(NamedTuple):
     enrolled: bool
 
 
-async def claim(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
-    """Claim due tasks for this worker, in the order in which they should run."""
+async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
+    """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
     params = {**who._asdict(), **order._asdict(), "counting": order.counting}
+    statement = load("tasks/claim")
+    if only is not None:
+        # Not a condition of the statement itself, whose plan it might change.
+        params["only"] = texts(only)
+        statement = statement.replace(_IN_LINE, f"{_IN_LINE} AND id = ANY(%(only)s::text[])")
     if not order.counting:
-        cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+        cursor = await conn.execute(statement, params, prepare=only is None)
         return _claimed(await cursor.fetchall())
     # All statements are sent at once: a worker that is paused in between must not keep the claim lock of all.
     async with conn.pipeline(), conn.transaction():
         await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
-        cursor = await conn.execute(load("tasks/claim"), params)
+        cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall())
 
 
@@ -244,13 +250,13 @@ class Expired(NamedTuple):
     workflow_id: str | None
 
 
-async def expire_waiting(conn: Connection, most: int = 500) -> set[Expired]:
-    """PENDING → EXPIRED for at most `most` tasks past their deadline.
+async def expire_waiting(conn: Connection, most: int = 500, only: Sequence[str] | None = None) -> set[Expired]:
+    """PENDING → EXPIRED for at most `most` tasks past their deadline; `only` these if they are named.
 
     It is planned anew each time, because it runs rarely: on an empty table any index looks good, and a plan is kept for
     a long time.
     """
-    params = {"most": most, "result": EXPIRED_WAITING}
+    params = {"most": most, "result": EXPIRED_WAITING, "only": None if only is None else texts(only)}
     cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
     return {Expired(*row) for row in await cursor.fetchall()}
 
@@ -328,7 +334,7 @@ async def ended(conn: AsyncConnection[Any], ids: list[str]) -> list[EndedTask]:
     """Those of the tasks that ended or do not exist."""
     cursor = await conn.execute(load("tasks/results"), {"ids": ids}, prepare=True)
     return [
-        EndedTask(task_id, name, TaskStatus(status) if status else None, result, reason)
+        EndedTask(task_id, name, stored(TaskStatus, status) if status else None, result, reason)
         for task_id, name, status, result, reason in await cursor.fetchall()
     ]
 
@@ -353,7 +359,7 @@ async def info(
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("tasks/info"), wanted)
         row = await cursor.fetchone()
-    return None if row is None else {**row, "status": TaskStatus(row["status"])}
+    return None if row is None else {**row, "status": stored(TaskStatus, row["status"])}
 
 
 async def attempts(conn: AsyncConnection[Any], task_id: str) -> list[TaskAttemptInfo]:
@@ -361,7 +367,7 @@ async def attempts(conn: AsyncConnection[Any], task_id: str) -> list[TaskAttempt
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("tasks/attempts"), {"task_id": task_id})
         rows = await cursor.fetchall()
-    return [TaskAttemptInfo(**{**row, "outcome": TaskAttemptOutcome(row["outcome"])}) for row in rows]
+    return [TaskAttemptInfo(**{**row, "outcome": stored(TaskAttemptOutcome, row["outcome"])}) for row in rows]
 
 
 class NodeCheck(NamedTuple):
@@ -376,7 +382,8 @@ async def lock(conn: Connection, task_ids: Iterable[str]) -> dict[str, NodeCheck
     """The locked nodes of these tasks, by task; nodes that are locked elsewhere are missing."""
     cursor = await conn.execute(load("workflows/lock_started_nodes"), {"ids": texts(task_ids)}, prepare=True)
     return {
-        row[0]: NodeCheck(WorkflowTaskStatus(row[1]), WorkflowStatus(row[2]), row[3]) for row in await cursor.fetchall()
+        row[0]: NodeCheck(stored(WorkflowTaskStatus, row[1]), stored(WorkflowStatus, row[2]), row[3])
+        for row in await cursor.fetchall()
     }
 
 
@@ -388,7 +395,9 @@ async def mark_running(conn: Connection, task_ids: Iterable[str]) -> None:
 async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:
     """Views of these tasks, in the order of the ids; missing tasks are left out."""
     cursor = await conn.execute(load("tasks/jobs"), {"ids": texts(task_ids)})
-    found = {row[0]: Job(row[0], row[1], row[2], TaskStatus(row[3]), *row[4:]) for row in await cursor.fetchall()}
+    found = {
+        row[0]: Job(row[0], row[1], row[2], stored(TaskStatus, row[3]), *row[4:]) for row in await cursor.fetchall()
+    }
     return [found[task_id] for task_id in task_ids if task_id in found]
 
 

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from horsies.core.sql import load
-from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus, stored
 
 DEEPEST = 32  # how many levels of child workflows there may be (F-65)
 
@@ -103,7 +103,7 @@ async def ended(conn: AsyncConnection[Any], ids: list[str]) -> list[WorkflowEnde
     return [
         WorkflowEnded(
             workflow_id,
-            WorkflowStatus(status) if status else None,
+            stored(WorkflowStatus, status) if status else None,
             error,
             None if index is None else _stored((index, *node)),
         )
@@ -115,7 +115,7 @@ async def status(conn: AsyncConnection[Any], workflow_id: str) -> WorkflowStatus
     row = await (await conn.execute(load("handles/status"), {"workflow_id": workflow_id})).fetchone()
     if row is None:
         raise NoSuchWorkflow(workflow_id)
-    return WorkflowStatus(row[0])
+    return stored(WorkflowStatus, row[0])
 
 
 async def definition_key(conn: AsyncConnection[Any], workflow_id: str) -> str:
@@ -147,7 +147,7 @@ async def nodes(conn: AsyncConnection[Any], workflow_ids: Sequence[str], *, with
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("handles/nodes"), {"workflow_ids": list(workflow_ids), "results": with_results})
         rows = await cursor.fetchall()
-    return [NodeRow(**{**row, "status": WorkflowTaskStatus(row["status"])}) for row in rows]
+    return [NodeRow(**{**row, "status": stored(WorkflowTaskStatus, row["status"])}) for row in rows]
 
 
 async def family(conn: AsyncConnection[Any], workflow_id: str) -> list[WorkflowRow]:
@@ -157,9 +157,9 @@ async def family(conn: AsyncConnection[Any], workflow_id: str) -> list[WorkflowR
         rows = await cursor.fetchall()
     if not rows:
         raise NoSuchWorkflow(workflow_id)
-    return [WorkflowRow(**{**row, "status": WorkflowStatus(row["status"])}) for row in rows]
+    return [WorkflowRow(**{**row, "status": stored(WorkflowStatus, row["status"])}) for row in rows]
 
 
 def _stored(row: Sequence[Any]) -> StoredNode:
     index, node_id, node_type, task_name, key, status, result = row
-    return StoredNode(index, node_id, node_type, task_name, key, WorkflowTaskStatus(status), result)
+    return StoredNode(index, node_id, node_type, task_name, key, stored(WorkflowTaskStatus, status), result)

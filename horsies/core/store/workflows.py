@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from horsies.core.db import Connection
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.sql import load, numbers, texts
-from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
 
 if TYPE_CHECKING:
     from horsies.core.workflows.settle import FlowState, NodeState
@@ -173,6 +173,17 @@ async def lock_children(conn: Connection, ids: Collection[str], states: Collecti
     return [flow for flow in found if flow.status in states]
 
 
+async def lock_family(conn: Connection, ids: Collection[str]) -> list[str]:
+    """Lock these workflows and, level by level, the open ones below them; return the ids of all."""
+    level = [flow.id for flow in await lock(conn, ids)]
+    found = dict.fromkeys(level)
+    while level:
+        below = await lock_children(conn, level, ("PENDING", "RUNNING", "PAUSED"))
+        level = [flow.id for flow in below if flow.id not in found]
+        found |= dict.fromkeys(level)
+    return list(found)
+
+
 async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[EndedNodeRow]]:
     """Lock the workflows of these tasks, and return the ended tasks whose nodes do not know it, both in one round
     trip."""
@@ -180,7 +191,7 @@ async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flo
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
     reading = await conn.execute(load("workflows/ended"), {"tasks": ids, "bytes": ENOUGH_BYTES}, prepare=True)
     flows = _flows(await locking.fetchall())
-    return flows, [EndedNodeRow(_node(row), TaskStatus(row[17]), *row[18:]) for row in await reading.fetchall()]
+    return flows, [EndedNodeRow(_node(row), stored(TaskStatus, row[17]), *row[18:]) for row in await reading.fetchall()]
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
@@ -188,7 +199,7 @@ async def ended_children(conn: Connection, children: Collection[str]) -> list[En
     params = {"children": texts(children), "bytes": ENOUGH_BYTES}
     rows = await _rows(conn, "workflows/ended_children", params)
     return [
-        EndedChild(_node(row), row[17], WorkflowStatus(row[18]), row[19], row[20], row[21], tuple(row[22:]))
+        EndedChild(_node(row), row[17], stored(WorkflowStatus, row[18]), row[19], row[20], row[21], tuple(row[22:]))
         for row in rows
     ]
 
@@ -242,19 +253,19 @@ async def sources(conn: Connection, keys: Collection[Key]) -> dict[Key, Source]:
     if not keys:
         return {}
     rows = await _rows(conn, "workflows/sources", _keys(keys))
-    return {(row[0], row[1]): Source._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:])) for row in rows}
+    return {(row[0], row[1]): Source._make((*row[:3], stored(WorkflowTaskStatus, row[3]), *row[4:])) for row in rows}
 
 
 async def elements(conn: Connection, key: Key) -> list[tuple[WorkflowTaskStatus, str | None, str | None]]:
     """Status, result and error code of the elements of a map, in the order of the list."""
     rows = await _rows(conn, "workflows/elements", {"id": key[0], "index": key[1]})
-    return [(WorkflowTaskStatus(row[0]), row[1], row[2]) for row in rows]
+    return [(stored(WorkflowTaskStatus, row[0]), row[1], row[2]) for row in rows]
 
 
 async def closing(conn: Connection, ids: Collection[str], deciding: Collection[Key]) -> list[Closing]:
     """The facts that decide how these workflows end."""
     rows = await _rows(conn, "workflows/closing", {"ids": texts(ids), **_keys(deciding)})
-    return [Closing._make((*row[:2], WorkflowTaskStatus(row[2]), *row[3:])) for row in rows]
+    return [Closing._make((*row[:2], stored(WorkflowTaskStatus, row[2]), *row[3:])) for row in rows]
 
 
 async def parents(conn: Connection, children: Collection[str]) -> set[str]:
@@ -265,7 +276,7 @@ async def parents(conn: Connection, children: Collection[str]) -> set[str]:
 async def node_of_child(conn: Connection, child: str) -> WorkflowTaskStatus | None:
     """The state of the node whose child this workflow is; None if it has no parent any more."""
     rows = await _rows(conn, "workflows/node_of_child", {"child": child})
-    return WorkflowTaskStatus(rows[0][0]) if rows else None
+    return stored(WorkflowTaskStatus, rows[0][0]) if rows else None
 
 
 async def is_whole(conn: Connection, workflow_id: str) -> bool:
@@ -316,6 +327,29 @@ async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
     return len(await _rows(conn, "workflows/move", params))
 
 
+class Mended(NamedTuple):
+    """A workflow, or one of its nodes, and what was outside the limits in its row."""
+
+    workflow_id: str
+    node_id: str | None
+    odd: list[str]
+
+
+async def mend(conn: Connection, ids: Collection[str]) -> list[Mended]:
+    """Bring the rows of these workflows, which are locked, and of their nodes back within the limits (D-14), so that
+    they can be moved at all."""
+    params = {"ids": texts(ids)}
+    flows = await (await conn.execute(load("workflows/mend"), params, prepare=False)).fetchall()
+    found = await (await conn.execute(load("workflows/mend_nodes"), params, prepare=False)).fetchall()
+    return [Mended(row[0], None, row[1]) for row in flows] + [Mended(*row) for row in found]
+
+
+async def find_odd(conn: Connection, most: int) -> list[str]:
+    """Workflows of which a row is outside the limits (D-14)."""
+    cursor = await conn.execute(load("workflows/find_odd"), {"most": most}, prepare=False)
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def insert(conn: Connection, rows: Sequence[dict[str, Any]]) -> set[str]:
     """Insert workflows; return the ids that were not there before."""
     return {row[0] for row in await _rows(conn, "workflows/insert", {"rows": to_json(list(rows)).decode()})}
@@ -362,11 +396,11 @@ def _keys(keys: Collection[Key]) -> dict[str, str]:
 
 
 def _node(row: Sequence[Any]) -> FlowNode:
-    return FlowNode._make((*row[:3], WorkflowTaskStatus(row[3]), *row[4:NODE_COLUMNS]))
+    return FlowNode._make((*row[:3], stored(WorkflowTaskStatus, row[3]), *row[4:NODE_COLUMNS]))
 
 
 def _flows(rows: Iterable[Sequence[Any]]) -> list[Flow]:
-    return [Flow(row[0], WorkflowStatus(row[1]), *row[2:]) for row in rows]
+    return [Flow(row[0], stored(WorkflowStatus, row[1]), *row[2:]) for row in rows]
 
 
 async def _rows(conn: Connection, name: str, params: dict[str, Any]) -> list[Any]:

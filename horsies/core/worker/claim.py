@@ -21,13 +21,14 @@ from time import monotonic
 from typing import NamedTuple
 
 from horsies.core import events
-from horsies.core.db import Pool, mending
-from horsies.core.store import odd_rows, tasks, workers
+from horsies.core.db import Pool
+from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Requeue
 from horsies.core.worker import pace
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
+from horsies.core.worker.refusals import Refusals
 
 log = logging.getLogger("horsies.worker")
 
@@ -53,6 +54,7 @@ class Claimer:
         poll_s: float,
         is_deaf: bool = False,
         on_claimed: Callable[[], None],
+        on_ended: Callable[[str, str], None],
     ) -> None:
         self._pool = pool
         self._who = who
@@ -65,6 +67,9 @@ class Claimer:
         self._is_deaf = is_deaf  # no notification ever arrives
         self._last_task = monotonic()
         self._on_claimed = on_claimed
+        self._refusals = Refusals(
+            pool, self._claim, self._next_order, on_refused=self.suspect_lost_claims, on_ended=on_ended
+        )
         self._event = asyncio.Event()
         self._rings = 0
         self._look_at = 0.0  # when the queue is empty: the time of the next pass
@@ -145,22 +150,25 @@ class Claimer:
 
     async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
         self._seen = (order.room, order.sync_budget)
-        mend = partial(odd_rows.set_aside_odd, self._pool)
         try:
-            rows = await mending(partial(self._claim, order), mend)
+            rows = await self._refusals.claim(order)
+            self.looked_at = monotonic()
             if len(rows) < order.budget and monotonic() >= self._lapsed_at:
                 self._lapsed_at = monotonic() + LAPSED_EVERY_S
                 left = order.budget - len(rows)
-                rows += await mending(partial(self._claim_lapsed, order.queues, left), mend)
+                rows += await self._refusals.claim_lapsed(partial(self._claim_lapsed, order.queues, left))
         except BaseException:
             self._may_have_unknown_claims = True
             raise
         return rows
 
-    async def _claim(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
+    def _next_order(self) -> tasks.ClaimOrder | None:
+        return next(iter(orders(self._limits, self._holding(), self._children.async_names)), None)
+
+    async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
         began = monotonic()
         async with self._pool.connection() as conn:
-            rows = await tasks.claim(conn, self._who, order)
+            rows = await tasks.claim(conn, self._who, order, only)
         self.looked_at = monotonic()
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)

@@ -190,6 +190,7 @@ class Worker:
             poll_s=plan.poll_s,
             is_deaf=not plan.postgres.has_sessions,
             on_claimed=self._starter.wake,
+            on_ended=self._advancer.put,
         )
 
     def _build_liveness(self) -> None:

@@ -175,6 +175,11 @@ class Starter:
             await _all_parts(*((start, list(half)) for half in halves(batch)))
             return
         [held] = batch
+        if held.row.workflow_id is not None and await odd_rows.mend_workflows(
+            self._connections, [held.row.workflow_id]
+        ):
+            await start(batch)
+            return
         self._dispatcher.release(held)
         self._finalizer.put(held, SetAside(held.claim, await odd_rows.reason_of(self._connections, held.id, problem)))
 

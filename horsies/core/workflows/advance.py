@@ -21,7 +21,7 @@ from horsies.core.db import Connection, Connections, describe, halves, is_about_
 from horsies.core.models import codes, sending
 from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.plan import WorkflowPlan
-from horsies.core.store import workflows
+from horsies.core.store import odd_rows, workflows
 from horsies.core.store.workflows import Key, Payload, Source
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish, inputs
@@ -117,7 +117,10 @@ class Worklist:
             self.batches.extendleft(_halves(batch)[::-1])
             return StepResult()
         except psycopg.Error as problem:
-            smaller = _smaller(batch, step.enqueued, problem) if step is not None and is_about_content(problem) else []
+            if step is None or not is_about_content(problem):
+                raise
+            is_mended = len(batch.items) == 1 and await odd_rows.mend_workflows(pool, step.settling.flows)
+            smaller = [batch] if is_mended else _smaller(batch, step.enqueued, problem)
             if not smaller:
                 raise
             self.batches.extendleft(smaller[::-1])
@@ -249,6 +252,8 @@ async def create_child(pool: Connections, key: Key, builder: registry.Builder | 
     except psycopg.Error as problem:
         if not is_about_content(problem):
             raise
+        if await odd_rows.mend_workflows(pool, [key[0]]):
+            return StepResult(builds=[key])
         code = codes.OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
         raise NoChild(describe(problem), code, payload.ready_at) from problem
 

@@ -8,13 +8,14 @@ Each is one transaction over the workflow and, if they are concerned, its childr
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from horsies.core.db import AWAY, Connection, Connections, describe
+from horsies.core.db import AWAY, Connection, Connections, describe, mending
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.workflow import HandleResult, plan, registry
-from horsies.core.store import workflow_reads, workflows
+from horsies.core.store import odd_rows, workflow_reads, workflows
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus, run_sync
 from horsies.core.workflows import advance, finish, read
 from horsies.core.workflows.step import UNFINISHED, Step, StepResult, transaction
@@ -23,12 +24,29 @@ if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 T = TypeVar("T")
+W = TypeVar("W", str, Collection[str])
 
 log = logging.getLogger("horsies.workflows")
 
+P = ParamSpec("P")
 LATER = 0  # nodes are enqueued by this step: the next steps do it, and can handle a refusal
 
 
+def _mending(
+    act: Callable[Concatenate[Connections, W, P], Awaitable[T]],
+) -> Callable[Concatenate[Connections, W, P], Coroutine[Any, Any, T]]:
+    """If the database refuses it because a row of these workflows is outside the limits (D-14), mend and try again.
+    Nothing has been written then: what follows the commit is not refused, but left to the workers."""
+
+    @wraps(act)
+    async def with_mending(pool: Connections, which: W, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        ids = [which] if isinstance(which, str) else which
+        return await mending(partial(act, pool, which, *args, **kwargs), partial(odd_rows.mend_workflows, pool, ids))
+
+    return with_mending
+
+
+@_mending
 async def pause(pool: Connections, workflow_id: str) -> bool | None:
     """RUNNING → PAUSED, with all running workflows below it. None: there is no such workflow; False: it was not
     running."""
@@ -45,6 +63,7 @@ async def pause(pool: Connections, workflow_id: str) -> bool | None:
     return True
 
 
+@_mending
 async def resume(pool: Connections, workflow_id: str, builder: registry.Builder | None) -> bool | None:
     """PAUSED → RUNNING, with all paused workflows below it; then waiting work continues, or the workflow ends."""
     async with transaction(pool) as conn:
@@ -56,6 +75,7 @@ async def resume(pool: Connections, workflow_id: str, builder: registry.Builder 
     return True
 
 
+@_mending
 async def cancel(pool: Connections, workflow_id: str, builder: registry.Builder | None) -> bool | None:
     """→ CANCELLED, with all unfinished workflows below it: nothing more starts, and running tasks may finish (F-53)."""
     async with transaction(pool) as conn:
@@ -77,6 +97,7 @@ async def cancel(pool: Connections, workflow_id: str, builder: registry.Builder 
     return True
 
 
+@_mending
 async def expire(pool: Connections, ids: Collection[str], builder: registry.Builder | None) -> int:
     """End everything that has not started in those of these workflows that are past their deadline (F-96); return how
     many."""
@@ -88,6 +109,7 @@ async def expire(pool: Connections, ids: Collection[str], builder: registry.Buil
     return len(flows)
 
 
+@_mending
 async def retry_nodes(
     pool: Connections, workflow_id: str, node_ids: Collection[str] | None, builder: registry.Builder | None
 ) -> bool | None:

@@ -301,14 +301,14 @@ def mermaid(rows: Sequence[NodeRow]) -> str:
 
 
 def _drawn(node: NodeRow, elements: Counter[WorkflowTaskStatus] | None) -> str:
-    opening, closing = _SHAPES[node.node_type]
-    state = node.status.value
+    opening, closing = _SHAPES.get(node.node_type, _SHAPES["TASK"])
+    state = _text(node.status)
     if elements:
         state += f" {elements[WorkflowTaskStatus.COMPLETED]}/{elements.total()}"
     if node.error_code and node.status is WorkflowTaskStatus.FAILED:
         state += f": {_text(node.error_code)}"
     label = f"{_text(node.node_id)}<br/>{state}"
-    return f"    n{node.task_index}{opening}{label}{closing}:::{node.status}"
+    return f"    n{node.task_index}{opening}{label}{closing}:::{_text(node.status)}"
 
 
 def _text(text: str) -> str:

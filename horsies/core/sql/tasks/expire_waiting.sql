@@ -1,6 +1,8 @@
--- PENDING → EXPIRED (L-07) for at most `most` tasks whose deadline passed while they waited, the oldest deadline first.
+-- PENDING → EXPIRED (L-07) for at most `most` tasks whose deadline passed while they waited, the oldest deadline first;
+-- of `only` these if they are named.
 WITH overdue AS (
     SELECT ctid AS at FROM horsies_tasks WHERE is_waiting AND good_until IS NOT NULL AND good_until <= now()
+      AND (%(only)s::text[] IS NULL OR id = ANY(%(only)s::text[]))
     ORDER BY good_until LIMIT %(most)s FOR UPDATE SKIP LOCKED
 )
 UPDATE horsies_tasks t

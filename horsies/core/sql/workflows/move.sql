@@ -1,7 +1,8 @@
 -- Writes every change of workflows that a step has decided on, in one statement (F-20). `opened` says that a FAILED or PAUSED
--- workflow goes on after a retry of nodes (F-94): its result, error and time of end are cleared. The rows are already locked.
+-- workflow goes on after a retry of nodes (F-94): its result, error and time of end are cleared. The rows are already locked. A
+-- count that is outside the limits stays outside, so that the row is refused and mended (D-14).
 UPDATE horsies_workflows w
-SET status = c.status, open_nodes = LEAST(GREATEST(w.open_nodes::bigint + c.open, 0), 1000000000),
+SET status = c.status, open_nodes = GREATEST(w.open_nodes + c.open, LEAST(w.open_nodes, 0)),
     result = CASE WHEN c.opened THEN c.result ELSE COALESCE(c.result, w.result) END,
     error = CASE WHEN c.opened THEN c.error ELSE COALESCE(c.error, w.error) END,
     error_code = CASE WHEN c.opened THEN c.error_code ELSE COALESCE(c.error_code, w.error_code) END,

@@ -22,9 +22,9 @@ SET status = COALESCE(l.status, n.status),
     error_code = CASE WHEN l.opens = 1 THEN l.error_code ELSE COALESCE(l.error_code, n.error_code) END,
     -- A running map counts its elements (D-50). Before that, the same counters counted its dependencies.
     deps_total = COALESCE((l.map_options::jsonb ->> 'count')::int, n.deps_total),
-    deps_completed = CASE WHEN l.map_options IS NULL THEN LEAST(n.deps_completed::bigint + l.completed, 1000000000) ELSE 0 END,
-    deps_failed = CASE WHEN l.map_options IS NULL THEN LEAST(n.deps_failed::bigint + l.failed, 1000000000) ELSE 0 END,
-    deps_skipped = CASE WHEN l.map_options IS NULL THEN LEAST(n.deps_skipped::bigint + l.skipped, 1000000000) ELSE 0 END,
+    deps_completed = CASE WHEN l.map_options IS NULL THEN n.deps_completed + l.completed ELSE 0 END,
+    deps_failed = CASE WHEN l.map_options IS NULL THEN n.deps_failed + l.failed ELSE 0 END,
+    deps_skipped = CASE WHEN l.map_options IS NULL THEN n.deps_skipped + l.skipped ELSE 0 END,
     map_options = COALESCE(l.map_options::jsonb, n.map_options),
     previous_task_ids = CASE WHEN l.opens = 1 AND n.task_id IS NOT NULL THEN n.previous_task_ids || n.task_id
                              ELSE n.previous_task_ids END,

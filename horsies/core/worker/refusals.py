@@ -1,0 +1,127 @@
+"""Claims although the database refuses the claim of some task (L-19a).
+
+The claim chooses its own rows, so a refusal does not say which one is at fault. First, rows outside the limits are set
+aside. If there are none, somebody's trigger or constraint refuses a task: then tasks are claimed by their ids, in
+smaller and smaller parts, until the refused ones are left. These are skipped. One that is refused again after others
+were claimed is set aside. If no task is accepted, somebody may have stopped all claims on purpose, and failing the
+queue would be wrong. What cannot be set aside is skipped for as long as the claim as a whole is refused.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import psycopg
+
+from horsies.core import logs
+from horsies.core.db import Pool, by_halves, describe, is_about_content, mending
+from horsies.core.store import odd_rows, tasks
+from horsies.core.store.odd_rows import OddTask
+
+log = logging.getLogger("horsies.worker")
+
+LOOK_AT = 1_000  # tasks that wait, in one pass
+MOST = 50  # refused tasks that one pass looks for
+
+Rows: TypeAlias = list[tasks.Claimed]
+
+
+class Refusals:
+    """`claim` makes a pass: as one statement, and in parts only if that is refused. `claim_some` claims, all that the
+    order allows or only the named ones; `next_order` says what there is room for now."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        claim_some: Callable[[tasks.ClaimOrder, Sequence[str] | None], Awaitable[Rows]],
+        next_order: Callable[[], tasks.ClaimOrder | None],
+        *,
+        on_refused: Callable[[], None],
+        on_ended: Callable[[str, str], None],
+    ) -> None:
+        self._pool = pool
+        self._claim_some = claim_some
+        self._next_order = next_order
+        self._on_refused = on_refused
+        self._on_ended = on_ended
+        self._skipped: dict[str, OddTask] = {}  # refused
+        self._passed: set[str] = set()  # those of them after which others were claimed
+        self._stuck: set[str] = set()  # those that could not even be set aside
+        self._failures = 0
+
+    async def claim(self, order: tasks.ClaimOrder) -> Rows:
+        try:
+            rows = await mending(lambda: self._claim_some(order, None), self._mend)
+        except psycopg.Error as problem:
+            if not is_about_content(problem):
+                raise
+            self._on_refused()
+            return await self._claim_in_parts(order.queues, problem)
+        if self._skipped or self._stuck:
+            self._skipped, self._passed, self._stuck = {}, set(), set()
+        return rows
+
+    async def claim_lapsed(self, act: Callable[[], Awaitable[Rows]]) -> Rows:
+        """If one of them is refused, all are left to the reaper, which handles each by itself (R-19)."""
+        try:
+            return await mending(act, self._mend)
+        except psycopg.Error as problem:
+            if not is_about_content(problem):
+                raise
+            self._failures += 1
+            if logs.is_worth_a_line(self._failures):
+                log.error("claims whose lease ran out cannot be taken over: %s", describe(problem))
+            return []
+
+    async def _mend(self) -> bool:
+        if self._skipped or self._stuck:  # it is known who is refused; a search through the whole queue finds nothing
+            return False
+        aside = await odd_rows.set_aside_odd(self._pool)
+        self._tell(aside)
+        return bool(aside)
+
+    async def _claim_in_parts(self, queues: list[str], problem: psycopg.Error) -> Rows:
+        rows, refused = await self._claim_each([task for id_, task in self._skipped.items() if id_ in self._passed])
+        await self._set_aside(refused)
+        async with self._pool.connection() as conn:
+            due = await odd_rows.find_due(conn, queues, [*self._skipped, *self._stuck], LOOK_AT)
+        claimed, refused = await self._claim_each(due)
+        rows += claimed
+        for row in rows:
+            self._skipped.pop(row.id, None)
+        if not rows and len(refused) >= MOST:
+            raise problem
+        for task in refused:
+            self._skipped[task.claim.task_id] = task
+            log.warning("a task is skipped: %s", task.reason, extra={"horsies": task.facts})
+        self._passed = set(self._skipped) if rows else self._passed
+        return rows
+
+    async def _claim_each(self, found: Sequence[OddTask]) -> tuple[Rows, list[OddTask]]:
+        """Claim these as far as there is room; also return those that are refused, each with the reason."""
+        refused: list[OddTask] = []
+
+        async def claim(part: Sequence[OddTask]) -> Rows:
+            order = self._next_order() if len(refused) < MOST else None
+            return await self._claim_some(order, [task.claim.task_id for task in part]) if order else []
+
+        def give_up(task: OddTask, why: Exception) -> None:
+            refused.append(task._replace(reason=f"the database refuses its claim: {describe(why)}"))
+
+        parts = await by_halves(found, claim, is_refusal=is_about_content, give_up=give_up)
+        return [row for part in parts for row in part], refused
+
+    async def _set_aside(self, found: Sequence[OddTask]) -> None:
+        if not found:
+            return
+        async with self._pool.connection() as conn:
+            aside = await odd_rows.set_aside(conn, found)
+        for task in found:
+            del self._skipped[task.claim.task_id]
+        self._stuck |= {task.claim.task_id for task in found} - {task.claim.task_id for task in aside}
+        self._tell(aside)
+
+    def _tell(self, aside: Sequence[OddTask]) -> None:
+        for task in aside:
+            if task.workflow_id is not None:
+                self._on_ended(task.claim.task_id, task.workflow_id)
