@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, time
 from typing import Literal, cast
@@ -60,9 +61,11 @@ def record_claims(path: Path) -> None:
     """From now on every claim of this process is timed."""
     times, claim = ClaimTimes(path), tasks.claim
 
-    async def timed(conn: Connection, who: Claimant, order: ClaimOrder) -> list[Claimed]:
+    async def timed(
+        conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None
+    ) -> list[Claimed]:
         begin = perf_counter()
-        rows = await claim(conn, who, order)
+        rows = await claim(conn, who, order, only)
         if times.note(perf_counter() - begin):
             times.write(max([await ping(conn) for _ in range(PINGS)]))
         return rows

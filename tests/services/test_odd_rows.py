@@ -11,9 +11,10 @@ from psycopg import AsyncConnection
 from horsies.core.db import BY_INDEX, Pool, make_pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.limits import ensure_limits
+from horsies.core.store import odd_rows
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task
-from tests.odd_rows_support import drop_constraints, plant, planted
+from tests.odd_rows_support import Planted, drop_constraints, plant, planted
 from tests.recovery_support import LONG_AGO
 from tests.services.passes import CLAIMED, PENDING, RUNNING, STALE, Db, Worker, clear, complaints, ends, healthy
 
@@ -90,3 +91,20 @@ async def test_l19a_one_task_that_cannot_be_expired_keeps_none_back(
     assert complaints(caplog) == []
     lines = [line.getMessage() for line in caplog.records if "cannot be expired" in line.getMessage()]
     assert len(lines) == 3 and "not with me" in lines[0]  # of four
+
+
+async def test_l19a_an_odd_row_that_is_locked_keeps_no_other_from_being_set_aside(db: Db, database_url: str) -> None:
+    """As in a worker, whose statements wait for a lock only for a while."""
+    odd = [await given_task(db) for _ in range(4)]
+    for task in odd:
+        await plant(db, Planted("horsies_tasks", "enqueued_at", "-infinity"), "id", task)
+    config = PostgresConfig(database_url=database_url)
+    pool = make_pool(config, min_size=1, max_size=2, options=f"{BY_INDEX} -c lock_timeout=50")
+    try:
+        async with await AsyncConnection.connect(database_url) as somebody:
+            await somebody.execute("SELECT id FROM horsies_tasks WHERE id = %s FOR UPDATE", [odd[1]])
+            aside = await odd_rows.set_aside_odd(pool)
+        assert {task.claim.task_id for task in aside} == {*odd} - {odd[1]}
+        assert [task.claim.task_id for task in await odd_rows.set_aside_odd(pool)] == [odd[1]]
+    finally:
+        await pool.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
 
 from horsies.core.db.pool import Pool
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
@@ -241,3 +242,27 @@ async def test_l23_retention_touches_nothing_that_has_not_ended(db: Db, pool: Po
     before = [await task_row(db, task_id) for task_id in ids]
     assert await a_retention(pool).prune()
     assert [await task_row(db, task_id) for task_id in ids] == before
+
+
+async def test_r84_a_row_that_somebody_refers_to_is_left_and_keeps_none_back(
+    db: Db, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A foreign key of the user's own tables refuses the deletion of one task and of one workflow."""
+    tasks = [await given_task(db, status=TaskStatus.FAILED, failed_at=LONG_AGO) for _ in range(30)]
+    flows = [await given_workflow(db, status="FAILED", completed_at=LONG_AGO) for _ in range(5)]
+    await given_worker(db, "silent", last_heartbeat_at=LONG_AGO)
+    await db.execute("CREATE TABLE orders (task text REFERENCES horsies_tasks, flow text REFERENCES horsies_workflows)")
+    try:
+        await db.execute("INSERT INTO orders VALUES (%s, %s)", [tasks[17], flows[2]])
+        assert await a_retention(pool).prune(), "it has come to the end"
+        assert await ids_in(db, "tasks") == {tasks[17]}
+        assert await ids_in(db, "workflows") == {flows[2]}
+        assert not await (await db.execute("SELECT FROM horsies_workers")).fetchall(), "what comes after is done too"
+    finally:
+        await db.execute("DROP TABLE orders")
+    assert caplog.text.count("tasks are left that cannot be deleted") == 1 and "foreign key" in caplog.text
+
+
+async def ids_in(db: Db, table: str) -> set[str]:
+    cursor = await db.execute(SQL("SELECT id FROM {}").format(Identifier(f"horsies_{table}")))
+    return {row[0] for row in await cursor.fetchall()}

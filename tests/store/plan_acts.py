@@ -133,8 +133,8 @@ def stale(status: TaskStatus) -> Act:
     )
 
 
-# The bounds on buffers have room for what acts before have left: versions of the same rows that were taken back, which an
-# older server prunes later.
+# The bounds on buffers have room for what earlier acts have left: versions of the same rows that were taken back, which
+# an older server prunes later.
 PREPARED = {
     "claim": Act("tasks/claim", lambda conn: tasks.claim(conn, ME, order(EVERYWHERE)), {PENDING}, 3 * BATCH, 5_500),
     "claim with caps": Act(
@@ -221,7 +221,11 @@ RARE = {
         "workers/abandoned", lambda conn: workers.abandoned(conn, "me", POLICY), {OWNER}, ALL_IN_FLIGHT, 6_000
     ),
     "prune": Act(
-        "tasks/prune", lambda conn: retention.prune_tasks(conn, 30 * DAY, most=BATCH), {PKEY, AGE}, 3 * BATCH, 4_000
+        "tasks/prune",
+        lambda conn: retention.prune_tasks(conn, 30 * DAY, portion=retention.Portion(BATCH)),
+        {PKEY, AGE},
+        3 * BATCH,
+        4_000,
     ),
     "purge": Act(
         "tasks/prune",
@@ -252,7 +256,9 @@ RARE = {
         "workers/prune", lambda conn: retention.prune_workers(conn, most=BATCH), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),
     "prune_workflows": beside(
-        "workflows/prune", lambda conn: retention.prune_workflows(conn, 30 * DAY, most=BATCH), 8_000
+        "workflows/prune",
+        lambda conn: retention.prune_workflows(conn, 30 * DAY, portion=retention.Portion(BATCH)),
+        8_000,
     ),
 }
 

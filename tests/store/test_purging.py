@@ -70,7 +70,7 @@ async def test_r84_a_choice_deletes_what_it_counts_and_steps_over_the_rest(db: D
         )
     choice, place, steps = Choice(queues=("odd",)), START, []
     while True:
-        pruned = await retention.prune_tasks(db, HOUR, place, most=2, choice=choice)
+        pruned = await retention.prune_tasks(db, HOUR, place, retention.Portion(2), choice=choice)
         if pruned.next is None:
             break
         steps.append(pruned.rows)

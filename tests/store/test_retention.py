@@ -50,7 +50,7 @@ async def pass_over_tasks(db: Db, most: int = 500) -> list[int]:
     """One pass from the beginning to the end: how many rows each step deleted."""
     steps, place = [], START
     while place is not None:
-        pruned = await retention.prune_tasks(db, AGE, place, most)
+        pruned = await retention.prune_tasks(db, AGE, place, retention.Portion(most))
         steps.append(pruned.rows)
         place = pruned.next
     return steps[:-1]
@@ -60,7 +60,7 @@ async def pass_over_workflows(db: Db, most: int = 500) -> list[tuple[int, int]]:
     """One pass: how many workflows and nodes each step deleted."""
     steps, place = [], START
     while place is not None:
-        pruned = await retention.prune_workflows(db, AGE, place, most)
+        pruned = await retention.prune_workflows(db, AGE, place, retention.Portion(most))
         steps.append((pruned.rows, pruned.nodes))
         place = pruned.next
     return steps[:-1]
@@ -107,11 +107,11 @@ async def test_r84_a_batch_is_bounded_and_the_oldest_go_first(frozen: Db) -> Non
     place: RetentionPosition | None = START
     for still in (set(ids[:3]), set(ids[:1]), set()):
         assert place is not None
-        pruned = await retention.prune_tasks(frozen, AGE, place, most=2)
+        pruned = await retention.prune_tasks(frozen, AGE, place, retention.Portion(2))
         assert await left(frozen, "horsies_tasks") == still
         place = pruned.next
     assert place is not None
-    assert await retention.prune_tasks(frozen, AGE, place, most=2) == Pruned(0, 0, None)
+    assert await retention.prune_tasks(frozen, AGE, place, retention.Portion(2)) == Pruned(0, 0, None)
 
 
 async def test_r84_tasks_that_ended_together_may_be_more_than_a_batch(frozen: Db) -> None:

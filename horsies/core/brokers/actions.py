@@ -16,9 +16,9 @@ from horsies.core.db import facts_of
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
-from horsies.core.sql import load
+from horsies.core.sql import load, stored
 from horsies.core.store import sends
-from horsies.core.types import Err, Ok, TaskStatus, stored
+from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

@@ -173,6 +173,11 @@ def is_held_up(problem: BaseException) -> bool:
     return isinstance(problem, errors.LockNotAvailable | errors.QueryCanceled)
 
 
+def is_about_one(problem: BaseException) -> bool:
+    """Is one row at fault, or locked? The others of its batch may do better without it."""
+    return is_held_up(problem) or not is_away(problem)
+
+
 def describe(exc: BaseException) -> str:
     """One line for a person: what failed, in the words of the component that refused it."""
     exc = reason(exc)

@@ -15,9 +15,10 @@ from horsies.core.models.monitoring.cluster import Explanation, Why, WorkerState
 from horsies.core.models.monitoring.tasks import MonitoringResult
 from horsies.core.monitoring.queries import MOST_WORKERS, ask
 from horsies.core.producer.hub import can_exist
+from horsies.core.sql import stored
 from horsies.core.store import monitoring
 from horsies.core.store.monitoring import NodeFacts, QueueFacts, TaskFacts
-from horsies.core.types import TaskStatus, stored
+from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker

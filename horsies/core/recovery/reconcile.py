@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from horsies.core import errors, logs
-from horsies.core.db import Connections, as_broker_result, by_halves, describe, is_away, is_held_up, on_bridge
+from horsies.core.db import Connections, as_broker_result, by_halves, describe, is_about_one, is_held_up, on_bridge
 from horsies.core.models.base import A_YEAR_MS
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.workflow import plan, registry
@@ -190,9 +190,6 @@ async def _in_parts(
 ) -> Advanced:
     """All at once or, if one of them is faulty, in smaller and smaller parts, so that the others are not held up.
     Failures of the connection are passed on."""
-
-    def is_about_one(problem: Exception) -> bool:
-        return is_held_up(problem) or not is_away(problem)
 
     def give_up(one: T, problem: Exception) -> None:
         level = logging.INFO if is_held_up(problem) else logging.ERROR

@@ -18,16 +18,18 @@ from datetime import timedelta
 from functools import partial
 from random import uniform
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import psycopg
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.db import Connection, Connections, as_broker_result, mending, on_bridge
+from horsies.core.db import Connection, Connections, as_broker_result, describe, is_about_content, mending, on_bridge
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.store import retention
 from horsies.core.store.odd_rows import mend_odd_workflows
-from horsies.core.store.retention import BATCH, FIRST, LOOK, START, Choice, Pruned, RetentionPosition, WaitingTask
+from horsies.core.store.retention import BATCH, FIRST, LOOK, PASS_ONE_BY, START, Choice, Portion, WaitingTask
 from horsies.core.types import TaskStatus, run_sync
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ WAIT_S = 1.0  # for the lock: another worker's batch takes milliseconds
 LONGEST_REST_S = 1.0
 T = TypeVar("T")
 Told: TypeAlias = Callable[[int], None]
+Prune: TypeAlias = Callable[[Connection, retention.RetentionPosition, Portion], Awaitable[retention.Pruned]]
 _DB = BrokerErrorCode.DB_OPERATION_FAILED
 
 _PURGED = serialize_error_payload(
@@ -115,12 +118,12 @@ class Retention:
 
     async def _tasks(self, batches: Batches) -> None:
         if (age := self._record_age) is not None:
-            await batches.walk("tasks", lambda conn, place: retention.prune_tasks(conn, age, place))
+            await batches.walk("tasks", lambda conn, *at: retention.prune_tasks(conn, age, *at))
 
     async def _workflows(self, batches: Batches) -> None:
         """Repeat while it deletes anything: parents are deleted after their children (R-83)."""
         if (age := self._record_age) is not None:
-            while await batches.walk("workflows", lambda conn, place: retention.prune_workflows(conn, age, place)):
+            while await batches.walk("workflows", lambda conn, *at: retention.prune_workflows(conn, age, *at)):
                 pass
 
 
@@ -183,7 +186,7 @@ async def delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda
     batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows))
     try:
         await batches.walk(
-            "tasks", lambda conn, place: retention.prune_tasks(conn, purge.age, place, choice=purge.choice)
+            "tasks", lambda conn, place, portion: retention.prune_tasks(conn, purge.age, place, portion, purge.choice)
         )
     except Stopped:
         return False
@@ -252,6 +255,8 @@ class Batches:
         self._count = 0
         self._rest = 0.0  # the pause before the next batch
         self._gone: dict[str, int] = {}
+        self._left: set[str] = set()  # what was refused
+        self._may_be_odd = True
 
     async def run_all(self, what: str, prune: Callable[[Connection], Awaitable[int]]) -> None:
         """Repeat while batches are full."""
@@ -261,17 +266,33 @@ class Batches:
             if rows < BATCH:
                 return
 
-    async def walk(self, what: str, prune: Callable[[Connection, RetentionPosition], Awaitable[Pruned]]) -> int:
-        """Go through the table to its end; return how many rows were deleted."""
-        rows, place = 0, START
+    async def walk(self, what: str, prune: Prune) -> int:
+        """Go through the table to its end; return how many rows were deleted. A row whose deletion is refused, as by
+        somebody's foreign key, is passed by."""
+        rows, place, most = 0, START, BATCH
         while True:
-            pruned = await self._run(prune, place)
+            try:
+                pruned = await self._run(prune, place, Portion(most))
+                most = min(BATCH, 2 * most)
+            except psycopg.Error as problem:
+                if not is_about_content(problem):
+                    raise
+                if most > 1:
+                    most = max(1, most // 8)
+                    continue
+                self._refused(what, problem)
+                pruned = await self._run(prune, place, PASS_ONE_BY)
             rows += pruned.rows + pruned.nodes
             self._note(what, pruned.rows)
             self._note("nodes", pruned.nodes)
             if pruned.next is None:
                 return rows
             place = pruned.next
+
+    def _refused(self, what: str, problem: psycopg.Error) -> None:
+        if what not in self._left:
+            log.warning("retention: %s are left that cannot be deleted: %s", what, describe(problem))
+        self._left.add(what)
 
     def tell(self) -> None:
         """Log what was deleted."""
@@ -283,21 +304,26 @@ class Batches:
         self._gone[what] = self._gone.get(what, 0) + rows
         self._told(what, rows)
 
-    async def _run(self, prune: Callable[..., Awaitable[T]], *place: RetentionPosition) -> T:
+    async def _run(self, prune: Callable[..., Awaitable[T]], *at: Any) -> T:
         await asyncio.sleep(self._rest)
         waited_for = monotonic()
         while True:
             begun = monotonic()
             if begun - waited_for > WAIT_S or (self._count and begun >= self._until):
                 raise Stopped
-            # A node that loses its task or child is changed, which is refused if its row is outside the limits.
-            answer = await mending(partial(self._try, prune, place), partial(mend_odd_workflows, self._database))
+            answer = await mending(partial(self._try, prune, at), self._mend)
             if answer is not None:
                 self._count += 1
                 self._rest = min(monotonic() - begun, LONGEST_REST_S)
                 return answer
             await asyncio.sleep(uniform(0.02, 0.2))
 
-    async def _try(self, prune: Callable[..., Awaitable[T]], place: tuple[RetentionPosition, ...]) -> T | None:
+    async def _try(self, prune: Callable[..., Awaitable[T]], at: tuple[Any, ...]) -> T | None:
         async with self._database.connection() as conn, conn.transaction():
-            return await prune(conn, *place) if await retention.try_lock(conn) else None
+            return await prune(conn, *at) if await retention.try_lock(conn) else None
+
+    async def _mend(self) -> bool:
+        """A node that loses its task or child is changed, which is refused if its row is outside the limits. The search
+        reads whole tables, so it is made again only if it has found something."""
+        self._may_be_odd = self._may_be_odd and await mend_odd_workflows(self._database)
+        return self._may_be_odd

@@ -13,9 +13,9 @@ from psycopg.rows import dict_row
 from horsies.core.db import Connection
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
-from horsies.core.sql import load
+from horsies.core.sql import load, stored
 from horsies.core.store import tasks
-from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 
 async def settle(conn: Connection, timeout: timedelta) -> None:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_about_content
+from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_about_content, is_about_one
 from horsies.core.models.tasks import OperationalErrorCode
-from horsies.core.sql import load, texts
+from horsies.core.sql import load, stored, texts
 from horsies.core.store import tasks, workflows
 from horsies.core.tasks.moves import Claim, InFlight, SetAside
-from horsies.core.types import TaskStatus, stored
+from horsies.core.types import TaskStatus
 
 log = logging.getLogger("horsies.recovery")
 
@@ -52,9 +52,12 @@ def refused(task: InFlight, problem: str) -> OddTask:
     return OddTask(task.claim, task.worker_id, task.status, task.task_name, task.queue_name, task.workflow_id, reason)
 
 
-async def find_odd(conn: Connection, *, with_waiting: bool, most: int = MOST) -> list[OddTask]:
-    """Tasks that wait or are in flight and hold a value outside the limits."""
-    params = {"with_waiting": with_waiting, "most": most}
+async def find_odd(
+    conn: Connection, *, with_waiting: bool, of: Collection[str] = (), most: int = MOST
+) -> list[OddTask]:
+    """Tasks in flight, and on request those that wait, that hold a value outside the limits; only `of` these workflows
+    if some are named."""
+    params = {"with_waiting": with_waiting, "everywhere": not of, "workflows": texts(of), "most": most}
     cursor = await conn.execute(load("tasks/find_odd"), params, prepare=False)
     return [
         OddTask(
@@ -101,7 +104,7 @@ async def set_aside(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]
         done.extend(task for task in part if task.claim.task_id in moved)
 
     for part in _by_owner(found):
-        await by_halves(part, fail, is_refusal=is_about_content, give_up=_give_up)
+        await by_halves(part, fail, is_refusal=is_about_one, give_up=_give_up)
     for task in done[:LINES]:
         code = OperationalErrorCode.ROW_SET_ASIDE.value
         logs.log_failure(log, logging.ERROR, "task set aside", task.facts, code=code, reason=task.reason)
@@ -128,7 +131,7 @@ async def _mend(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]:
         done.extend(task for task in part if task.claim.task_id in mended)
 
     for part in _by_owner(found):
-        await by_halves(part, mend, is_refusal=is_about_content, give_up=_give_up)
+        await by_halves(part, mend, is_refusal=is_about_one, give_up=_give_up)
     for task in done[:LINES]:
         log.warning("a task was mended: %s", task.reason, extra={"horsies": task.facts})
     return done
@@ -142,8 +145,7 @@ async def mend_workflows(database: Connections, ids: Collection[str]) -> bool:
             async with conn.transaction():
                 family = await workflows.lock_family(conn, ids)
                 found = await workflows.mend(conn, family)
-            odd = [task for task in await find_odd(conn, with_waiting=True) if task.workflow_id in family]
-            mended = await _mend(conn, odd)
+            mended = await _mend(conn, await find_odd(conn, with_waiting=True, of=family)) if family else []
     except psycopg.Error as problem:
         if not is_about_content(problem):
             raise

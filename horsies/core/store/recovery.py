@@ -13,9 +13,9 @@ from psycopg.rows import dict_row
 
 from horsies.core.db import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.sql import load, numbers, texts
+from horsies.core.sql import load, numbers, stored, texts
 from horsies.core.tasks.moves import InFlight
-from horsies.core.types import TaskStatus, stored
+from horsies.core.types import TaskStatus
 
 STEP = 500  # rows that one transaction of a maintenance pass handles
 LOOK = 10_000  # rows that one look finds; a look reads everything in flight, so it serves many steps

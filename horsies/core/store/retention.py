@@ -45,6 +45,17 @@ class Choice(NamedTuple):
 ALL = Choice()
 
 
+class Portion(NamedTuple):
+    """How many rows a statement looks at; without `deleting` they are only passed by."""
+
+    most: int = BATCH
+    deleting: bool = True
+
+
+WHOLE = Portion()
+PASS_ONE_BY = Portion(1, deleting=False)
+
+
 class Pruned(NamedTuple):
     """How many rows of tasks or workflows, and of nodes, were deleted, and where to continue; None at the end of the
     pass."""
@@ -79,21 +90,25 @@ async def prune_workers(conn: Connection, age: timedelta = SILENT_WORKERS, most:
 
 
 async def prune_tasks(
-    conn: Connection, age: timedelta, after: RetentionPosition = START, most: int = BATCH, choice: Choice = ALL
+    conn: Connection,
+    age: timedelta,
+    after: RetentionPosition = START,
+    portion: Portion = WHOLE,
+    choice: Choice = ALL,
 ) -> Pruned:
     """Delete tasks that ended before that time, with their attempts."""
-    return await _step(conn, "tasks/prune", {"age": age, "most": most, **choice.params}, after)
+    return await _step(conn, "tasks/prune", {"age": age, **portion._asdict(), **choice.params}, after)
 
 
 async def prune_workflows(
-    conn: Connection, age: timedelta, after: RetentionPosition = START, most: int = BATCH
+    conn: Connection, age: timedelta, after: RetentionPosition = START, portion: Portion = WHOLE
 ) -> Pruned:
     """Delete nodes of workflows that ended before that time, and workflows without nodes and children.
 
     A parent is deleted in the pass after the one that deleted its children; passes are repeated while they delete
     anything.
     """
-    return await _step(conn, "workflows/prune", {"age": age, "most": most}, after)
+    return await _step(conn, "workflows/prune", {"age": age, **portion._asdict()}, after)
 
 
 async def _step(conn: Connection, statement: str, params: dict[str, Any], after: RetentionPosition) -> Pruned:

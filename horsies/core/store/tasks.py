@@ -21,9 +21,9 @@ from horsies.core.db import Connection
 from horsies.core.hooks import Job
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
 from horsies.core.schema.install import CLAIM, lock_key
-from horsies.core.sql import load, numbers, texts
+from horsies.core.sql import load, numbers, stored, texts
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
-from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
+from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
 _IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
-from horsies.core.sql import load
-from horsies.core.types import WorkflowStatus, WorkflowTaskStatus, stored
+from horsies.core.sql import load, stored
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 
 DEEPEST = 32  # how many levels of child workflows there may be (F-65)
 

@@ -14,8 +14,8 @@ from pydantic_core import to_json
 
 from horsies.core.db import Connection
 from horsies.core.models.tasks import TaskOptions
-from horsies.core.sql import load, numbers, texts
-from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus, stored
+from horsies.core.sql import load, numbers, stored, texts
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.workflows.settle import FlowState, NodeState

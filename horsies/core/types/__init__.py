@@ -4,7 +4,7 @@
 from horsies.core.types.result import Err, Ok, Result, is_err, is_ok
 from horsies.core.types.status import (
     TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus,
-    WorkflowStatus, WorkflowTaskStatus, stored,
+    WorkflowStatus, WorkflowTaskStatus,
 )
 from horsies.core.types.twins import is_blocking, pause, run_sync
 # fmt: on
@@ -25,5 +25,4 @@ __all__ = [
     "is_ok",
     "pause",
     "run_sync",
-    "stored",
 ]

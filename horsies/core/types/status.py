@@ -5,9 +5,6 @@ equals its name, so the text in the database, in logs and in Python is the same.
 """
 
 from enum import StrEnum
-from typing import TypeVar
-
-S = TypeVar("S", bound=StrEnum)
 
 
 class TaskStatus(StrEnum):
@@ -78,14 +75,3 @@ class WorkflowTaskStatus(StrEnum):
 WORKFLOW_TASK_TERMINAL_STATES: frozenset[WorkflowTaskStatus] = frozenset(
     {WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.FAILED, WorkflowTaskStatus.SKIPPED}
 )
-
-
-def stored(kind: type[S], word: str) -> S:
-    """The state that a row names. A constraint refuses other words (D-13); where somebody has dropped it, a word that
-    nobody knows is shown as it is, and is equal to no member."""
-    try:
-        return kind(word)
-    except ValueError:
-        unknown = str.__new__(kind, word)
-        unknown._name_ = unknown._value_ = word
-        return unknown

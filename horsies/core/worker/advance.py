@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db import AWAY, Backoff, Connections, by_halves, describe, is_away, is_held_up
+from horsies.core.db import AWAY, Backoff, Connections, by_halves, describe, is_about_one
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.models.workflow.registry import Builder
 from horsies.core.store.workflows import Key
@@ -113,7 +113,7 @@ class Advancer:
             await self._take_steps(Worklist(builds=[key]))
             self._refusals.pop(key, None)
         except Exception as problem:
-            if not _is_about_one(problem):
+            if not is_about_one(problem):
                 raise
             self._note_refusal(key, key[0], problem)  # as when there is no helper to build it
             asyncio.get_running_loop().call_later(self._pause(key), self.build_later, key)
@@ -177,7 +177,7 @@ class Advancer:
         def give_up(unit: Unit, problem: Exception) -> None:
             self._set_aside(unit, batch.pop(unit), problem)
 
-        await by_halves(list(batch), advance, is_refusal=_is_about_one, give_up=give_up)
+        await by_halves(list(batch), advance, is_refusal=is_about_one, give_up=give_up)
 
     async def _take_steps(self, worklist: Worklist) -> None:
         """One transaction, usually; more if the database does not accept everything at once. What is written is
@@ -217,8 +217,3 @@ class Advancer:
                 exc_info=None if isinstance(problem, psycopg.Error) else problem,
                 extra={"horsies": {"workflow_id": workflow_id}},
             )
-
-
-def _is_about_one(problem: BaseException) -> bool:
-    """Something about this workflow is wrong, and the database is not away."""
-    return is_held_up(problem) or not is_away(problem)

@@ -20,10 +20,12 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
+import psycopg
+
 from horsies.core import events
-from horsies.core.db import Pool
+from horsies.core.db import Pool, by_halves, describe, is_about_content, is_about_one
 from horsies.core.store import tasks, workers
-from horsies.core.tasks.moves import Requeue
+from horsies.core.tasks.moves import Claim, Requeue
 from horsies.core.worker import pace
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.dispatch import Dispatcher
@@ -151,16 +153,34 @@ class Claimer:
     async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
         self._seen = (order.room, order.sync_budget)
         try:
-            rows = await self._refusals.claim(order)
+            rows = await self._claim_all(order)
             self.looked_at = monotonic()
             if len(rows) < order.budget and monotonic() >= self._lapsed_at:
                 self._lapsed_at = monotonic() + LAPSED_EVERY_S
-                left = order.budget - len(rows)
-                rows += await self._refusals.claim_lapsed(partial(self._claim_lapsed, order.queues, left))
+                rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows))
         except BaseException:
             self._may_have_unknown_claims = True
             raise
         return rows
+
+    async def _claim_all(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
+        try:
+            rows = await self._claim(order)
+        except psycopg.Error as problem:
+            if not is_about_content(problem):
+                raise
+            return await self._refusals.claim(order)
+        if self._refusals.are_known:
+            self._refusals.forget()
+        return rows
+
+    async def _claim_all_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
+        try:
+            return await self._claim_lapsed(queues, most)
+        except psycopg.Error as problem:
+            if not is_about_content(problem):
+                raise
+            return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most))
 
     def _next_order(self) -> tasks.ClaimOrder | None:
         return next(iter(orders(self._limits, self._holding(), self._children.async_names)), None)
@@ -292,7 +312,12 @@ class Claimer:
                 ]
                 if unknown:
                     log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
-                    await tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in unknown])
+                    await by_halves(
+                        unknown,
+                        lambda part: tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in part]),
+                        is_refusal=is_about_one,
+                        give_up=_left_behind,
+                    )
         except BaseException:
             self._may_have_unknown_claims = True
             raise
@@ -323,6 +348,11 @@ class Claimer:
         them."""
         brisk = sum(self._limits.concurrency for child in usable if pace.is_short(child.pace_ms))
         return min(brisk, self._in_hand.count(Phase.SETTLING)) if brisk else 0
+
+
+def _left_behind(claim: Claim, problem: Exception) -> None:
+    facts = {"horsies": {"task_id": claim.task_id}}
+    log.warning("a claim cannot be returned, and is left until its lease runs out: %s", describe(problem), extra=facts)
 
 
 def polling_pause(idle_s: float, longest_s: float) -> float:

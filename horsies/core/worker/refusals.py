@@ -27,8 +27,9 @@ Rows: TypeAlias = list[tasks.Claimed]
 
 
 class Refusals:
-    """`claim` makes a pass: as one statement, and in parts only if that is refused. `claim_some` claims, all that the
-    order allows or only the named ones; `next_order` says what there is room for now."""
+    """`claim` and `claim_lapsed` take over when such a statement has failed, and `forget` is called when a claim has
+    succeeded again. `claim_some` claims, all that the order allows or only the named ones; `next_order` says what there
+    is room for now."""
 
     def __init__(
         self,
@@ -48,6 +49,10 @@ class Refusals:
         self._passed: set[str] = set()  # those of them after which others were claimed
         self._stuck: set[str] = set()  # those that could not even be set aside
         self._failures = 0
+        self.are_known = False
+
+    def forget(self) -> None:
+        self._skipped, self._passed, self._stuck, self.are_known = {}, set(), set(), False
 
     async def claim(self, order: tasks.ClaimOrder) -> Rows:
         try:
@@ -55,10 +60,10 @@ class Refusals:
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
+            self.are_known = True
             self._on_refused()
             return await self._claim_in_parts(order.queues, problem)
-        if self._skipped or self._stuck:
-            self._skipped, self._passed, self._stuck = {}, set(), set()
+        self.forget()
         return rows
 
     async def claim_lapsed(self, act: Callable[[], Awaitable[Rows]]) -> Rows:

@@ -17,6 +17,7 @@ waits twice as long for the next one. After each suspect, the other tasks have a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -175,13 +176,18 @@ class Starter:
             await _all_parts(*((start, list(half)) for half in halves(batch)))
             return
         [held] = batch
-        if held.row.workflow_id is not None and await odd_rows.mend_workflows(
-            self._connections, [held.row.workflow_id]
-        ):
+        if await self._mended(held):
             await start(batch)
             return
         self._dispatcher.release(held)
         self._finalizer.put(held, SetAside(held.claim, await odd_rows.reason_of(self._connections, held.id, problem)))
+
+    async def _mended(self, held: HeldTask) -> bool:
+        """Whether something in the rows of its workflow was outside the limits, and is not any more."""
+        with contextlib.suppress(*AWAY):
+            flow = held.row.workflow_id
+            return flow is not None and await odd_rows.mend_workflows(self._connections, [flow])
+        return False
 
     async def _move(self, conn: pool.Connection, batch: list[HeldTask]) -> set[str]:
         claims = [held.claim for held in batch]

@@ -1,11 +1,15 @@
 -- Tasks that wait or are in flight and hold a date or a counter outside the limits (D-14), with these values: rows from before
 -- the constraint, or from a time when somebody had dropped it. Also tasks that nobody can claim, because the number of their
--- claims is at its limit. Reads all such tasks, so those that wait are looked at only after a statement has failed (L-19a).
+-- claims is at its limit. Reads all such tasks, or those of
+-- some workflows, so those that wait are looked at only after a statement has failed (L-19a).
 SELECT t.id, t.claim_seq, COALESCE(t.claimed_by_worker_id, ''), t.status, t.task_name, t.queue_name, t.workflow_id, o.odd
 FROM (
-    SELECT * FROM horsies_tasks WHERE is_waiting AND %(with_waiting)s
+    SELECT * FROM horsies_tasks WHERE is_waiting AND %(with_waiting)s AND %(everywhere)s
     UNION ALL
-    SELECT * FROM horsies_tasks WHERE claimed
+    SELECT * FROM horsies_tasks WHERE claimed AND %(everywhere)s
+    UNION ALL
+    SELECT * FROM horsies_tasks WHERE NOT %(everywhere)s AND (claimed OR (is_waiting AND %(with_waiting)s))
+      AND id = ANY(ARRAY(SELECT task_id FROM horsies_workflow_tasks WHERE workflow_id = ANY(%(workflows)s::text[])))
 ) t CROSS JOIN LATERAL (
     SELECT array_agg(v.name || ' is ' || v.value) AS odd FROM (
         SELECT d.name, d.at::text AS value FROM (VALUES

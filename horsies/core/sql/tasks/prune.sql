@@ -2,7 +2,7 @@
 -- (R-84). Looks at `most` rows at most, from the one after (`after`, `after_id`) on, and answers how many it deleted and
 -- where to go on; no answer means that there are no more. Tasks of workflows that are not at their end stay (R-83), and
 -- are not looked at again in this pass; so are those that somebody has locked, and those that somebody who purges by hand
--- has not chosen: empty lists choose all.
+-- has not chosen: empty lists choose all. Without `deleting` it only answers where to go on.
 WITH looked AS (
     SELECT t.id, t.ended_at, t.workflow_id,
            (t.workflow_id IS NULL OR %(with_workflows)s)
@@ -29,7 +29,7 @@ WITH looked AS (
     SELECT t.id FROM batch b CROSS JOIN LATERAL (
         SELECT id FROM horsies_tasks WHERE id = b.id AND ended_at IS NOT NULL FOR UPDATE SKIP LOCKED
     ) t
-    WHERE b.is_chosen AND (b.workflow_id IS NULL OR (
+    WHERE b.is_chosen AND %(deleting)s AND (b.workflow_id IS NULL OR (
         -- As values: EXISTS could be planned as a hash of the whole table.
         COALESCE((SELECT w.status FROM horsies_workflows w WHERE w.id = b.workflow_id), 'COMPLETED')
             IN ('COMPLETED', 'FAILED', 'CANCELLED')

@@ -2,6 +2,7 @@
 -- and the row of a workflow when it has neither nodes nor child workflows any more, so that no cascade is large (R-84). A
 -- child is deleted only if its root may be deleted (R-83). It looks at most at `most` workflows after (`after`, `after_id`), and
 -- returns how many nodes and workflows it has deleted, and where to continue: at the same place while there are nodes.
+-- Without `deleting` it only returns where to continue.
 WITH looked AS (
     SELECT id, at FROM (
         -- Workflows that ended without a time were not ended by us. There are few, and a pass looks for them once, when it begins.
@@ -21,7 +22,7 @@ WITH looked AS (
         WHERE id = l.id AND status IN ('COMPLETED', 'FAILED', 'CANCELLED') FOR UPDATE SKIP LOCKED
     ) w
     -- These are scalar subqueries, here and below, because EXISTS could be planned as a hash of the whole table.
-    WHERE COALESCE((
+    WHERE %(deleting)s AND COALESCE((
         SELECT r.status IN ('COMPLETED', 'FAILED', 'CANCELLED')
                AND COALESCE(r.completed_at, r.updated_at) < now() - %(age)s::interval
         FROM horsies_workflows r WHERE r.id = w.root_workflow_id AND r.id <> w.id), TRUE)
