@@ -228,6 +228,8 @@ class Waiter(Generic[EndedT]):
                 self._notify = recorded.notify if recorded else self._notify
                 self._next_mode = now + MODE_SECONDS
             if self._notify == "when_waiting" and (wordless := [i for i in ids if self._word.get(i, 0.0) <= now]):
+                # Known before it is there, so that it is taken back even if we are stopped meanwhile.
+                self._word.update(dict.fromkeys(wordless, 0.0))
                 # The mark is committed before the look: a worker that ends the task later sees it and notifies.
                 await tasks.announce(conn, wordless, self._holder, WORD_SECONDS)
                 self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
