@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from psycopg import AsyncConnection
 
-from horsies.core.db.pool import Pool
+from horsies.core.db import BY_INDEX, Pool, make_pool
+from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.store.tasks import Claimed
-from horsies.core.tasks.moves import Claim, Fail, Move, Retry
+from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Retry
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.finalize import ConnectionChoice, Finalizer
 from horsies.core.worker.in_hand import HeldTask, InHand
@@ -49,3 +52,47 @@ async def test_l22_a_retry_that_has_become_a_failure_is_told_as_one(
         early: (Retry, True),
     }
     assert [(await task_row(clean_db, task_id))["status"] for task_id in (late, early)] == ["FAILED", "PENDING"]
+
+
+@asynccontextmanager
+async def at_work(finalizer: Finalizer) -> AsyncIterator[None]:
+    running = asyncio.create_task(finalizer.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+
+
+async def test_l34_an_end_that_was_held_up_is_tried_again_alone(db: AsyncConnection[Any], database_url: str) -> None:
+    """Somebody keeps its row locked. Beside it, every batch would wait for the lock, and then each of its parts."""
+    running = {"status": TaskStatus.RUNNING, "started_at": "now", "claimed_at": "now", "claimed_by_worker_id": "w1"}
+    stuck, *others = [await given_task(db, claim_seq=1, **running) for _ in range(33)]
+    settled: list[str] = []
+    refused: list[str] = []
+    url = PostgresConfig(database_url=database_url)
+    pool = make_pool(url, min_size=1, max_size=2, options=f"{BY_INDEX} -c lock_timeout=50")
+    finalizer = Finalizer(
+        ConnectionChoice(InHand(), pool, pool),
+        "w1",
+        WorkerResilienceConfig(),
+        lambda held, move, moved: settled.append(held.id),
+        lambda held: refused.append(held.id),
+    )
+    try:
+        async with await AsyncConnection.connect(database_url) as somebody:
+            await somebody.execute("SELECT id FROM horsies_tasks WHERE id = %s FOR UPDATE", [stuck])
+            finalizer.put(held(stuck), Complete(Claim(stuck, 1), '{"ok": 1}'))
+            async with at_work(finalizer):
+                await eventually(lambda: refused, what="it is held up")
+            await eventually(lambda: finalizer._endings, what="it is in line again")
+            for task_id in others:
+                finalizer.put(held(task_id), Complete(Claim(task_id, 1), '{"ok": 1}'))
+            async with at_work(finalizer):
+                await eventually(lambda: len(settled) == len(others), what="the others are written")
+        async with at_work(finalizer):
+            await eventually(lambda: stuck in settled, what="it is written when the lock is gone")
+    finally:
+        await pool.close()
+    ids = {"ids": others}
+    cursor = await db.execute("SELECT count(DISTINCT xmin::text) FROM horsies_tasks WHERE id = ANY(%(ids)s)", ids)
+    assert await cursor.fetchone() == (1,), "one transaction for all of them"

@@ -106,6 +106,8 @@ class Finalizer:
         batch: list[Ending] = []
         size = 0
         while self._endings and len(batch) < MAX_BATCH and (size < MAX_BATCH_BYTES or not batch):
+            if batch and (self._endings[0].refusals or batch[0].refusals):
+                break  # what was refused is tried alone, or it would keep back a whole batch again
             ending = self._endings.popleft()
             size += _size(ending.move)
             batch.append(ending)
