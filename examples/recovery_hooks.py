@@ -105,6 +105,7 @@ async def main() -> None:
         attempts = sorted((await info_of(handle)).attempts or [], key=lambda attempt: attempt.attempt)
         outcomes = [str(attempt.outcome) for attempt in attempts]
         print(f"attempts of {name}: {', '.join(outcomes)}")
+    (await app.get_broker().cancel_task_async(monthly.task_id)).unwrap()  # nobody waits for it until tomorrow
     worker.request_stop()
     await serving
     await app.get_broker().close_async()

@@ -9,7 +9,7 @@ import typer
 
 from horsies.cli import database, options, output
 from horsies.core import errors, locate
-from horsies.core.db import AWAY, connect, describe, hint_for
+from horsies.core.db import AWAY, connect, describe, headline_of, hint_for
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema import grants as rights
 from horsies.core.schema.grants import ProcessKind
@@ -46,7 +46,7 @@ def grants(
         lines = asyncio.run(_work(chosen.config, wanted, apply=apply))
     except AWAY as problem:
         raise errors.ConfigurationError(
-            "the rights could not be granted" if apply else "the database did not answer",
+            "the rights could not be granted" if apply else headline_of(describe(problem)),
             code=errors.ErrorCode.BROKER_INIT_FAILED,
             notes=[chosen.config.redact(describe(problem))],
             help_text=hint_for(describe(problem)),

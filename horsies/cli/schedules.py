@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from horsies.cli import options, output, session
-from horsies.core.db import hint_for
+from horsies.core.db import headline_of, hint_for
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, Month, SchedulePattern, Weekday, config
 from horsies.core.models.schedule.patterns import HOURS, MONTH_DAYS, MONTHS, WEEKDAYS, WallTimes, numbers_of
@@ -37,7 +37,7 @@ def schedules(
         answer = app.schedules.list()
         if isinstance(answer, Err):
             notes = [app.config.broker.redact(answer.err_value.message)]
-            raise HorsiesError("the database did not answer", notes=notes, help_text=hint_for(notes[0]))
+            raise HorsiesError(headline_of(notes[0]), notes=notes, help_text=hint_for(notes[0]))
     found = [one for one in answer.ok_value if one.is_active or not active]
     if as_json:
         output.print_json([_fields(one) for one in found])

@@ -12,7 +12,7 @@ import typer
 from horsies.cli import database, options, output
 from horsies.core import errors, locate
 from horsies.core.app import Horsies
-from horsies.core.db import hint_for
+from horsies.core.db import headline_of, hint_for
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult
 from horsies.core.models.monitoring.tasks import MonitoringErrorCode, MonitoringResult
@@ -144,4 +144,4 @@ def _refuse_without_tables(app: Horsies) -> None:
 
 def _no_answer(message: str, app: Horsies) -> errors.HorsiesError:
     notes = [app.config.broker.redact(message)]
-    return errors.HorsiesError("the database did not answer", notes=notes, help_text=hint_for(message))
+    return errors.HorsiesError(headline_of(message), notes=notes, help_text=hint_for(message))

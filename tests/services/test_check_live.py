@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel, field_validator
 
@@ -17,7 +19,10 @@ from horsies.core.errors import HorsiesError
 from horsies.core.store import tasks
 from horsies.core.store.tasks import WaitingSample
 from horsies.core.types.status import TaskStatus
+from tests.conftest import with_database
 from tests.factories import given_task
+from tests.given_server import database_name
+from tests.role_support import a_role, as_role
 from tests.unit.checks.examples import PAGE
 
 
@@ -203,3 +208,40 @@ async def test_m20_s04_schedules_that_were_put_in_place_at_run_time(
     assert "no task 'gone'" in errors[0].message and "order.id: " in errors[1].message
     assert [error.message.partition(":")[0] for error in errors[2:]] == ["schedule 'd'", "schedule 'd'", "schedule 'e'"]
     assert all(error.location is None and "app.schedules.remove" in error.notes[-1] for error in errors)
+
+
+async def test_m20_a_schema_that_is_too_new_is_told(db: AsyncConnection, app: Horsies) -> None:
+    await db.execute("UPDATE horsies_meta SET value = '99' WHERE key = 'breaking_version'")
+    [error] = app.check(live=True)
+    assert "is too new for this code" in str(error)
+
+
+async def test_m20_a_database_that_nobody_can_use_is_told(server_url: str) -> None:
+    """Of another encoding, and where the tables are missing and the role may not create them."""
+    name = database_name(f"odd_{uuid.uuid4().hex[:8]}")
+    create = SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    async with await AsyncConnection.connect(server_url, autocommit=True) as maintenance:
+        await maintenance.execute(create.format(Identifier(name)))
+        try:
+            assert "has the encoding LATIN1" in await found_in(with_database(server_url, name))
+        finally:
+            await maintenance.execute(SQL("DROP DATABASE {}").format(Identifier(name)))
+        await maintenance.execute(SQL("CREATE DATABASE {} TEMPLATE template0").format(Identifier(name)))
+        try:
+            url = with_database(server_url, name)
+            async with await AsyncConnection.connect(url, autocommit=True) as conn:
+                await conn.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+            with a_role(url) as role:
+                said = await found_in(as_role(url, role))
+            assert "may not create them" in said and "horsies init-db" in said
+        finally:
+            await maintenance.execute(SQL("DROP DATABASE {}").format(Identifier(name)))
+
+
+async def found_in(url: str) -> str:
+    app = app_on(url)
+    try:
+        [error] = app.check(live=True)
+        return f"{error} {error.notes} {error.help_text}"
+    finally:
+        await app.get_broker().close_async()

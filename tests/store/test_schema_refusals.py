@@ -32,6 +32,7 @@ def server(**facts: Any) -> Server:
         "in_recovery": False,
         "read_only": False,
         "has_meta": False,
+        "may_create": True,
     }
     return Server(**(usual | facts))
 

@@ -22,12 +22,21 @@ import psycopg
 
 from horsies.core import errors
 from horsies.core.checks.code import CheckedApp
-from horsies.core.db import BY_INDEX, BridgeError, as_broker_result, broker_error, connect, describe, without_session
+from horsies.core.db import (
+    BY_INDEX,
+    BridgeError,
+    as_broker_result,
+    broker_error,
+    connect,
+    describe,
+    headline_of,
+    without_session,
+)
 from horsies.core.hooks import Job
 from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.scheduler.sync import read, unusable
-from horsies.core.schema.install import look_around, refuse_old
+from horsies.core.schema.install import refuse_unfit
 from horsies.core.store import schedules, tasks
 from horsies.core.types import Err, Ok, TaskStatus
 
@@ -254,7 +263,7 @@ class CheckConnection:
     async def _ask(self, question: Question[T]) -> T:
         if self._conn is None:
             self._conn = await connect(self._broker.config, name="horsies check", options=BY_INDEX)
-            refuse_old(await look_around(self._conn))
+            await refuse_unfit(self._conn)
         return await question(self._conn)
 
 
@@ -274,5 +283,5 @@ def no_answer(answer: Err[Any]) -> Iterator[errors.HorsiesError]:
             problem.location = None  # it would be the place where the check was called
             yield problem
         case _:
-            text = f"the database does not answer: {answer.error.message}"
+            text = f"{headline_of(answer.error.message)}: {answer.error.message}"
             yield errors.ConfigurationError(text, code=errors.ErrorCode.BROKER_INIT_FAILED)

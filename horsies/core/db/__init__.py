@@ -7,8 +7,8 @@ from horsies.core.db.bridge import Bridge, BridgeError, Reply, on_bridge
 from horsies.core.db.connections import BY_INDEX, IN_BULK, connect, drain_pending_connects, make_pool
 from horsies.core.db.failures import (
     AWAY, OperationRefused, SchemaInitFailed, as_broker_result, broker_error, by_halves, describe, facts_of, halves,
-    hint_for, is_about_content, is_about_one, is_away, is_held_up, is_known, is_not_permitted, is_transient, mending,
-    reason,
+    headline_of, hint_for, is_about_content, is_about_one, is_away, is_held_up, is_known, is_not_permitted,
+    is_transient, mending, reason,
 )
 from horsies.core.db.listener import Backoff, Listener, answered_within, cancel_all
 from horsies.core.db.pool import Connection, Connections, Pool, PoolClosed, PoolTimeout
@@ -42,6 +42,7 @@ __all__ = [
     "drain_pending_connects",
     "facts_of",
     "halves",
+    "headline_of",
     "hint_for",
     "is_about_content",
     "is_about_one",

@@ -209,6 +209,12 @@ def is_known(problem: BaseException) -> bool:
     return isinstance(problem, (*AWAY, HorsiesError, SchemaInitFailed))
 
 
+def headline_of(text: str) -> str:
+    """What such a failure is, for the first line of a message."""
+    is_refused = any(sentence in text for sentence in (*_REFUSED_FOR_GOOD, "privilege"))
+    return "the database refuses this" if is_refused else "the database did not answer"
+
+
 def hint_for(text: str) -> str | None:
     """What to do about a failure that only the owner of the database can fix; None if unknown."""
     if missing := _NO_DATABASE.search(text):

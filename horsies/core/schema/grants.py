@@ -216,8 +216,8 @@ async def refuse_without_rights(conn: psycopg.AsyncConnection[Any], kinds: Seque
     raise SchemaError(
         f"the role {server.user!r} lacks rights that a {kinds[0]} needs",
         notes=[server.place, f"missing: {grants_of(lacking, server.user)}"],
-        help_text=f"let the owner of the tables run: horsies grants {wanted} --apply (without --apply it prints the "
-        "statements)",
+        help_text=f"let the owner of the tables run: horsies grants {wanted} --apply, with the same app or "
+        "--database-url (without --apply it prints the statements)",
     )
 
 
@@ -247,8 +247,8 @@ def grants_of(rights: Sequence[Right], role: str) -> str:
             f"{privilege} ({', '.join(columns)})" if columns else privilege
             for privilege, columns in by_privilege.items()
         )
-        parts.append(f"{what} ON {kind} {name or '(this one)'}")
-    return f"GRANT {'; GRANT '.join(parts)} TO {_quoted(role)}"
+        parts.append(f"GRANT {what} ON {kind} {name or '(this one)'} TO {_quoted(role)}")
+    return "; ".join(parts)
 
 
 def _single(right: Right) -> Iterator[Right]:

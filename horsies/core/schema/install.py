@@ -100,6 +100,7 @@ class Server:
     in_recovery: bool
     read_only: bool
     has_meta: bool
+    may_create: bool
 
     @property
     def place(self) -> str:
@@ -143,7 +144,7 @@ async def install(
         return await _install_locked(conn, server, notify, change_notify, release)
     except psycopg.errors.InsufficientPrivilege as exc:
         if recorded is None:
-            raise _not_permitted(server, exc) from exc
+            raise _not_permitted(server, _words(exc)) from exc
         raise _may_not_change(server, recorded, notify, release) from exc
 
 
@@ -162,10 +163,27 @@ async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
         async with conn.transaction():
             recorded = await read_meta(conn)
     except psycopg.errors.InsufficientPrivilege as exc:
-        raise _not_permitted(server, exc) from exc
+        raise _not_permitted(server, _words(exc)) from exc
     if recorded is None:  # an installation that was not completed
         return InstallReport(0, "always")
     return InstallReport(recorded.version, recorded.notify)
+
+
+async def refuse_unfit(conn: psycopg.AsyncConnection[Any]) -> None:
+    """Raise if a process with this code could not use this database. Nothing is created or changed."""
+    refuse_other_encodings(conn)
+    server = await look_around(conn)
+    refuse_unusable(server)
+    if not server.has_meta:
+        if not server.may_create:
+            raise _not_permitted(server, "the tables do not exist yet, and this role may not create them")
+        return
+    try:
+        recorded = await read_meta(conn)
+    except psycopg.errors.InsufficientPrivilege as exc:
+        raise _not_permitted(server, _words(exc)) from exc
+    if recorded is not None:
+        is_settled(recorded, recorded.notify)
 
 
 def refuse_other_encodings(conn: psycopg.AsyncConnection[Any]) -> None:
@@ -309,16 +327,20 @@ async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tupl
         return await cursor.fetchall()
 
 
-def _not_permitted(server: Server, exc: psycopg.Error) -> SchemaError:
+def _not_permitted(server: Server, why: str) -> SchemaError:
     schema, user = (name.replace('"', '""') for name in (server.schema or "public", server.user))
     hint = "let its owner run `horsies init-db`, and `horsies grants`, which prints the rights that a role needs"
     if not server.has_meta:
         hint += f'; or let this role create it: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}"'
     return SchemaError(
         "no permission to create or read the horsies schema",
-        notes=[server.place, f"the server said: {exc.diag.message_primary}"],
+        notes=[server.place, why],
         help_text=hint,
     )
+
+
+def _words(exc: psycopg.Error) -> str:
+    return f"the server said: {exc.diag.message_primary}"
 
 
 def _may_not_change(server: Server, recorded: Recorded, notify: str, release: Release) -> SchemaError:

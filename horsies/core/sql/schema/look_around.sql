@@ -8,4 +8,5 @@ SELECT current_setting('server_version_num')::int AS version,
        pg_is_in_recovery() AS in_recovery,
        current_setting('transaction_read_only')::bool AS read_only,
        EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-               WHERE n.nspname = current_schema() AND c.relname = 'horsies_meta' AND c.relkind = 'r') AS has_meta
+               WHERE n.nspname = current_schema() AND c.relname = 'horsies_meta' AND c.relkind = 'r') AS has_meta,
+       COALESCE(has_schema_privilege(current_schema(), 'CREATE'), FALSE) AS may_create
