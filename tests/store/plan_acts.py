@@ -230,7 +230,7 @@ RARE = {
     "purge": Act(
         "tasks/prune",
         lambda conn: retention.prune_tasks(
-            conn, 30 * DAY, most=BATCH, choice=Choice(("FAILED",), ("q",), ("t",), False)
+            conn, 30 * DAY, portion=retention.Portion(BATCH), choice=Choice(("FAILED",), ("q",), ("t",), False)
         ),
         {PKEY, AGE},
         3 * BATCH,
