@@ -4,6 +4,7 @@ healthy rows, while all passes of a worker are made. The constraints are dropped
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from time import monotonic
 
 import pytest
 from psycopg import AsyncConnection
@@ -108,3 +109,15 @@ async def test_l19a_an_odd_row_that_is_locked_keeps_no_other_from_being_set_asid
         assert [task.claim.task_id for task in await odd_rows.set_aside_odd(pool)] == [odd[1]]
     finally:
         await pool.close()
+
+
+async def test_l19a_a_search_that_found_nothing_is_not_repeated_at_once(
+    db: Db, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads everything that waits, and somebody's trigger may refuse a statement every second."""
+    search = odd_rows.OddSearch(pool)
+    assert await search.set_aside() == []
+    await plant(db, Planted("horsies_tasks", "enqueued_at", "infinity"), "id", await given_task(db))
+    assert await search.set_aside() == []
+    monkeypatch.setattr(odd_rows, "monotonic", lambda: monotonic() + odd_rows.PAUSE_S)
+    assert len(await search.set_aside()) == 1

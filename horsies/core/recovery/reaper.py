@@ -22,8 +22,7 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
-from horsies.core.store import tasks, workers
-from horsies.core.store.odd_rows import set_aside_odd
+from horsies.core.store import odd_rows, tasks, workers
 from horsies.core.store.recovery import STEP, overdue
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -67,6 +66,7 @@ class Reaper:
         self._reconciler = Reconciler(pool, None, grace, build_later=build_later)
         self._retention = retention.Retention(pool, recovery, worker_recovery)
         self._failures: dict[str, int] = {}
+        self._odd = odd_rows.OddSearch(pool)
         self._refusals: Counter[str] = Counter()  # by task
 
     @property
@@ -100,12 +100,15 @@ class Reaper:
     async def mend_in_flight(self) -> None:
         """Mend or set aside tasks in flight whose row is outside the limits (D-14), because nothing could recover them
         later (L-19a). Those that wait are found by the claim that fails because of them."""
-        await self._set_aside_odd(with_waiting=False)
+        self._tell_of(await odd_rows.set_aside_odd(self._pool, with_waiting=False))
 
-    async def _set_aside_odd(self, *, with_waiting: bool = True) -> bool:
-        aside = await set_aside_odd(self._pool, with_waiting=with_waiting)
-        self._on_ended((task.claim.task_id, task.workflow_id) for task in aside if task.workflow_id is not None)
+    async def _set_aside_odd(self) -> bool:
+        aside = await self._odd.set_aside()
+        self._tell_of(aside)
         return bool(aside)
+
+    def _tell_of(self, aside: Sequence[odd_rows.OddTask]) -> None:
+        self._on_ended((task.claim.task_id, task.workflow_id) for task in aside if task.workflow_id is not None)
 
     async def expire(self) -> None:
         """Expire waiting tasks past their deadline (L-07); at the head of a queue, every claim would have to skip

@@ -11,6 +11,7 @@ A workflow is never set aside: its row and those of its nodes are mended when a 
 import contextlib
 import logging
 from collections.abc import Collection, Sequence
+from time import monotonic
 from typing import NamedTuple
 
 import psycopg
@@ -27,6 +28,7 @@ log = logging.getLogger("horsies.recovery")
 
 MOST = 5_000  # that one look finds
 LINES = 20
+PAUSE_S = 30.0
 
 
 class OddTask(NamedTuple):
@@ -120,6 +122,23 @@ async def set_aside_odd(database: Connections, *, with_waiting: bool = True) -> 
         found = await find_odd(conn, with_waiting=with_waiting)
         mended = await _mend(conn, [task for task in found if task.status is TaskStatus.RUNNING])
         return mended + await set_aside(conn, [task for task in found if task.status is not TaskStatus.RUNNING])
+
+
+class OddSearch:
+    """Sets aside what is outside the limits. The search reads everything that waits; so after one that found nothing
+    there is none for a while, whatever else the database refuses."""
+
+    def __init__(self, database: Connections) -> None:
+        self._database = database
+        self._not_before = 0.0
+
+    async def set_aside(self) -> list[OddTask]:
+        if monotonic() < self._not_before:
+            return []
+        aside = await set_aside_odd(self._database)
+        if not aside:
+            self._not_before = monotonic() + PAUSE_S
+        return aside
 
 
 async def _mend(conn: Connection, found: Sequence[OddTask]) -> list[OddTask]:

@@ -41,6 +41,7 @@ class Refusals:
         on_ended: Callable[[str, str], None],
     ) -> None:
         self._pool = pool
+        self._odd = odd_rows.OddSearch(pool)
         self._claim_some = claim_some
         self._next_order = next_order
         self._on_refused = on_refused
@@ -81,7 +82,7 @@ class Refusals:
     async def _mend(self) -> bool:
         if self._skipped or self._stuck:  # it is known who is refused; a search through the whole queue finds nothing
             return False
-        aside = await odd_rows.set_aside_odd(self._pool)
+        aside = await self._odd.set_aside()
         self._tell(aside)
         return bool(aside)
 
