@@ -86,8 +86,8 @@ def after_each_look(monkeypatch: pytest.MonkeyPatch, then: Callable[[list[Any]],
     """Do something right after each look of a worker at its queues, before it knows what the look has found."""
     look = tasks.claim
 
-    async def claim(conn: AsyncConnection[Any], who: Any, order: Any) -> list[Any]:
-        rows = await look(conn, who, order)
+    async def claim(*given: Any) -> list[Any]:
+        rows = await look(*given)
         await then(rows)
         return rows
 

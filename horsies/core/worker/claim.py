@@ -69,9 +69,7 @@ class Claimer:
         self._is_deaf = is_deaf  # no notification ever arrives
         self._last_task = monotonic()
         self._on_claimed = on_claimed
-        self._refusals = Refusals(
-            pool, self._claim, self._next_order, on_refused=self.suspect_lost_claims, on_ended=on_ended
-        )
+        self._refusals = Refusals(pool, self._claim, self._next_order, on_ended)
         self._event = asyncio.Event()
         self._rings = 0
         self._look_at = 0.0  # when the queue is empty: the time of the next pass
@@ -169,6 +167,7 @@ class Claimer:
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
+            self.suspect_lost_claims()
             return await self._refusals.claim(order)
         if self._refusals.are_known:
             self._refusals.forget()

@@ -36,15 +36,12 @@ class Refusals:
         pool: Pool,
         claim_some: Callable[[tasks.ClaimOrder, Sequence[str] | None], Awaitable[Rows]],
         next_order: Callable[[], tasks.ClaimOrder | None],
-        *,
-        on_refused: Callable[[], None],
         on_ended: Callable[[str, str], None],
     ) -> None:
         self._pool = pool
         self._odd = odd_rows.OddSearch(pool)
         self._claim_some = claim_some
         self._next_order = next_order
-        self._on_refused = on_refused
         self._on_ended = on_ended
         self._skipped: dict[str, OddTask] = {}  # refused
         self._passed: set[str] = set()  # those of them after which others were claimed
@@ -62,7 +59,6 @@ class Refusals:
             if not is_about_content(problem):
                 raise
             self.are_known = True
-            self._on_refused()
             return await self._claim_in_parts(order.queues, problem)
         self.forget()
         return rows
