@@ -17,6 +17,7 @@ Allowed: TypeAlias = dict[int, frozenset[str]]
 
 SEES_BEATS = ("recover", "sweep", "prune_heartbeats")
 FEW = 1  # plays of operations that do not care for their order
+NODE = "node "  # before the name of a task: its node
 MOST_TRIES = 400  # serial orders with and without rows left out, for one play; a few are enough
 
 # Deadlock, lock timeout, cancelled statement: nothing of the kind may happen, in whatever order.
@@ -91,7 +92,7 @@ class Judge:
         for place, lock in busy:
             ways = [way.leaving_out(place, lock) for way in ways]
             allowed = {**allowed, place: frozenset()}  # it has looked at no row
-        likely = [_as_answered(way, example, run, allowed) for way in ways]
+        likely = [_as_answered(way, example, run, allowed, of) for way in ways for of in ("", NODE)]
         likely += [guess for way in ways for guess in await self._where_they_differ(way, example, run, allowed)]
         waiting = [(0, place, way) for place, way in enumerate([*ways, *likely])]
         seen = set(ways)
@@ -128,14 +129,14 @@ class Judge:
         return self._serial[way]
 
 
-def _as_answered(way: Way, example: Example, run: Run, allowed: Allowed) -> Way:
-    """The same with everything left out that an operation says it has not moved: where many rows were locked at once,
-    one after the other would take too long to find."""
+def _as_answered(way: Way, example: Example, run: Run, allowed: Allowed, of: str) -> Way:
+    """The same with everything left out that an operation says it has not moved, of tasks or of their nodes: where many
+    rows were locked at once, one after the other would take too long to find."""
     ids = {row.id for row in example.start.tasks}
     for place, names in allowed.items():
         moved = _told(run.answers[place])
         if moved is not None:
-            for name in (names & ids) - moved:
+            for name in names & {of + task_id for task_id in ids - moved}:
                 way = way.leaving_out(place, name)
     return way
 
