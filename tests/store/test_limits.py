@@ -43,10 +43,15 @@ COUNTERS = {"retry_count", "max_retries", "claim_seq", "start_failures", "open_n
 COUNTERS |= {"deps_total", "deps_completed", "deps_failed", "deps_skipped"}
 
 
+LARGEST = "1000000000"  # still within
+
+
 async def test_d14_every_date_and_counter_is_limited(db: Db) -> None:
     accepted = []
     for table, (key, value) in (await one_row_each(db)).items():
         for what in await planted(db, table):
+            if what.value == LARGEST:
+                continue
             is_date = "infinity" in what.value or "-01-01" in what.value
             if not ((is_date and what.column.endswith(("_at", "_until"))) or what.column in COUNTERS):
                 continue

@@ -232,7 +232,7 @@ class Starter:
         """Their nodes are locked elsewhere, usually for a moment. They stay claimed for a short while."""
         now = monotonic()
         if late := [held for held in batch if now - held.since > NODE_PATIENCE_S]:
-            self._check_failed(late)
+            self._check_failed(late, NODE_PATIENCE_S)  # others have a turn, also if it is the first of its queue
         if soon := [held for held in batch if now - held.since <= NODE_PATIENCE_S]:
             for held in soon:
                 self._dispatcher.release(held)
@@ -247,13 +247,13 @@ class Starter:
                 self._in_hand.waiting.appendleft(held)
         self.wake()
 
-    def _check_failed(self, batch: list[HeldTask]) -> None:
+    def _check_failed(self, batch: list[HeldTask], delay_s: float | None = None) -> None:
         self._aborts["WORKFLOW_CHECK_FAILED"] += len(batch)
         count = logs.counted(len(batch), "task")
         log.warning("WORKFLOW_CHECK_FAILED: the workflows of %s could not be read; returned to the queue", count)
         for held in batch:
             self._dispatcher.release(held)
-            self._finalizer.put(held, Requeue(held.claim))
+            self._finalizer.put(held, Requeue(held.claim, delay_s))
 
     def _unconfirmed(self, batch: list[HeldTask]) -> None:
         """It is unknown whether they are RUNNING, so they do not run; they return to the queue when the database

@@ -209,8 +209,10 @@ async def test_l25_a_connection_lost_while_a_stopped_task_is_cancelled_keeps_nob
 async def test_w41_a_task_that_could_not_start_does_not_count_for_its_child(
     basic: Any, rows: Rows, db: AsyncConnection[Any], database_url: str, traces: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its node is locked, so it is placed and taken back dozens of times; its child is not replaced for that."""
-    _, first, stuck = await given_flow(db, ("pid", {"name": "first"}), ("pid", {"name": "stuck"}))
+    """Its node is locked, so it is placed and taken back dozens of times; its child is not replaced for that. It stands
+    first in the queue, and lets the other one pass."""
+    _, stuck, first = await given_flow(db, ("pid", {"name": "stuck"}), ("pid", {"name": "first"}))
+    await db.execute("UPDATE horsies_tasks SET enqueued_at = enqueued_at - interval '1 min' WHERE id = %s", [stuck])
     async with (
         nodes_locked(database_url, stuck) as holder,
         running_worker(basic.app, processes=1, max_tasks_per_child=10),
