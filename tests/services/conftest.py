@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 
+from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
@@ -52,6 +53,21 @@ async def child(launcher: Launcher) -> Child:
     child = await start_child(launcher, concurrency=4)
     await child.ready()
     return child
+
+
+@pytest.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    """A pool on the test's own database, with the settings of a worker's sessions."""
+    pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def broker(database_url: str) -> AsyncIterator[PostgresBroker]:
+    broker = PostgresBroker(PostgresConfig(database_url=database_url))
+    yield broker
+    await broker.close_async()
 
 
 @pytest.fixture

@@ -4,19 +4,17 @@ a row of its own; a round is one column, and a round that fails is repeated valu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 import pytest
-from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.db import BY_INDEX, Pool, make_pool
-from horsies.core.models.broker import PostgresConfig
+from horsies.core.db import Pool
 from horsies.core.sql import load
 from horsies.core.types.status import TaskStatus
 from tests.factories import (
@@ -36,24 +34,9 @@ LINKS = {"parent_workflow_id", "sub_workflow_id", "root_workflow_id"}
 
 
 @pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Db]:
-    async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
-        await drop_constraints(conn)
-        yield conn
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
-    yield pool
-    await pool.close()
-
-
-@pytest.fixture
-async def broker(database_url: str) -> AsyncIterator[PostgresBroker]:
-    broker = PostgresBroker(PostgresConfig(database_url=database_url))
-    yield broker
-    await broker.close_async()
+async def db(db: Db) -> Db:
+    await drop_constraints(db)
+    return db
 
 
 async def odd_row(db: Db, what: Planted, number: int) -> None:

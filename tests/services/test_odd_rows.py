@@ -3,7 +3,6 @@ healthy rows, while all passes of a worker are made. The constraints are dropped
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from time import monotonic
 
 import pytest
@@ -21,17 +20,9 @@ from tests.services.passes import CLAIMED, PENDING, RUNNING, STALE, Db, Worker, 
 
 
 @pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Db]:
-    async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
-        await drop_constraints(conn)
-        yield conn
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
-    yield pool
-    await pool.close()
+async def db(db: Db) -> Db:
+    await drop_constraints(db)
+    return db
 
 
 @pytest.mark.parametrize("is_constrained", [False, True], ids=["no constraints", "constraints not valid"])

@@ -4,7 +4,7 @@ other (L-19a, D-14). The constraints were added beside these rows, so that every
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
-from horsies.core.db import BY_INDEX, Pool, make_pool
-from horsies.core.models.broker import PostgresConfig
+from horsies.core.db import Pool
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.retention import Retention
@@ -45,17 +44,9 @@ Db = AsyncConnection[Any]
 
 
 @pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Db]:
-    async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
-        await drop_constraints(conn)
-        yield conn
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
-    yield pool
-    await pool.close()
+async def db(db: Db) -> Db:
+    await drop_constraints(db)
+    return db
 
 
 async def values(db: Db, table: str, *, all_of_them: bool = False) -> list[Planted]:

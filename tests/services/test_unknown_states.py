@@ -3,18 +3,15 @@ has dropped these, it is shown as it is, stops no pass, and fails no listing (D-
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
-from horsies.core.db import BY_INDEX, Pool, make_pool
-from horsies.core.models.broker import PostgresConfig
+from horsies.core.db import Pool
 from horsies.core.types.status import TaskStatus
 from horsies.core.workflows.handle import WorkflowHandle
 from tests.factories import given_attempt, given_heartbeat, given_node, given_task, given_worker, given_workflow
@@ -33,26 +30,6 @@ WORDS = (
     ("horsies_heartbeats", "role"),
 )
 ODD = "BOGUS"
-
-
-@pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Db]:
-    async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
-        yield conn
-
-
-@pytest.fixture
-async def pool(database_url: str) -> AsyncIterator[Pool]:
-    pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
-    yield pool
-    await pool.close()
-
-
-@pytest.fixture
-async def broker(database_url: str) -> AsyncIterator[PostgresBroker]:
-    broker = PostgresBroker(PostgresConfig(database_url=database_url))
-    yield broker
-    await broker.close_async()
 
 
 async def given_rows(db: Db, name: str) -> None:

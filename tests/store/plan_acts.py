@@ -133,8 +133,6 @@ def stale(status: TaskStatus) -> Act:
     )
 
 
-# The bounds on buffers have room for what earlier acts have left: versions of the same rows that were taken back, which
-# an older server prunes later.
 PREPARED = {
     "claim": Act("tasks/claim", lambda conn: tasks.claim(conn, ME, order(EVERYWHERE)), {PENDING}, 3 * BATCH, 5_500),
     "claim with caps": Act(
@@ -156,7 +154,7 @@ PREPARED = {
     "complete": move("tasks/complete", lambda: [Complete(claim, "r") for claim in claims("e")], 7_500),
     "fail": move("tasks/fail", failures, 10_500),
     "retry": move("tasks/retry", lambda: [Retry(fail.claim, 1.0, fail) for fail in failures()], 8_000),
-    "lock": move("tasks/lock", two_kinds, 2_500),
+    "lock": move("tasks/lock", two_kinds, 1_600),
     "requeue": move("tasks/requeue", lambda: [Requeue(claim) for claim in claims("d")], 7_500),
     "expire": move("tasks/expire", lambda: [Expire(claim, "r") for claim in claims("f")], 8_000),
     "heartbeat": by_id("tasks/heartbeat", lambda conn: tasks.heartbeat(conn, "me", "h", beats()), 2_000),
@@ -167,7 +165,7 @@ PREPARED = {
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
     "lock_claims": by_id("tasks/lock_claims", lambda conn: recovery.lock_claims(conn, silent()), 2_000),
-    "jobs": by_id("tasks/jobs", lambda conn: tasks.jobs(conn, ids("d")), 2_500),
+    "jobs": by_id("tasks/jobs", lambda conn: tasks.jobs(conn, ids("d")), 1_600),
     "neighbours": Act(
         "workers/neighbours", lambda conn: workers.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
@@ -30,6 +31,7 @@ from horsies.core.workflows.advance import BuildLater
 log = logging.getLogger("horsies.recovery")
 
 PASS_S = 10.0  # for each pass of a tick (R-17)
+MOST_IN_PARTS = 5_000  # tasks past their deadline, if one of them is refused
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -67,7 +69,7 @@ class Reaper:
         self._retention = retention.Retention(pool, recovery, worker_recovery)
         self._failures: dict[str, int] = {}
         self._odd = odd_rows.OddSearch(pool)
-        self._refusals: Counter[str] = Counter()  # by task
+        self._refusals: Counter[str] = Counter()  # by task, of the last pass
 
     @property
     def passes(self) -> Iterator[tuple[str, Pass]]:
@@ -137,19 +139,20 @@ class Reaper:
     async def _expire_in_parts(self, until: float) -> int:
         """The database refuses to expire some task, and nothing is outside the limits. That task is left (L-19a)."""
         async with self._pool.connection() as conn:
-            ids = [row["id"] for row in await overdue(conn)]
-        total = 0
+            ids = [row["id"] for row in await overdue(conn, MOST_IN_PARTS)]
+        known, self._refusals = self._refusals, Counter()
+        refused, total = partial(self._refused, known), 0
         for place in range(0, len(ids), STEP):
             part = ids[place : place + STEP]
-            parts = await by_halves(part, self._expire, is_refusal=is_about_content, give_up=self._refused)
+            parts = await by_halves(part, self._expire, is_refusal=is_about_content, give_up=refused)
             total += sum(map(len, parts))
             if monotonic() >= until:
                 break
         return total
 
-    def _refused(self, task_id: str, problem: Exception) -> None:
-        self._refusals[task_id] += 1
-        if logs.is_worth_a_line(self._refusals[task_id]):
+    def _refused(self, known: Counter[str], task_id: str, problem: Exception) -> None:
+        count = self._refusals[task_id] = known[task_id] + 1
+        if logs.is_worth_a_line(count):
             facts = {"horsies": {"task_id": task_id}}
             log.error("a task past its deadline cannot be expired: %s", describe(problem), extra=facts)
 

@@ -76,10 +76,10 @@ async def lock_claims(conn: Connection, found: Sequence[InFlight]) -> set[str]:
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def overdue(conn: Connection) -> list[dict[str, Any]]:
-    """Waiting tasks past their deadline."""
+async def overdue(conn: Connection, most: int | None = None) -> list[dict[str, Any]]:
+    """Waiting tasks past their deadline: all of them, or the oldest."""
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(load("tasks/overdue"), prepare=False)
+        await cursor.execute(load("tasks/overdue"), {"most": most}, prepare=False)
         return await cursor.fetchall()
 
 
