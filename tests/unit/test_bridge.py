@@ -147,9 +147,10 @@ async def test_t67_closing_tells_those_who_wait(client: Client) -> None:
 
 
 async def test_t67_cancelling_the_caller_cancels_the_call(client: Client) -> None:
-    cancelled = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
 
     async def note_cancel() -> None:
+        begun.set()  # a call that is cancelled before its first step notes nothing
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -157,7 +158,7 @@ async def test_t67_cancelling_the_caller_cancels_the_call(client: Client) -> Non
             raise
 
     call = asyncio.create_task(client.bridge.call(note_cancel))
-    await eventually(lambda: calls_under_way(client) == 1)
+    await eventually(begun.is_set)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
