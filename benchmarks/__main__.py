@@ -63,14 +63,14 @@ def publish(bench: Bench, options: argparse.Namespace) -> None:
     """Every run as JSON, the table, the picture, and the pages if they were asked for."""
     report = bench.report
     written = json.dumps({**report.as_json(), "curves": bench.curves}, indent=2, ensure_ascii=False)
-    OUT.mkdir(exist_ok=True)
-    (OUT / "bench.json").write_text(written + "\n")
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "bench.json").write_text(written + "\n")
     if options.json:
         print(written)
     else:
         show(report)
     if bench.curves:
-        draw(bench, [OUT / "scale.png", *([DOCS / "scale.png"] if options.doc else [])])
+        draw(bench, [options.out / "scale.png", *([DOCS / "scale.png"] if options.doc else [])])
     if options.doc and set(USUAL) <= set(options.only):
         target = DOCS / "performance.md"
         target.write_text(replaced(target.read_text(), report.markdown()))
@@ -100,6 +100,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=16, help="workers of the largest fleet of scale (16)")
     parser.add_argument("--share", type=float, default=1.0, help="a part of all counts of scale, to try it out (1.0)")
     parser.add_argument("--pg", action="append", default=[], metavar="NAME=VALUE", help="a setting of the server")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="for bench.json and scale.png")
     parser.add_argument("--json", action="store_true", help="print JSON, not a table")
     parser.add_argument("--doc", action="store_true", help="write the table into docs/performance.md or docs/scale.md")
     options = parser.parse_args()

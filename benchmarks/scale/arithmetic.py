@@ -110,13 +110,13 @@ def _times(figure: float | None, count: float) -> float | None:
 
 def measured(value_of: Callable[[str], float | None], workers: int) -> PerWorker:
     """From the figures of a report, by their keys."""
-    core = value_of("idle_cpu")
+    core, alone, times = (value_of(key) for key in ("idle_cpu", "fleet_claims_1", f"fleet_claims_{workers}"))
     return PerWorker(
         connections=value_of("idle_connections"),
         statements_per_s=value_of("idle_statements"),
         core_percent=None if core is None else core / workers,
-        claims_alone=value_of("fleet_claims_1"),
-        claims_of_fleet=value_of(f"fleet_claims_{workers}"),
+        claims_alone=alone,
+        claims_of_fleet=None if alone is None or times is None else alone * times,
         fleet=workers,
         notifications=value_of("fleet_notifications"),
         snapshot_bytes=value_of("snapshot_bytes_1"),

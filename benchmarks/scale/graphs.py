@@ -66,5 +66,5 @@ def hops(bench: Bench) -> None:
     add("graphs_hop_ratio", what, "", ratios(rates, tops), Bar(round(HOP_OF_CEILING, 2)))
     # What the start of the program and of the worker take is in it, and is little for so many hops.
     add("graphs_hop_statements", "… statements for each hop", "", [len(seen.statements) / run.nodes])
-    add("graphs_hop_transactions", "… transactions for each hop", "", [seen.transactions / run.nodes])
+    add("graphs_hop_commits", "… transactions that write, for each hop", "", [seen.commits / run.nodes])
     add("graphs_hop_claims", "… claims for each hop", "", [len(seen.claims) / run.nodes])

@@ -72,7 +72,6 @@ def looks(bench: Bench) -> None:
                 told = {name: command(args) for name, args in COMMANDS.items()}
                 start = start or {name: seconds for name, (seconds, _) in told.items()}
             _note(bench, rows, claim_ms, asked)
-    bench.curves.setdefault("rows_bytes", []).append((bench.rows, size_of(bench.server) / bench.rows))
     _report(bench, asked, told, start)
     bench.server.clear()
 
@@ -131,10 +130,6 @@ def command(args: list[str]) -> tuple[float, str]:
     return seconds, ""
 
 
-def size_of(server: Server) -> int:
-    return int(server.row("SELECT pg_total_relation_size('horsies_tasks')")[0])
-
-
 def _note(bench: Bench, rows: int, claim_ms: float, asked: dict[str, tuple[float, str]]) -> None:
     point = bench.curves.setdefault
     point("claim_ms", []).append((rows, claim_ms))
@@ -162,7 +157,6 @@ def _report(
         add(f"looks_command_{_key(name)}", what, "s", [max(0.0, seconds - start[name])], bar, problem)
     broken = sum(1 for _, problem in [*asked.values(), *told.values()] if problem)
     add("looks_broken", "… queries, commands and scrapes without a full answer", "", [broken], Bar(0, "at most"))
-    add("rows_bytes", "bytes of a task on disk, indexes included", "bytes", [size_of(bench.server) / bench.rows])
 
 
 def _told(seconds: float, problem: str) -> str:

@@ -30,6 +30,7 @@ _ENTRY = re.compile(
 _BEGIN = re.compile(r"(BEGIN|START TRANSACTION)", re.IGNORECASE)
 _END = re.compile(r"(COMMIT|ROLLBACK(?! TO)|END)", re.IGNORECASE)
 _CONTROL = re.compile(r"(SAVEPOINT|RELEASE|ROLLBACK|SET|RESET|DISCARD|DEALLOCATE)\b", re.IGNORECASE)
+_WRITES = re.compile(r"\b(INSERT INTO|UPDATE horsies|DELETE FROM)\b")
 _CLAIM = re.compile(r"SET\s+status = 'CLAIMED'")
 
 
@@ -49,10 +50,10 @@ class Statement(NamedTuple):
 
 @dataclass
 class Watched:
-    """What was seen: statements without those that only open, close or set something, and transactions."""
+    """What was seen: statements, without those that only open, close or set something, and transactions that write."""
 
     statements: list[Statement] = field(default_factory=list)
-    transactions: int = 0
+    commits: int = 0
     seconds: float = 0.0
 
     @property
@@ -64,7 +65,7 @@ def read(log: str, without: Sequence[int] = ()) -> Watched:
     """The statements of a log, without those of some sessions. A statement outside a transaction is one by itself."""
     found = Watched()
     spent: dict[int, float] = {}
-    is_inside: set[int] = set()
+    written: dict[int, bool] = {}  # by sessions that are inside a transaction: whether it has written
     for text in log.split(MARK)[1:]:
         entry = _ENTRY.match(text)
         if entry is None or (pid := int(entry["pid"])) in without:
@@ -74,13 +75,16 @@ def read(log: str, without: Sequence[int] = ()) -> Watched:
             continue
         ms, words = spent.pop(pid), entry["text"].strip()
         if _BEGIN.match(words):
-            is_inside.add(pid)
+            written[pid] = False
         elif _END.match(words):
-            is_inside.discard(pid)
-            found.transactions += 1
+            found.commits += written.pop(pid, False)
         elif not _CONTROL.match(words):
             found.statements.append(Statement(pid, entry["name"], ms, words))
-            found.transactions += pid not in is_inside
+            is_write = bool(_WRITES.search(words))
+            if pid in written:
+                written[pid] |= is_write
+            else:
+                found.commits += is_write
     return found
 
 
@@ -103,7 +107,7 @@ def watching(server: Server) -> Iterator[Watched]:
     with server.log.open("rb") as file:
         file.seek(size)
         seen = read(file.read().decode(errors="replace"), [server.backend])
-    found.statements, found.transactions = seen.statements, seen.transactions
+    found.statements, found.commits = seen.statements, seen.commits
 
 
 def until(is_so: Callable[[], bool], what: str, seconds: float = 120.0, every_s: float = 0.1) -> None:
