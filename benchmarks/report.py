@@ -68,6 +68,11 @@ class Row:
         found = {"key": self.key, "what": self.what, "unit": self.unit, "value": self.value, "bar": bar}
         return {**found, "holds": self.holds, "runs": list(self.values), "note": self.note}
 
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Row:
+        bar = None if found["bar"] is None else Bar(found["bar"]["limit"], found["bar"]["sense"])
+        return cls(found["key"], found["what"], found["unit"], tuple(found["runs"]), bar, found["note"])
+
 
 @dataclass
 class Report:

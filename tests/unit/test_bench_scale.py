@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from benchmarks.report import Bar, Report, number
 from benchmarks.scale import arithmetic, claims, fleet, looks, page
 from benchmarks.scale.arithmetic import BEFORE, SPLIT, Load, load_of, measured
 from benchmarks.scale.arithmetic import USUAL as ONE_WORKER_EACH
+from benchmarks.scale.collect import joined
 from benchmarks.scale.parts import PARTS
 from benchmarks.scale.sizes import MEGABYTE, bulk
 from benchmarks.scale.watch import read
@@ -192,6 +194,15 @@ def test_the_page_has_its_markers_and_gets_everything() -> None:
     assert "| disk for a task, with its indexes | – |" in once
     assert "| drain | 12,000 |" in once
     assert once.count("| connections | ") == 1
+
+
+def test_parts_that_were_measured_apart_are_joined() -> None:
+    first, second = a_report(), Report({"cores": "2"}, {"version": "18.1"})
+    second.add("drain", "drain again", "tasks/s", [9_000.0, 11_000.0], Bar(15_000), "a note")
+    found = [{**first.as_json(), "curves": {"a": [[1, 2]]}}, {**second.as_json(), "curves": {"b": [[3, 4]]}}]
+    report, curves = joined(json.loads(json.dumps(found)))
+    assert report.rows == [*(row for row in first.rows[:8]), second.rows[0], first.rows[9]]
+    assert curves == {"a": [(1, 2)], "b": [(3, 4)]}
 
 
 def test_a_share_of_a_count_is_never_nothing() -> None:
