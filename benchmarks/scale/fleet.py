@@ -37,6 +37,11 @@ def fleet(bench: Bench) -> None:
         what, note = f"… {_idle(size)}, of that", f"{claims[size]:.1f} claims"
         add(f"fleet_claims_{size}", what, "", [claims[size] / claims[1]], Bar(MORE, "at most"), note)
     others(bench, pings, claims[1])
+    spoken = dict(bench.curves["statements_per_send"])
+    add("fleet_statements_1", f"statements for each send, until the result is there, {_idle(1)}", "", [spoken[1]])
+    for size in shown:
+        what, note = f"… {_idle(size)}, of that", f"{spoken[size]:.1f} statements"
+        add(f"fleet_statements_{size}", what, "", [spoken[size] / spoken[1]], Bar(MORE, "at most"), note)
     add("fleet_p50_1", f"`send` to the result: p50, {_idle(1)}", "ms", [delays[1]])
     for size in shown:
         what, slower = f"… {_idle(size)}, of that", delays[size] / delays[1]
@@ -61,6 +66,7 @@ def _of_one_size(bench: Bench, workers: Crew, size: int, pings: int) -> None:
     each = len(seen.claims) / sent
     bench.curves.setdefault("result_ms", []).append((size, p50))
     bench.curves.setdefault("claims_per_send", []).append((size, each))
+    bench.curves.setdefault("statements_per_send", []).append((size, len(seen.statements) / sent))
     bench.server.clear()
     bench.say(f"{_idle(size)}: {p50:.1f} ms to the result, {each:.1f} claims a send")
 

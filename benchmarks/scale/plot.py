@@ -34,7 +34,12 @@ PANELS: Sequence[Panel] = (
         1_000,
         is_steep=True,
     ),
-    Panel("looks for one send", "idle workers", "claims", (("claims_per_send", "claims for each send"),)),
+    Panel(
+        "looks for one send",
+        "idle workers",
+        "for each send",
+        (("claims_per_send", "claims"), ("statements_per_send", "all statements")),
+    ),
     Panel("send to result", "idle workers", "ms, p50", (("result_ms", "one task at a time"),)),
     Panel(
         "many queues",
