@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ WIDTH = 120  # where there is no terminal to ask
 
 def main() -> int:
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
     given = dict(pair.split("=", 1) for pair in options.pg)
     settings = {**(parts.SETTINGS if parts_of_scale(options.only) else {}), **given}
     words = Console(stderr=True)

@@ -11,6 +11,7 @@ from benchmarks.scale.watch import until
 from benchmarks.server import Server
 
 TASKS = 8_000
+LEAD_S = 6.0
 FREE = 100_000  # a limit that never binds
 IN_FLIGHT = 32_000
 TIGHT, SHORTS = 4, 1_200
@@ -78,7 +79,9 @@ def hold(server: Server, count: int) -> None:
 
 def _drained(bench: Bench, what: str, count: int, env: dict[str, str] | None = None, name: str = "") -> float:
     instead = {"queue_name": f"'{name}'", "priority": "1"} if name else {}
-    found = drain.measure(bench.server, count, *TWO, app=LOCATOR, env=env, queue=name or "default", instead=instead)
+    found = drain.measure(
+        bench.server, count, *TWO, lead_s=LEAD_S, app=LOCATOR, env=env, queue=name or "default", instead=instead
+    )
     bench.server.clear()
     bench.server.do("DELETE FROM horsies_workers WHERE worker_id = 'elsewhere'")
     bench.say(f"{what}: {found}")

@@ -20,6 +20,7 @@ PAUSED = 20_000
 QUEUES = (1, 10, 100, 1_000)
 PINGS = 60
 SETTLE_S = 2.0
+LEAD_S = 6.0
 FULL, HOT = 200_000, 10_000
 UPPER, LOWER = 60_000, 2_000
 SHARE = 0.2
@@ -92,7 +93,7 @@ def on_full_pages(bench: Bench) -> None:
     for _ in bench.times(f"a drain in a table of {full:,} tasks", runs=1):
         bench.server.fill_finished(full)
         before, begun = updates(bench.server), drain.attempts(bench.server)
-        drain.measure(bench.server, count, *TWO, app=LOCATOR, lead_s=drain.LEAD_S + 2 * bench.share)
+        drain.measure(bench.server, count, *TWO, app=LOCATOR, lead_s=LEAD_S)
         heap_only, starts = updates(bench.server) - before, drain.attempts(bench.server) - begun
         bench.server.clear()
         bench.say(f"{heap_only:,} of {starts:,} starts were heap-only")
@@ -119,7 +120,7 @@ def beside_a_queue_that_goes_first(bench: Bench) -> None:
 
 
 def lower_share(server: Server, env: dict[str, str], upper: int, lower: int) -> float:
-    due = server.fill_ahead("noop", upper, drain.LEAD_S + 1, queue_name="'upper'", priority="1")
+    due = server.fill_ahead("noop", upper, LEAD_S, queue_name="'upper'", priority="1")
     server.fill("noop", lower, queue_name="'lower'", priority="10", enqueued_at=f"to_timestamp({due!r})")
     server.settle()
     before = drain.attempts(server)

@@ -53,10 +53,10 @@ PANELS: Sequence[Panel] = (
 
 
 def draw(curves: Curves, title: str, target: Path) -> None:
-    """One picture; a panel whose curves were not measured says so by being empty of lines."""
-    picture = Figure(figsize=(11, 9), layout="constrained")
+    """One picture; a panel whose curves were not measured says so."""
+    picture = Figure(figsize=(14, 6.5), layout="constrained")
     picture.suptitle(title, fontsize=8)
-    axes = list(picture.subplots(3, 3).flat)
+    axes = list(picture.subplots(2, 4).flat)
     for axis, panel in zip(axes, PANELS, strict=False):
         _panel(axis, panel, curves)
     for axis in axes[len(PANELS) :]:
@@ -71,7 +71,10 @@ def _panel(axis: Any, panel: Panel, curves: Curves) -> None:
                 [x for x, _ in points], [y for _, y in points], color=colour, linewidth=1.4, marker="o", markersize=3,
                 label=name,
             )  # fmt: skip
-    if panel.bar is not None:
+    places = sorted({x for key, _ in panel.curves for x, _ in curves.get(key, [])})
+    if not places:
+        axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", fontsize=8, color="#999999")
+    elif panel.bar is not None:
         axis.axhline(panel.bar, color="#999999", linewidth=1, linestyle="--", label="bar")
     axis.set_title(panel.title, loc="left", fontsize=10, fontweight="bold")
     axis.set_xscale("log")
@@ -79,9 +82,19 @@ def _panel(axis: Any, panel: Panel, curves: Curves) -> None:
         axis.set_yscale("log")
     else:
         axis.set_ylim(bottom=0)
+    axis.set_xticks(places, [_short(x) for x in places])
+    axis.set_xticks([], minor=True)
     axis.set_xlabel(panel.grows, fontsize=8)
     axis.set_ylabel(panel.unit, fontsize=8)
     axis.tick_params(labelsize=8)
     axis.grid(color="#e5e5e5", linewidth=0.6)
     if axis.get_legend_handles_labels()[0]:
         axis.legend(fontsize=7, frameon=False)
+
+
+def _short(number: float) -> str:
+    """1,000,000 as 1M."""
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{letter}"
+    return f"{number:g}"
