@@ -127,7 +127,7 @@ class Server:
 
     def ring(self, queue: str = "default") -> None:
         """What the trigger would have said."""
-        self._conn.execute("SELECT pg_notify('task_new', ''), pg_notify('task_queue_' || %s::text, '')", [queue])
+        self._conn.execute("SELECT horsies_ring(%s, '')", [queue])
 
     def do(self, command: str, *params: object) -> None:
         self._conn.execute(command.encode(), params or None)
