@@ -1,6 +1,7 @@
 """`make bench`: every figure of the speed table beside its bar, and the ceiling, on a PostgreSQL of its own (fsync on).
 
     make bench ONLY=drain,latency REPEAT=5 TASKS=50000        make bench DOC=1 writes docs/performance.md
+    make bench ONLY=scale ROWS=10000000 WORKERS=16            make bench ONLY=scale DOC=1 writes docs/scale.md
 
 Only what is compared within one run means much: machine, disk and neighbours are part of every figure. Microseconds of
 processor time for each task are the steadiest of them.
@@ -13,7 +14,10 @@ import importlib.util
 import json
 import os
 import platform
+import signal
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -23,58 +27,100 @@ from rich.table import Table
 from benchmarks import server
 from benchmarks.figures import GROUPS, USUAL, Bench
 from benchmarks.report import Report, facts, replaced
+from benchmarks.scale import page, parts
+from benchmarks.selection import chosen, parts_of_scale, whole_scale
 
 ROOT = Path(__file__).resolve().parent.parent
-OUT = ROOT / "benchmarks" / "out" / "bench.json"
-PAGE = ROOT / "docs" / "performance.md"
+OUT = ROOT / "benchmarks" / "out"
+DOCS = ROOT / "docs"
 BUSY = 0.5
 WIDTH = 120  # where there is no terminal to ask
 
 
 def main() -> int:
     options = parse()
-    settings = dict(pair.split("=", 1) for pair in options.pg)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
+    given = dict(pair.split("=", 1) for pair in options.pg)
+    settings = {**(parts.SETTINGS if parts_of_scale(options.only) else {}), **given}
     words = Console(stderr=True)
+    begun = time.monotonic()
     with server.running(settings) as on:
         report = Report(machine(), on.facts() | settings)
         words.print(f"{facts(report.machine)}\nPostgreSQL {facts(report.server)}", highlight=False, soft_wrap=True)
         if psutil.getloadavg()[0] > BUSY:
             words.print("The machine has other things to do: trust ratios a little and rates not at all.", style="red")
-        bench = Bench(on, report, words, options.tasks, options.repeat)
+        bench = Bench(
+            on, report, words, options.tasks, options.repeat, options.rows, options.workers, {}, options.share
+        )
         for name in options.only:
-            GROUPS[name](bench)
+            measurement = GROUPS.get(name) or parts.PARTS[parts_of_scale([name])[0]]
+            measurement(bench)
+    words.print(f"All of it took {time.monotonic() - begun:.0f} s.", highlight=False)
     report.rows.sort(key=lambda row: row.key.startswith("memory"))  # measured on the way, shown at the end
-    written = json.dumps(report.as_json(), indent=2, ensure_ascii=False)
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(written + "\n")
+    publish(bench, options)
+    return 0
+
+
+def publish(bench: Bench, options: argparse.Namespace) -> None:
+    """Every run as JSON, the table, the picture, and the pages if they were asked for."""
+    report = bench.report
+    written = json.dumps({**report.as_json(), "curves": bench.curves}, indent=2, ensure_ascii=False)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "bench.json").write_text(written + "\n")
     if options.json:
         print(written)
     else:
         show(report)
-    if options.doc:
-        PAGE.write_text(replaced(PAGE.read_text(), report.markdown()))
-    return 0
+    if bench.curves:
+        draw(bench, [options.out / "scale.png", *([DOCS / "scale.png"] if options.doc else [])])
+    if options.doc and set(USUAL) <= set(options.only):
+        target = DOCS / "performance.md"
+        target.write_text(replaced(target.read_text(), report.markdown()))
+    if options.doc and parts_of_scale(options.only):
+        target = DOCS / "scale.md"
+        target.write_text(page.written(target.read_text(), report, bench.rows, bench.workers))
+
+
+def draw(bench: Bench, targets: Sequence[Path]) -> None:
+    """The picture of what was measured at several sizes."""
+    if importlib.util.find_spec("matplotlib") is None:
+        bench.console.print('There is no picture, because matplotlib is missing: pip install "horsies[bench]".')
+        return
+    from benchmarks.scale import plot
+
+    for target in targets:
+        plot.draw(bench.curves, facts(bench.report.machine), target)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the speed of horsies.")
-    parser.add_argument("--only", type=names, default=USUAL, metavar="NAMES", help=f"some of {','.join(GROUPS)}")
+    known = ",".join([*GROUPS, "scale", *whole_scale(parts.PARTS)])
+    parser.add_argument("--only", type=names, default=USUAL, metavar="NAMES", help=f"some of {known}")
     parser.add_argument("--tasks", type=int, default=20_000, help="tasks of a drain (20000)")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each figure; the median counts (3)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the largest table of scale (1000000)")
+    parser.add_argument("--workers", type=int, default=16, help="workers of the largest fleet of scale (16)")
+    parser.add_argument("--share", type=float, default=1.0, help="a part of all counts of scale, to try it out (1.0)")
     parser.add_argument("--pg", action="append", default=[], metavar="NAME=VALUE", help="a setting of the server")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="for bench.json and scale.png")
     parser.add_argument("--json", action="store_true", help="print JSON, not a table")
-    parser.add_argument("--doc", action="store_true", help="write the table into docs/performance.md")
+    parser.add_argument("--doc", action="store_true", help="write the table into docs/performance.md or docs/scale.md")
     options = parser.parse_args()
-    if options.doc and not set(USUAL) <= set(options.only):
-        parser.error("the page gets every figure or none: --doc without --only")
+    if options.doc and not may_be_published(options.only):
+        parser.error("a page gets every figure or none: --doc without --only, or with --only scale")
     return options
 
 
+def may_be_published(only: Sequence[str]) -> bool:
+    """All of what a page shows, and nothing else in its table."""
+    return (set(USUAL) <= set(only) and not parts_of_scale(only)) or set(only) == set(whole_scale(parts.PARTS))
+
+
 def names(text: str) -> list[str]:
-    found = [name for name in text.split(",") if name]
-    if unknown := sorted(set(found) - set(GROUPS)):
-        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}, but {', '.join(GROUPS)}")
-    return found
+    try:
+        return chosen(text, GROUPS, parts.PARTS)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
 
 
 def machine() -> dict[str, str]:

@@ -8,12 +8,13 @@ worker are not in it, and nothing is counted whose commit was not waited for: it
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import psutil
 
 from benchmarks import ceiling
-from benchmarks.process import Memory, WorkerProcess, own_seconds, worker
+from benchmarks.process import APP, Memory, WorkerProcess, own_seconds, worker
 from benchmarks.server import Server
 
 LEAD_S = 3.0
@@ -64,20 +65,30 @@ def measure_ceiling(server: Server, count: int, batch: int = ceiling.BATCH) -> C
     return Ceiling(rate, {part: seconds / count * 1e6 for part, seconds in spent.items()})
 
 
-def measure(server: Server, count: int, *options: str, task: str = "noop", lead_s: float = LEAD_S) -> Drain:
+def measure(
+    server: Server,
+    count: int,
+    *options: str,
+    task: str = "noop",
+    lead_s: float = LEAD_S,
+    queue: str = "default",
+    app: str = APP,
+    env: Mapping[str, str] | None = None,
+    instead: Mapping[str, str] | None = None,
+) -> Drain:
     """Work off `count` tasks that fall due all at once before one worker that is idle; the table is left as it is.
 
     They are put in while no worker runs, `lead_s` ahead of their time, which must suffice to settle and to start one.
     """
     for _ in range(TRIES):
-        due = server.fill_ahead(task, count, lead_s)
+        due = server.fill_ahead(task, count, lead_s, **(instead or {}))
         server.settle()
         before = attempts(server)
-        with worker(server, *options) as running:
+        with worker(server, *options, app=app, env=env) as running:
             in_time = sleep_until(due - READY_S)
             idle, wal = running.cpu(), server.wal_bytes()
             sleep_until(due)
-            server.ring()
+            server.ring(queue)
             wait(server, running, before + count)
             spent, wal = running.cpu().since(idle), server.wal_bytes() - wal
             memory = running.memory()
@@ -99,9 +110,10 @@ def sleep_until(moment: float) -> bool:
 def wait(server: Server, running: WorkerProcess, target: int) -> None:
     """Until so many attempts have ended. Asking must cost next to nothing: the machine is busy being measured."""
     seen, deadline = -1, time.monotonic() + STALLED_S
+    mine = running.worker_id
     while True:
         done = attempts(server)
-        if done >= target and not server.row("SELECT EXISTS (SELECT FROM horsies_tasks WHERE claimed)")[0]:
+        if done >= target and not server.row(_HOLDS_SOME, mine)[0]:
             return
         running.must_live()
         if done != seen:
@@ -123,6 +135,7 @@ def rate_of(server: Server, worker_id: str, count: int) -> float:
     return float((done - last) / seconds)
 
 
+_HOLDS_SOME = "SELECT EXISTS (SELECT FROM horsies_tasks WHERE claimed AND claimed_by_worker_id = %s)"
 _PACE = """
     WITH done AS (
         SELECT claimed_at, completed_at, max(completed_at) OVER () AS ended FROM horsies_tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rich.console import Console
 
@@ -30,6 +30,9 @@ SCHEDULES = 10_000
 SCHEDULES_S = 30
 
 
+Curves: TypeAlias = dict[str, list[tuple[float, float]]]  # for the picture, by name: what was asked for, and its cost
+
+
 class Bench(NamedTuple):
     """What was asked for, the server it runs on, and the report that grows."""
 
@@ -38,6 +41,13 @@ class Bench(NamedTuple):
     console: Console
     tasks: int
     repeat: int
+    rows: int = 1_000_000
+    workers: int = 16
+    curves: Curves = {}  # noqa: RUF012  # a new one is given with every run
+    share: float = 1.0  # of all counts and times of `scale`, to try it out
+
+    def some(self, count: int, least: int = 1) -> int:
+        return max(least, round(count * self.share))
 
     def times(self, what: str, runs: int = 0, rounds: int = 1) -> Iterator[int]:
         """The runs of one figure (as many as were asked for, or `runs`; each so many rounds), a word about each."""

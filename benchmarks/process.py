@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from benchmarks.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 READY_S = 60.0
+APP = "benchmarks.app:app"
 
 
 class Cpu(NamedTuple):
@@ -88,22 +90,48 @@ class WorkerProcess:
             "child": max(children),
         }
 
-    def stop(self) -> None:
+    def tell_to_stop(self) -> None:
         if self._popen.poll() is None:
             self._popen.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        self.tell_to_stop()
         self._popen.wait(60)
 
 
 @contextmanager
-def worker(server: Server, *options: str, loglevel: str = "WARNING") -> Iterator[WorkerProcess]:
+def worker(
+    server: Server,
+    *options: str,
+    loglevel: str = "WARNING",
+    app: str = APP,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> Iterator[WorkerProcess]:
     """A worker of the benchmark's app that is ready, for as long as the block lasts."""
-    command = [sys.executable, "-m", "horsies.cli.main", "worker", "benchmarks.app:app", "--loglevel", loglevel]
-    started = WorkerProcess(server, subprocess.Popen([*command, *options], cwd=ROOT))
+    started = launch(server, *options, loglevel=loglevel, app=app, env=env, log=log)
     try:
         started.wait_until_ready()
         yield started
     finally:
         started.stop()
+
+
+def launch(
+    server: Server,
+    *options: str,
+    loglevel: str = "WARNING",
+    app: str = APP,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> WorkerProcess:
+    """A worker that may not be ready yet; what it logs goes into the file, if one is given."""
+    command = [sys.executable, "-m", "horsies.cli.main", "worker", app, "--loglevel", loglevel, *options]
+    environment = {**os.environ, **(env or {})}
+    if log is None:
+        return WorkerProcess(server, subprocess.Popen(command, cwd=ROOT, env=environment))
+    with log.open("ab") as file:
+        return WorkerProcess(server, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file))
 
 
 def own_seconds(process: psutil.Process) -> float:
@@ -122,6 +150,15 @@ def tree_seconds(process: psutil.Process) -> float:
         except psutil.NoSuchProcess:
             continue
     return total
+
+
+def peak_mb(process: psutil.Process) -> float:
+    """The largest resident size so far, in 10^6 bytes, where the system says so; otherwise that of now."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) * 1024 / 1e6
+    except (OSError, KeyError):
+        return float(process.memory_info().rss / 1e6)
 
 
 def memory_of(process: psutil.Process) -> Memory:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Sense = Literal["at least", "under"]
+Sense = Literal["at least", "under", "at most"]
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
@@ -20,7 +20,13 @@ class Bar:
     sense: Sense = "at least"
 
     def holds(self, value: float) -> bool:
-        return value >= self.limit if self.sense == "at least" else value < self.limit
+        match self.sense:
+            case "at least":
+                return value >= self.limit
+            case "at most":
+                return value <= self.limit
+            case "under":
+                return value < self.limit
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,11 @@ class Row:
         found = {"key": self.key, "what": self.what, "unit": self.unit, "value": self.value, "bar": bar}
         return {**found, "holds": self.holds, "runs": list(self.values), "note": self.note}
 
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Row:
+        bar = None if found["bar"] is None else Bar(found["bar"]["limit"], found["bar"]["sense"])
+        return cls(found["key"], found["what"], found["unit"], tuple(found["runs"]), bar, found["note"])
+
 
 @dataclass
 class Report:
@@ -85,6 +96,10 @@ class Report:
             "rows": [row.as_json() for row in self.rows],
         }
 
+    def value_of(self, key: str) -> float | None:
+        """The figure of this key; None if it was not measured."""
+        return next((row.value for row in self.rows if row.key == key), None)
+
     def markdown(self) -> str:
         """For a page: the facts in two lines, then the table."""
         lines = [facts(self.machine), "", f"PostgreSQL {facts(self.server)}", ""]
@@ -106,13 +121,13 @@ def shown(value: float, unit: str) -> str:
 
 def number(value: float, unit: str) -> str:
     """As many digits as mean something."""
-    if unit in ("tasks/s", "nodes/s", "bytes"):
+    if unit in ("tasks/s", "nodes/s", "bytes", "rows"):
         return f"{value:,.0f}"
     if unit == "µs":
         return f"{value:.1f}" if value < 10 else f"{value:.0f}"
     if unit == "MB":
         return f"{value:.0f}"
-    return f"{value:.2f}" if unit in ("", "%", "ms", "s") and value % 1 else f"{value:g}"
+    return f"{value:.2f}" if value % 1 and value < 1_000 else f"{value:,.0f}"
 
 
 def ratios(values: Sequence[float], of: Sequence[float]) -> list[float]:
@@ -126,10 +141,10 @@ def percentiles(values: Sequence[float]) -> dict[int, float]:
     return {cut: ranked[max(0, math.ceil(len(ranked) * cut / 100) - 1)] for cut in (50, 95, 99)}
 
 
-def replaced(page: str, text: str) -> str:
+def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with the text between its markers."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n{text.strip()}\n{END}{after}"
+    before, begun, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not begun or not ended:
+        raise ValueError(f"the page has no {begin} … {end}")
+    return f"{before}{begin}\n{text.strip()}\n{end}{after}"

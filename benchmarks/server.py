@@ -41,6 +41,7 @@ class Server:
 
     def __init__(self, directory: Path, url: str) -> None:
         self.url = url
+        self.log = directory / "server.log"
         self._data = directory / "data"
         self._conn = psycopg.connect(url, autocommit=True)
 
@@ -65,6 +66,12 @@ class Server:
         self._conn.execute("CREATE TABLE bench_samples AS SELECT * FROM horsies_tasks")
         self.clear()
 
+    def keep_sample(self, task: str) -> None:
+        """One more pattern: the row of this name that was just sent."""
+        self._conn.execute("DELETE FROM bench_samples WHERE task_name = %s", [task])
+        self._conn.execute("INSERT INTO bench_samples SELECT * FROM horsies_tasks WHERE task_name = %s", [task])
+        self.clear()
+
     def fill(self, task: str, count: int, **instead: str) -> None:
         """`count` tasks like the sample of this name; `instead` gives SQL expressions for other columns."""
         given = {"id": "uuidv7()::text", "sent_at": "now()", "enqueued_at": "now()", "created_at": "now()"} | instead
@@ -77,15 +84,15 @@ class Server:
             ).format(names=sql.SQL(", ").join(map(sql.Identifier, names)), values=sql.SQL(", ").join(values))
             conn.execute(command, [count, task])
 
-    def fill_ahead(self, task: str, count: int, seconds: float) -> float:
+    def fill_ahead(self, task: str, count: int, seconds: float, **instead: str) -> float:
         """`count` tasks that fall due together, so many seconds from now; when, in seconds since the epoch."""
         (due,) = self.row("SELECT extract(epoch FROM now() + make_interval(secs => %s))::float8", seconds)
-        self.fill(task, count, enqueued_at=f"to_timestamp({due!r})")
+        self.fill(task, count, **{"enqueued_at": f"to_timestamp({due!r})"} | instead)
         return float(due)
 
     def fill_finished(self, count: int) -> None:
         """`count` tasks of the last week that have come to their end, each with its attempt."""
-        self.fill("noop", count, **_FINISHED)
+        self.fill("noop", count, **FINISHED)
         with self.silently() as conn:
             conn.execute(_ATTEMPTS)
 
@@ -118,9 +125,17 @@ class Server:
     def clear(self) -> None:
         self._conn.execute(f"TRUNCATE {CLEARED} RESTART IDENTITY CASCADE".encode())
 
-    def ring(self) -> None:
+    def ring(self, queue: str = "default") -> None:
         """What the trigger would have said."""
-        self._conn.execute("SELECT pg_notify('task_new', '')")
+        self._conn.execute("SELECT horsies_ring(%s, '')", [queue])
+
+    def do(self, command: str, *params: object) -> None:
+        self._conn.execute(command.encode(), params or None)
+
+    @property
+    def backend(self) -> int:
+        """The process that serves this connection."""
+        return self._conn.info.backend_pid
 
     def wal_bytes(self) -> int:
         """How much has ever been written to the write-ahead log."""
@@ -131,7 +146,7 @@ class Server:
 
 
 _THEN = "now() - nth * interval '0.6 seconds'"
-_FINISHED = {
+FINISHED = {
     **dict.fromkeys(("sent_at", "enqueued_at", "created_at", "updated_at"), _THEN),
     **dict.fromkeys(("claimed_at", "started_at", "completed_at"), _THEN),
     "status": "'COMPLETED'",

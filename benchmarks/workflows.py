@@ -8,11 +8,13 @@ from the begin of the first claim to the begin of the last transaction that ende
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import workflow_start
 from benchmarks.drain import READY_S, STALLED_S, sleep_until
-from benchmarks.process import WorkerProcess, worker
+from benchmarks.process import APP, WorkerProcess, worker
 from benchmarks.server import Server
 
 FAR_S = 3_600.0
@@ -41,12 +43,20 @@ class Run(NamedTuple):
         return f"{self.rate:,.0f} nodes/s; µs for each node: {spent}; bytes of WAL: {self.wal_bytes:,.0f}"
 
 
-def measure(server: Server, shape: str, size: int, *options: str) -> Run:
+def measure(
+    server: Server,
+    shape: str,
+    size: int,
+    *options: str,
+    app: str = APP,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> Run:
     """Start workflows of this shape and let one worker run them; the tables are empty afterwards."""
     started = start(server, shape, size)
     server.put_off(FAR_S)
     server.settle()
-    with worker(server, *options) as running:
+    with worker(server, *options, app=app, env=env, log=log) as running:
         time.sleep(SETTLE_S)
         due = server.put_off(READY_S)
         idle, wal = running.cpu(), server.wal_bytes()
