@@ -1,6 +1,7 @@
 """The one read model of the command line and of metrics: queues, tasks, workers, schedules and the server, at one
-moment. Each number is defined only here. The cost depends on the tasks that wait, are in flight, or ended recently
-(which is limited), not on the number of tasks that ended long ago. `assemble` only combines what was read.
+moment. Each number is defined only here. Every part is limited, so that the cost does not depend on the number of tasks
+in any state; a queue in which more tasks wait than are counted is estimated from a sample of the table. A part that
+cannot be read is missing, and the others are there. `assemble` only combines what was read.
 
 `Reader` reads snapshots for scrapes, with limits: one reading at a time, none while the last one is young, and none
 that takes long. So repeated scrapes cost the database nothing.
@@ -10,12 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from psycopg import Error
 
 from horsies.core.db import AWAY, Connection, Pool, answered_within, describe
 from horsies.core.models.app import AppConfig
@@ -29,13 +35,23 @@ if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 
+T = TypeVar("T")
 log = logging.getLogger("horsies.metrics")
 WINDOW = timedelta(hours=1)
-MOST_ENDED = 50_000
+MOST_ENDED = 20_000
+MOST_QUEUES = 2_000  # with waiting tasks; those of the configuration and of live workers are always looked at
+MOST_COUNTED = 10_000  # waiting tasks of one queue
+LEAST_COUNTED = 10
+COUNTED_IN_ALL = 20_000  # waiting tasks, shared by the queues
+SAMPLED_PAGES = 2_000
+MOST_IN_FLIGHT = 100_000
+MOST_WORKFLOWS = 50_000  # in each state
 A_MINUTE_S = 60.0
 MAX_AGE_S = 5.0
 RETRY_S = 2.0  # the pause after a failed reading
 PATIENCE_S = 5.0
+PART_S = 1.5  # a statement of a part may take so long,
+PARTS_S = 3.3  # and no part is begun later than this, so that all of them end within the patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +78,109 @@ def configured_by(config: AppConfig | None) -> Configured:
     return Configured(queues, queries.firing_schedules(config))
 
 
-async def take_snapshot(broker: PostgresBroker) -> tasks.MonitoringResult[cluster.Snapshot]:
-    """Everything at one moment, by the clock of the database."""
+async def take_snapshot(broker: PostgresBroker, *, exact: bool = False) -> tasks.MonitoringResult[cluster.Snapshot]:
+    """Everything at one moment, by the clock of the database. With `exact`, all that has not ended is counted."""
     known = configured_by(None if broker.app is None else broker.app.config)
-    return await queries.ask(broker, partial(read_snapshot, configured=known))
-
-
-async def read_snapshot(conn: Connection, *, configured: Configured) -> cluster.Snapshot:
-    """The same over a connection, in the caller's transaction."""
-    return assemble(
-        waiting=await monitoring.waiting(conn),
-        in_flight=await monitoring.in_flight(conn),
-        ended=await monitoring.ended(conn, WINDOW, most=MOST_ENDED),
-        workers=await monitoring.workers(conn, most=queries.MOST_WORKERS),
-        schedules=await monitoring.schedules(conn, most=queries.MOST_SCHEDULES),
-        workflow_counts=await monitoring.open_workflows(conn),
-        database=await monitoring.database(conn),
-        configured=configured,
+    patience = None if exact else timedelta(seconds=PART_S)
+    return await queries.ask(
+        broker, partial(read_snapshot, configured=known, exact=exact), exact=exact, patience=patience
     )
+
+
+async def read_snapshot(conn: Connection, *, configured: Configured, exact: bool = False) -> cluster.Snapshot:
+    """The same over a connection, in the caller's transaction."""
+    database = await monitoring.database(conn)
+    parts = Parts(conn, inf if exact else monotonic() + PARTS_S)
+    workers = await parts.read(
+        "workers", partial(monitoring.workers, most=queries.MOST_WORKERS), tuple[cluster.WorkerStateInfo, ...]()
+    )
+    known = {*configured.queues, *(name for worker in workers if worker.is_live for name in worker.queues)}
+    names = sorted(
+        {*known, *await parts.read("queues", partial(monitoring.waiting_queues, most=MOST_QUEUES), list[str]())}
+    )
+    oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, float]())
+    waiting = await parts.read("waiting", partial(_count_waiting, queues=names, exact=exact), list[WaitingCount]())
+    if cut := sorted({part.queue for part in waiting if part.is_cut}):
+        sample = partial(monitoring.waiting_sample, queues=cut, pages=SAMPLED_PAGES)
+        waiting = estimated(waiting, await parts.read("sample", sample, list[WaitingCount]()))
+    in_flight = partial(monitoring.in_flight, most=None if exact else MOST_IN_FLIGHT)
+    open_workflows = partial(monitoring.open_workflows, most=None if exact else MOST_WORKFLOWS)
+    return assemble(
+        waiting=waiting,
+        oldest_due=oldest_due,
+        in_flight=await parts.read("in_flight", in_flight, list[InFlightCount]()),
+        ended=await parts.read("ended", partial(monitoring.ended, window=WINDOW, most=MOST_ENDED), list[EndedOfLate]()),
+        workers=workers,
+        schedules=await parts.read(
+            "schedules",
+            partial(monitoring.schedules, most=queries.MOST_SCHEDULES),
+            tuple[cluster.ScheduleStateInfo, ...](),
+        ),
+        workflow_counts=await parts.read("workflows", open_workflows, dict[str, int]()),
+        database=database,
+        configured=configured,
+        missing=parts.missing,
+    )
+
+
+class Parts:
+    """Reads the parts of a snapshot, each in a savepoint of its own: the failure of one leaves the others."""
+
+    def __init__(self, conn: Connection, deadline: float) -> None:
+        self.missing: dict[str, str] = {}
+        self._conn = conn
+        self._deadline = deadline  # on the monotonic clock
+
+    async def read(self, name: str, question: Callable[[Connection], Awaitable[T]], instead: T) -> T:
+        """The answer, or `instead`. If the connection is lost, there is nothing to go on with."""
+        if monotonic() > self._deadline:
+            self.missing[name] = "the parts before it took too long"
+            return instead
+        try:
+            async with self._conn.transaction():
+                return await question(self._conn)
+        except Error as problem:
+            if self._conn.closed:
+                raise
+            self.missing[name] = describe(problem)
+            return instead
+
+
+async def _count_waiting(conn: Connection, *, queues: Sequence[str], exact: bool) -> list[WaitingCount]:
+    """What waits in these queues. Each may be counted up to its share; what small queues leave over, the others get."""
+    if exact:
+        return await monitoring.waiting(conn, queues, most=None)
+    found = await monitoring.waiting(conn, queues, most=_share(len(queues)))
+    cut = sorted({part.queue for part in found if part.is_cut})
+    if not cut or _share(len(cut)) == _share(len(queues)):
+        return found
+    return [part for part in found if part.queue not in cut] + await monitoring.waiting(
+        conn, cut, most=_share(len(cut))
+    )
+
+
+def _share(queues: int) -> int:
+    return max(LEAST_COUNTED, min(MOST_COUNTED, COUNTED_IN_ALL // max(1, queues)))
+
+
+def estimated(counted: Sequence[WaitingCount], sampled: Sequence[WaitingCount]) -> list[WaitingCount]:
+    """For queues that were not counted to their end, what the sample says, unless it says less than was counted."""
+    cut = {part.queue for part in counted if part.is_cut}
+    at_least: Counter[str] = Counter()
+    about: Counter[str] = Counter()
+    for part in counted:
+        at_least[part.queue] += part.number
+    for part in sampled:
+        about[part.queue] += part.number
+    better = {queue for queue in cut if about[queue] > at_least[queue]}
+    kept = [part._replace(is_cut=part.queue in cut) for part in counted if part.queue not in better]
+    return kept + [part for part in sampled if part.queue in better]
 
 
 def assemble(
     *,
     waiting: Sequence[WaitingCount],
+    oldest_due: Mapping[str, float],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[cluster.WorkerStateInfo],
@@ -92,17 +188,20 @@ def assemble(
     workflow_counts: Mapping[str, int],
     database: Mapping[str, Any],
     configured: Configured,
+    missing: Mapping[str, str] = MappingProxyType({}),
 ) -> cluster.Snapshot:
     facts = dict(database)
+    queues = _queues(waiting, in_flight, ended, workers, configured.queues)
     return cluster.Snapshot(
         taken_at=facts.pop("taken_at"),
-        queues=tuple(_queues(waiting, in_flight, ended, workers, configured.queues)),
+        queues=tuple(replace(queue, oldest_due_seconds=oldest_due.get(queue.name)) for queue in queues),
         task_counts=tuple(_task_counts(waiting, in_flight, ended)),
         ended_window_seconds=_reach(ended),
         workers=tuple(workers),
         schedules=queries.judged(schedules, configured.schedules),
         workflow_counts=dict(workflow_counts),
         database=cluster.DatabaseFacts(**facts),
+        missing=dict(missing),
     )
 
 
@@ -138,25 +237,26 @@ def _queues(
         )
     for name, count in _last_minute(ended).items():
         queues[name] = replace(queues[name], ended_last_minute=count)
+    is_cut = any(held.is_cut for held in in_flight)
     return [
         replace(
             queue,
             max_concurrency=known.get(name, QueueSettings()).max_concurrency,
             priority=known.get(name, QueueSettings()).priority,
             live_workers=served.count(name),
+            is_exact=queue.is_exact and not is_cut,
         )
         for name, queue in queues.items()
     ]
 
 
 def _with_waiting(queue: cluster.QueueInfo, part: WaitingCount) -> cluster.QueueInfo:
-    ages = [age for age in (queue.oldest_due_seconds, part.oldest_due_seconds) if age is not None]
     return replace(
         queue,
         waiting=queue.waiting + part.number,
         due=queue.due + part.due,
         scheduled=queue.scheduled + part.number - part.due,
-        oldest_due_seconds=max(ages, default=None),
+        is_exact=queue.is_exact and not part.is_cut,
     )
 
 
@@ -173,8 +273,13 @@ def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
 def _task_counts(
     waiting: Iterable[WaitingCount], in_flight: Iterable[InFlightCount], ended: Iterable[EndedOfLate]
 ) -> Iterable[cluster.TaskCount]:
-    yield from (cluster.TaskCount(TaskStatus.PENDING, part.queue, part.task_name, part.number) for part in waiting)
-    yield from (cluster.TaskCount(part.status, part.queue, part.task_name, part.number) for part in in_flight)
+    pending = TaskStatus.PENDING
+    yield from (
+        cluster.TaskCount(pending, part.queue, part.task_name, part.number, not part.is_cut) for part in waiting
+    )
+    yield from (
+        cluster.TaskCount(part.status, part.queue, part.task_name, part.number, not part.is_cut) for part in in_flight
+    )
     yield from (cluster.TaskCount(part.status, part.queue, part.task_name, part.number) for part in ended)
 
 
@@ -255,7 +360,7 @@ def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[cluster.S
 
     async def look(conn: Connection) -> cluster.Snapshot:
         async with conn.transaction():
-            await monitoring.settle(conn, timedelta(seconds=PATIENCE_S))
+            await monitoring.settle(conn, timedelta(seconds=PART_S))
             return await read_snapshot(conn, configured=configured)
 
     async def read() -> cluster.Snapshot:

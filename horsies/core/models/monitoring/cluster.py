@@ -107,8 +107,10 @@ class ScheduleStateInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue right now. `waiting` = `due` + `scheduled`. `ended_last_minute` is exact unless more than
-    `snapshot.MOST_ENDED` tasks ended in the last minute; in that case it is an estimate from the newest ones."""
+    """A queue right now. `waiting` = `due` + `scheduled`. If more tasks wait than are counted, their number is
+    estimated from a sample of the table, and `is_exact` is false; the age of the oldest due task is exact nevertheless.
+    `ended_last_minute` is exact unless more than `snapshot.MOST_ENDED` tasks ended in the last minute; in that case it
+    is an estimate from the newest ones."""
 
     name: str
     waiting: int
@@ -121,6 +123,7 @@ class QueueInfo:
     max_concurrency: int | None = None
     priority: int | None = None
     live_workers: int = 0
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class TaskCount:
     queue: str
     task_name: str
     count: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,12 @@ class DatabaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment, by the clock of the database: the command line shows it, and metrics expose it."""
+    """Everything at one moment, by the clock of the database: the command line shows it, and metrics expose it.
+
+    `missing` has the parts that could not be read, and why: `queues` (the names of those in which tasks wait),
+    `oldest_due`, `waiting`, `sample` (for the estimates), `in_flight`, `ended`, `workers`, `schedules`, `workflows`.
+    Their numbers are absent, not zero. Of the workflows, at most `snapshot.MOST_WORKFLOWS` in each state are counted.
+    """
 
     taken_at: datetime
     queues: tuple[QueueInfo, ...]
@@ -160,6 +169,7 @@ class Snapshot:
     schedules: tuple[ScheduleStateInfo, ...]
     workflow_counts: Mapping[str, int]
     database: DatabaseFacts
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 class Why(StrEnum):
