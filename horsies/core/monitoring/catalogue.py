@@ -87,7 +87,7 @@ READING_SECONDS = Metric("horsies_reading_seconds", "gauge", "How long the last 
 READING_MISSING = Metric(
     "horsies_reading_missing",
     "gauge",
-    "Parts of the last reading that failed; the numbers of a missing part are absent.",
+    "1 if this part of the last reading failed; its numbers are absent.",
     ("part",),
 )
 READING_ERRORS = Metric("horsies_reading_errors_total", "counter", "Readings of the database that failed.")

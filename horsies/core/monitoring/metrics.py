@@ -15,7 +15,7 @@ from itertools import accumulate
 from math import inf
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
+from horsies.core.models.monitoring.cluster import PARTS, QueueInfo, Snapshot
 from horsies.core.monitoring import catalogue
 from horsies.core.monitoring import catalogue as m
 
@@ -186,7 +186,7 @@ def of_reading(reading: DatabaseReading) -> Iterator[Family]:
 def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     """The gauges of the database."""
     missing = frozenset(snapshot.missing)
-    yield _by(m.READING_MISSING, dict.fromkeys(missing, 1.0))
+    yield _by(m.READING_MISSING, {part: float(part in missing) for part in PARTS})
     yield _tasks(snapshot)
     yield from _queues(snapshot.queues, missing)
     yield Family(m.WORKFLOWS, [((status,), count) for status, count in sorted(snapshot.workflow_counts.items())])

@@ -119,7 +119,7 @@ async def waiting_sample(conn: Connection, queues: Sequence[str], *, pages: int)
     """About what waits in these queues, from a sample of so many pages of the table."""
     wanted = {"queues": list(queues), "pages": pages}
     cursor = await conn.execute(load("monitoring/waiting_sample"), wanted, prepare=False)
-    return [WaitingCount(*row, True) for row in await cursor.fetchall()]
+    return [WaitingCount(*row)._replace(is_cut=True) for row in await cursor.fetchall()]
 
 
 async def oldest_due(conn: Connection, queues: Sequence[str]) -> dict[str, float]:

@@ -152,13 +152,16 @@ class DatabaseFacts:
     oldest_transaction_seconds: float | None
 
 
+# What a snapshot is read as. `queues` are the names of those in which tasks wait, `sample` is for the estimates.
+PARTS = ("workers", "queues", "oldest_due", "waiting", "sample", "in_flight", "ended", "schedules", "workflows")
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything at one moment, by the clock of the database: the command line shows it, and metrics expose it.
 
-    `missing` has the parts that could not be read, and why: `queues` (the names of those in which tasks wait),
-    `oldest_due`, `waiting`, `sample` (for the estimates), `in_flight`, `ended`, `workers`, `schedules`, `workflows`.
-    Their numbers are absent, not zero. Of the workflows, at most `snapshot.MOST_WORKFLOWS` in each state are counted.
+    `missing` has those of the `PARTS` that could not be read, and why; their numbers are absent, not zero. Of the
+    workflows, at most `snapshot.MOST_WORKFLOWS` in each state are counted.
     """
 
     taken_at: datetime
