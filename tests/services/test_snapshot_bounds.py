@@ -8,14 +8,15 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.monitoring.cluster import PARTS, Snapshot
 from horsies.core.monitoring import metrics, snapshot
-from horsies.core.store.monitoring import WaitingCount
+from horsies.core.store import monitoring as monitoring_store
+from horsies.core.store.monitoring import Depth, WaitingCount
 from horsies.core.types.status import TaskStatus
 
 LONG, SHORT = 3_000, 7
@@ -82,12 +83,39 @@ async def test_m45a_who_asks_for_exact_numbers_gets_them(broker: PostgresBroker)
     assert (long.is_exact, long.waiting, long.scheduled) == (True, LONG, LONG // 4)
 
 
-async def test_m45a_what_small_queues_leave_over_is_counted_in_the_others(
+async def test_m45a_a_queue_of_middle_length_is_counted_and_its_names_get_their_shares(broker: PostgresBroker) -> None:
+    found = await taken(broker)
+    [long] = [queue for queue in found.queues if queue.name == "long"]
+    assert (long.is_exact, long.waiting, long.scheduled) == (True, LONG, LONG // 4)
+    shares = [one for one in found.task_counts if one.queue == "long"]
+    assert sum(one.count for one in shares) == LONG and not any(one.is_exact for one in shares)
+    assert all(abs(one.count - LONG / 3) < LONG / 20 for one in shares) and len(shares) == 3
+
+
+def test_m45a_shares_lose_nothing_by_rounding() -> None:
+    named = [WaitingCount("a", name, number, due) for name, number, due in (("x", 1, 1), ("y", 1, 0), ("z", 5, 2))]
+    for number, due in ((10, 0), (10, 10), (8, 3), (101, 1), (7, 6)):
+        shares = snapshot.shared_out(named, [Depth("a", number, due, False)])
+        assert (sum(one.number for one in shares), sum(one.due for one in shares)) == (number, due)
+        assert all(0 <= one.due <= one.number and one.is_share for one in shares)
+
+
+async def test_m45a_what_cannot_be_counted_is_estimated(
     broker: PostgresBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "COUNTED_IN_ALL", LONG + 1)  # a share is too small, and what is left is enough
-    [long] = [queue for queue in (await taken(broker)).queues if queue.name == "long"]
-    assert (long.is_exact, long.waiting) == (True, LONG)
+    async def too_slow(*_: object, **__: object) -> list[WaitingCount]:
+        raise errors.QueryCanceled("too slow")
+
+    monkeypatch.setattr(monitoring_store, "waiting", too_slow)
+    queues = {queue.name: queue for queue in (await taken(broker)).queues}
+    assert LONG * 0.5 < queues["long"].waiting < LONG * 2 and not queues["long"].is_exact
+    monkeypatch.setattr(monitoring_store, "waiting_sample", too_slow)
+    found = await taken(broker)
+    assert found.missing.keys() == {"waiting", "sample"}
+    exposed = {family.metric.name: dict(family.samples) for family in metrics.of_snapshot(found)}
+    assert ("long", "due") not in exposed["horsies_queue_tasks"], "unknown is not zero"
+    assert exposed["horsies_queue_oldest_due_seconds"]["long",] > LONG - 60
+    assert exposed["horsies_queue_tasks"]["short", "running"] == 3
 
 
 def test_m45a_an_estimate_is_not_less_than_what_was_counted() -> None:
@@ -127,7 +155,7 @@ async def test_m45a_parts_that_come_too_late_are_left_out(
 ) -> None:
     monkeypatch.setattr(snapshot, "PARTS_S", -1.0)
     found = await taken(broker)
-    assert found.missing.keys() == set(PARTS) - {"sample"} and found.database.sessions > 0
+    assert found.missing.keys() == set(PARTS) - {"depths"} and found.database.sessions > 0
 
 
 async def test_m45a_a_lost_connection_is_not_a_missing_part(broker: PostgresBroker, db: AsyncConnection) -> None:

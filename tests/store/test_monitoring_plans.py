@@ -211,6 +211,8 @@ LOOKS: dict[str, Look] = {
     "queues": Look(lambda conn: monitoring.waiting_queues(conn, most=2_000), 1_001),
     "waiting": Look(lambda conn: monitoring.waiting(conn, ["q0", "q1"], most=BOUND // 2), BOUND),
     "waiting in many queues": Look(lambda conn: monitoring.waiting(conn, EVERY_QUEUE, most=2), 2_000),
+    "depths": Look(lambda conn: monitoring.depths(conn, ["q0", "q1"], most=BOUND // 2), BOUND),
+    "depths of many queues": Look(lambda conn: monitoring.depths(conn, EVERY_QUEUE, most=2), 2_000),
     "oldest due": Look(lambda conn: monitoring.oldest_due(conn, EVERY_QUEUE), 20_000),
     "sample": Look(lambda conn: monitoring.waiting_sample(conn, EVERY_QUEUE, pages=20), 3_000),
     "in flight": Look(lambda conn: monitoring.in_flight(conn, most=100), 100),

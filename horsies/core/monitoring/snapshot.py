@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -28,7 +28,7 @@ from horsies.core.models.app import AppConfig
 from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring import metrics, queries
 from horsies.core.store import monitoring
-from horsies.core.store.monitoring import EndedOfLate, InFlightCount, WaitingCount
+from horsies.core.store.monitoring import Depth, EndedOfLate, InFlightCount, WaitingCount
 from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ WINDOW = timedelta(hours=1)
 MOST_ENDED = 20_000
 MOST_QUEUES = 2_000  # with waiting tasks; those of the configuration and of live workers are always looked at
 MOST_COUNTED = 10_000  # waiting tasks of one queue
-LEAST_COUNTED = 10
-COUNTED_IN_ALL = 20_000  # waiting tasks, shared by the queues
-SAMPLED_PAGES = 2_000
+COUNTED_IN_ALL = 20_000  # waiting tasks, shared by the queues: these are only entries of an index
+NAMED_IN_ALL = 5_000  # the same, by name: for these the table is visited
+LEAST_COUNTED = 5  # of each queue
+SAMPLED_PAGES = 1_000
 MOST_IN_FLIGHT = 100_000
 MOST_WORKFLOWS = 50_000  # in each state
 A_MINUTE_S = 60.0
@@ -99,10 +100,7 @@ async def read_snapshot(conn: Connection, *, configured: Configured, exact: bool
         {*known, *await parts.read("queues", partial(monitoring.waiting_queues, most=MOST_QUEUES), list[str]())}
     )
     oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, float]())
-    waiting = await parts.read("waiting", partial(_count_waiting, queues=names, exact=exact), list[WaitingCount]())
-    if cut := sorted({part.queue for part in waiting if part.is_cut}):
-        sample = partial(monitoring.waiting_sample, queues=cut, pages=SAMPLED_PAGES)
-        waiting = estimated(waiting, await parts.read("sample", sample, list[WaitingCount]()))
+    waiting = await _read_waiting(parts, names, exact=exact)
     in_flight = partial(monitoring.in_flight, most=None if exact else MOST_IN_FLIGHT)
     open_workflows = partial(monitoring.open_workflows, most=None if exact else MOST_WORKFLOWS)
     return assemble(
@@ -146,35 +144,67 @@ class Parts:
             return instead
 
 
-async def _count_waiting(conn: Connection, *, queues: Sequence[str], exact: bool) -> list[WaitingCount]:
-    """What waits in these queues. Each may be counted up to its share; what small queues leave over, the others get."""
-    if exact:
-        return await monitoring.waiting(conn, queues, most=None)
-    found = await monitoring.waiting(conn, queues, most=_share(len(queues)))
+async def _read_waiting(parts: Parts, queues: Sequence[str], *, exact: bool) -> list[WaitingCount]:
+    """What waits in these queues, in up to three steps: the last tasks of each queue by name; how many there are where
+    these are not all; and an estimate where there are even more. What fails is left to the next step."""
+    most = None if exact else _share(NAMED_IN_ALL, len(queues))
+    waiting = partial(monitoring.waiting, queues=queues, most=most)
+    found = await parts.read("waiting", waiting, list[WaitingCount]())
     cut = sorted({part.queue for part in found if part.is_cut})
-    if not cut or _share(len(cut)) == _share(len(queues)):
-        return found
-    return [part for part in found if part.queue not in cut] + await monitoring.waiting(
-        conn, cut, most=_share(len(cut))
-    )
+    if cut:
+        depths = partial(monitoring.depths, queues=cut, most=_share(COUNTED_IN_ALL, len(cut)))
+        found = shared_out(found, await parts.read("depths", depths, list[Depth]()))
+        cut = sorted({part.queue for part in found if part.is_cut})
+    if "waiting" in parts.missing:
+        cut = list(queues)
+    if cut:
+        sample = partial(monitoring.waiting_sample, queues=cut, pages=SAMPLED_PAGES)
+        found = estimated(found, await parts.read("sample", sample, list[WaitingCount]()))
+    if "sample" not in parts.missing:
+        parts.missing.pop("waiting", None)
+    return found
 
 
-def _share(queues: int) -> int:
-    return max(LEAST_COUNTED, min(MOST_COUNTED, COUNTED_IN_ALL // max(1, queues)))
+def _share(in_all: int, queues: int) -> int:
+    return max(LEAST_COUNTED, min(MOST_COUNTED, in_all // max(1, queues)))
+
+
+def shared_out(named: Iterable[WaitingCount], depths: Iterable[Depth]) -> list[WaitingCount]:
+    """The numbers of queues that were counted further, in proportion to the names that were seen in them."""
+    parts: dict[str, list[WaitingCount]] = {}
+    for part in named:
+        parts.setdefault(part.queue, []).append(part)
+    for depth in depths:
+        parts[depth.queue] = _shares(parts.get(depth.queue, []), depth)
+    return [part for some in parts.values() for part in some]
+
+
+def _shares(parts: Sequence[WaitingCount], depth: Depth) -> list[WaitingCount]:
+    """Each name gets its part of what the names before it have left; so nothing is lost by rounding."""
+    seen, number, due = sum(part.number for part in parts), depth.number, depth.due
+    shares = []
+    for part in sorted(parts, key=lambda part: part.number):
+        share = round(number * part.number / seen)
+        share_due = max(min(share, round(due * part.number / seen)), due - (number - share))
+        shares.append(WaitingCount(part.queue, part.task_name, share, share_due, depth.is_cut, is_share=True))
+        seen, number, due = seen - part.number, number - share, due - share_due
+    return shares
 
 
 def estimated(counted: Sequence[WaitingCount], sampled: Sequence[WaitingCount]) -> list[WaitingCount]:
     """For queues that were not counted to their end, what the sample says, unless it says less than was counted."""
-    cut = {part.queue for part in counted if part.is_cut}
-    at_least: Counter[str] = Counter()
-    about: Counter[str] = Counter()
-    for part in counted:
-        at_least[part.queue] += part.number
-    for part in sampled:
-        about[part.queue] += part.number
-    better = {queue for queue in cut if about[queue] > at_least[queue]}
-    kept = [part._replace(is_cut=part.queue in cut) for part in counted if part.queue not in better]
+    at_least, about = _numbers(counted), _numbers(sampled)
+    exact = {part.queue for part in counted if not part.is_cut}
+    better = {queue for queue in about if queue not in exact and about[queue] > at_least[queue]}
+    kept = [part for part in counted if part.queue not in better]
     return kept + [part for part in sampled if part.queue in better]
+
+
+def _numbers(parts: Iterable[WaitingCount]) -> Counter[str]:
+    numbers: Counter[str] = Counter()
+    for part in parts:
+        numbers[part.queue] += part.number
+    return numbers
 
 
 def assemble(
@@ -191,10 +221,9 @@ def assemble(
     missing: Mapping[str, str] = MappingProxyType({}),
 ) -> cluster.Snapshot:
     facts = dict(database)
-    queues = _queues(waiting, in_flight, ended, workers, configured.queues)
     return cluster.Snapshot(
         taken_at=facts.pop("taken_at"),
-        queues=tuple(replace(queue, oldest_due_seconds=oldest_due.get(queue.name)) for queue in queues),
+        queues=tuple(_queues(waiting, oldest_due, in_flight, ended, workers, configured.queues)),
         task_counts=tuple(_task_counts(waiting, in_flight, ended)),
         ended_window_seconds=_reach(ended),
         workers=tuple(workers),
@@ -217,6 +246,7 @@ def settings_of_workers(workers: Iterable[cluster.WorkerStateInfo]) -> dict[str,
 
 def _queues(
     waiting: Sequence[WaitingCount],
+    oldest_due: Mapping[str, float],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[cluster.WorkerStateInfo],
@@ -225,39 +255,33 @@ def _queues(
     known = {**configured, **settings_of_workers(workers)}
     served = [name for worker in workers if worker.is_live for name in worker.queues]
     seen = {part.queue for parts in (waiting, in_flight, ended) for part in parts}
-    queues = {name: cluster.QueueInfo(name, 0, 0, 0, 0, 0, None, 0) for name in sorted({*known, *served, *seen})}
+    numbers = {name: Counter[str]() for name in sorted({*known, *served, *seen, *oldest_due})}
     for part in waiting:
-        queues[part.queue] = _with_waiting(queues[part.queue], part)
+        found = numbers[part.queue]
+        found["waiting"] += part.number
+        found["due"] += part.due
+        found["cut"] += part.is_cut
     for held in in_flight:
-        queue, running = queues[held.queue], held.status is TaskStatus.RUNNING
-        queues[held.queue] = replace(
-            queue,
-            claimed=queue.claimed + (0 if running else held.number),
-            running=queue.running + (held.number if running else 0),
-        )
-    for name, count in _last_minute(ended).items():
-        queues[name] = replace(queues[name], ended_last_minute=count)
+        numbers[held.queue]["running" if held.status is TaskStatus.RUNNING else "claimed"] += held.number
     is_cut = any(held.is_cut for held in in_flight)
+    last_minute, servers = _last_minute(ended), Counter(served)
     return [
-        replace(
-            queue,
+        cluster.QueueInfo(
+            name,
+            waiting=found["waiting"],
+            due=found["due"],
+            scheduled=found["waiting"] - found["due"],
+            claimed=found["claimed"],
+            running=found["running"],
+            oldest_due_seconds=oldest_due.get(name),
+            ended_last_minute=last_minute.get(name, 0),
             max_concurrency=known.get(name, QueueSettings()).max_concurrency,
             priority=known.get(name, QueueSettings()).priority,
-            live_workers=served.count(name),
-            is_exact=queue.is_exact and not is_cut,
+            live_workers=servers[name],
+            is_exact=not found["cut"] and not is_cut,
         )
-        for name, queue in queues.items()
+        for name, found in numbers.items()
     ]
-
-
-def _with_waiting(queue: cluster.QueueInfo, part: WaitingCount) -> cluster.QueueInfo:
-    return replace(
-        queue,
-        waiting=queue.waiting + part.number,
-        due=queue.due + part.due,
-        scheduled=queue.scheduled + part.number - part.due,
-        is_exact=queue.is_exact and not part.is_cut,
-    )
 
 
 def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
@@ -275,7 +299,8 @@ def _task_counts(
 ) -> Iterable[cluster.TaskCount]:
     pending = TaskStatus.PENDING
     yield from (
-        cluster.TaskCount(pending, part.queue, part.task_name, part.number, not part.is_cut) for part in waiting
+        cluster.TaskCount(pending, part.queue, part.task_name, part.number, not (part.is_cut or part.is_share))
+        for part in waiting
     )
     yield from (
         cluster.TaskCount(part.status, part.queue, part.task_name, part.number, not part.is_cut) for part in in_flight

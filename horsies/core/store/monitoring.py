@@ -93,13 +93,24 @@ async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tup
 
 
 class WaitingCount(NamedTuple):
-    """Tasks of one name that wait in one queue. `is_cut`: the queue has more, also of other names."""
+    """Tasks of one name that wait in one queue. `is_cut`: the queue has more, also of other names. `is_share`: the
+    number of the name is a share of that of its queue."""
 
     queue: str
     task_name: str
     number: int
     due: int
     is_cut: bool = False
+    is_share: bool = False
+
+
+class Depth(NamedTuple):
+    """Tasks that wait in one queue; `is_cut`: there are more."""
+
+    queue: str
+    number: int
+    due: int
+    is_cut: bool
 
 
 async def waiting_queues(conn: Connection, *, most: int) -> list[str]:
@@ -113,6 +124,12 @@ async def waiting(conn: Connection, queues: Sequence[str], *, most: int | None) 
     wanted = {"queues": list(queues), "most": most}
     cursor = await conn.execute(load("monitoring/waiting"), wanted, prepare=False)
     return [WaitingCount(*row) for row in await cursor.fetchall()]
+
+
+async def depths(conn: Connection, queues: Sequence[str], *, most: int) -> list[Depth]:
+    """How many tasks wait in these queues, whatever their names; at most so many of each are counted."""
+    cursor = await conn.execute(load("monitoring/depths"), {"queues": list(queues), "most": most}, prepare=False)
+    return [Depth(*row) for row in await cursor.fetchall()]
 
 
 async def waiting_sample(conn: Connection, queues: Sequence[str], *, pages: int) -> list[WaitingCount]:

@@ -152,8 +152,20 @@ class DatabaseFacts:
     oldest_transaction_seconds: float | None
 
 
-# What a snapshot is read as. `queues` are the names of those in which tasks wait, `sample` is for the estimates.
-PARTS = ("workers", "queues", "oldest_due", "waiting", "sample", "in_flight", "ended", "schedules", "workflows")
+# What a snapshot is read as. `queues` are the names of those in which tasks wait; `depths` and `sample` are for those
+# in which many wait.
+PARTS = (
+    "workers",
+    "queues",
+    "oldest_due",
+    "waiting",
+    "depths",
+    "sample",
+    "in_flight",
+    "ended",
+    "schedules",
+    "workflows",
+)
 
 
 @dataclass(frozen=True, slots=True)
