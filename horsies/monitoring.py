@@ -17,10 +17,13 @@ from horsies.core.models.monitoring.tasks import (
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring.explain import explain_task
 from horsies.core.monitoring.queries import (
-    get_task_detail, get_worker_history, get_workflow_node, get_workflow_run, list_active_workers, list_schedules,
-    list_tasks, list_workers, list_workflow_names, list_workflow_runs, ping, task_breakdown, task_facets, task_stats,
+    get_worker_history, get_workflow_node, get_workflow_run, list_active_workers, list_schedules, list_workers,
+    list_workflow_names, list_workflow_runs, ping,
 )
 from horsies.core.monitoring.snapshot import take_snapshot
+from horsies.core.monitoring.task_queries import (
+    get_task_detail, list_tasks, task_breakdown, task_facets, task_stats,
+)
 # fmt: on
 
 __all__ = [

@@ -166,6 +166,9 @@ TaskNames: TypeAlias = Annotated[
 ]
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+Exact: TypeAlias = Annotated[
+    bool, typer.Option("--exact", help="Count everything, however long it takes (up to five minutes).")
+]
 Watch: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Update the table until Ctrl-C.")]
 
 Every: TypeAlias = Annotated[

@@ -18,6 +18,7 @@ from horsies.core.monitoring.metrics import of_reading
 from horsies.core.monitoring.snapshot import NoReading, Reader, take_snapshot
 from horsies.core.types import Err
 
+_NEEDED = {"queues", "waiting", "in_flight"}
 _TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "oldest due", "ended/min", "workers")
 
 
@@ -25,23 +26,30 @@ def queues(
     module: options.OptionalModule = None,
     watch: options.Watch = False,
     every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
+    exact: options.Exact = False,
     as_json: options.AsJson = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
     """Show for each queue: the waiting tasks (due now, or later), the claimed and running tasks, the concurrency limit,
     how long the oldest task has been due, how many tasks ended in the last minute, and how many live workers serve it.
+
+    If very many tasks wait in a queue, their number is estimated, and marked with ~.
     """
     output.refuse_watching(watch, as_json)
     with session.open_read_only(module, database_url) as app:
 
         def snapshot() -> cluster.Snapshot:
-            return session.answer_of(asyncio.run(take_snapshot(app.get_broker())), app)
+            found = session.answer_of(asyncio.run(take_snapshot(app.get_broker(), exact=exact)), app)
+            if _NEEDED & found.missing.keys():
+                raise session.parts_missing(found.missing)
+            return found
 
         if watch:
             return output.watch_until_interrupted(lambda: _shown(snapshot()), every)
         found = snapshot()
     if as_json:
-        output.print_json({"taken_at": tasks.to_jsonable(found.taken_at), "queues": tasks.to_jsonable(found.queues)})
+        told = {"taken_at": found.taken_at, "queues": found.queues, "missing": found.missing}
+        output.print_json(tasks.to_jsonable(told))
     else:
         output.print_whole(_shown(found))
     return 0
@@ -55,9 +63,7 @@ def _row(queue: cluster.QueueInfo) -> list[Any]:
     is_stranded = queue.waiting > 0 and queue.live_workers == 0
     return [
         queue.name,
-        queue.waiting,
-        queue.due,
-        queue.scheduled,
+        *(_number(number, queue.is_exact) for number in (queue.waiting, queue.due, queue.scheduled)),
         queue.claimed,
         queue.running,
         queue.max_concurrency,
@@ -65,6 +71,10 @@ def _row(queue: cluster.QueueInfo) -> list[Any]:
         queue.ended_last_minute,
         output.styled(("none", "bold red")) if is_stranded else queue.live_workers,
     ]
+
+
+def _number(number: int, is_exact: bool) -> int | str:
+    return number if is_exact else f"~{round(number, 2 - len(str(number))):,}"
 
 
 def metrics(

@@ -3,7 +3,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, TypeAlias, TypeVar
 
@@ -131,6 +131,12 @@ def answer_of(result: MonitoringResult[T], app: Horsies) -> T:
     if problem.code is MonitoringErrorCode.INVALID_ARGUMENT:
         raise output.usage_error(problem.message)
     raise _no_answer(problem.message, app)
+
+
+def parts_missing(missing: Mapping[str, str]) -> errors.HorsiesError:
+    """The queues could not be read."""
+    notes = [f"{part}: {reason}" for part, reason in missing.items()]
+    return errors.HorsiesError("some of the numbers could not be read", notes=notes)
 
 
 def _refuse_without_tables(app: Horsies) -> None:

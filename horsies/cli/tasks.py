@@ -40,7 +40,7 @@ _WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
 
 
 class Sort(StrEnum):
-    """The sort orders. Each has an index except `sent_at`, which reads all rows."""
+    """The sort orders. Each has an index except `sent_at`."""
 
     ID = "id"
     SENT_AT = "sent_at"
@@ -96,14 +96,15 @@ def tasks(
     ] = None,
     retried: Annotated[bool, typer.Option("--retried", help="Only tasks that have been retried.")] = False,
     sort: Annotated[
-        Sort,
+        Sort | None,
         typer.Option(
             case_sensitive=False,
-            help="sent_at: the order of sending (reads all matching tasks); id: nearly the same, except for tasks of "
-            "schedules, and fast on a large table; claim_order: the next tasks of each queue (waiting tasks); "
-            "started_at: claimed and running tasks; ended_at: ended tasks.",
+            help="sent_at: the order of sending (of more than 10,000 tasks: among the newest by id, the last ended, "
+            "and those in flight); id: nearly the same, except for tasks of schedules; claim_order: the next tasks of "
+            "each queue (waiting tasks); started_at: claimed and running tasks; ended_at: ended tasks.",
+            show_default="sent_at; ended_at if --status names only ended states",
         ),
-    ] = Sort.SENT_AT,
+    ] = None,
     order: Annotated[
         Order | None,
         typer.Option(
@@ -112,6 +113,15 @@ def tasks(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
     offset: Annotated[int, typer.Option(min=0, max=filters.DEEPEST_OFFSET, help="How many tasks to skip.")] = 0,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Continue where a list ended; it says with which cursor.")
+    ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="Search and count all tasks, however long it takes (up to five minutes), not only some."
+        ),
+    ] = False,
     only_ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
     watch: options.Watch = False,
     every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
@@ -121,11 +131,13 @@ def tasks(
     """List tasks, the latest first.
 
     Separate several names by commas, or repeat the option. A task must match every option, and one of the names of
-    each. Times are UTC.
+    each. Times are UTC. A search ends after 10,000 tasks, and says so; a total stops at 10,000.
     """
     output.refuse_watching(watch, as_json, only_ids)
+    statuses = options.parse_members(TaskStatus, status, "--status")
+    sort = sort or (Sort.ENDED_AT if statuses and TASK_TERMINAL_STATES.issuperset(statuses) else Sort.SENT_AT)
     asked: dict[str, Any] = {
-        "statuses": _statuses(options.parse_members(TaskStatus, status, "--status"), sort),
+        "statuses": _statuses(statuses, sort),
         "queues": options.parse_names(queue, "--queue") or (),
         "task_names": options.parse_names(task, "--task") or (),
         "workers": options.parse_names(worker, "--worker") or (),
@@ -136,6 +148,8 @@ def tasks(
         "sort_dir": _direction(sort, order),
         "offset": offset,
         "limit": limit,
+        "after": after,
+        "exact": exact,
     }
     with session.open_read_only(module, database_url) as app:
 
@@ -174,13 +188,36 @@ def _print(page: models.TaskListPage, *, as_json: bool, only_ids: bool) -> int:
 
 def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> output.Shown:
     if not page.items:
-        return output.styled(("no task matches" if page.total == 0 else f"there are only {page.total}", "default"))
+        return output.styled((_nothing(page), "default"))
     last = page.offset + len(page.items)
-    rest = f"; --offset {last} shows what follows" if last < page.total else ""
-    summary = output.styled((f"{page.offset + 1} to {last} of {output.count(page.total, 'task')}{rest}", "default"))
+    total = output.count(page.total, "task") if page.total_is_exact else f"{page.total:,}+ tasks"
+    summary = output.styled((f"{page.offset + 1} to {last} of {total}{_rest(page, last)}", "default"))
     table = output.table_of(_TITLES, [_row(one) for one in page.items])
     parts = (summary, table) if is_watched else (table, summary)  # a long table hides what is below it
     return output.below_each_other(*parts)
+
+
+def _nothing(page: models.TaskListPage) -> str:
+    if page.is_partial:
+        return f"no task matches among those that were looked at{_further(page)}"
+    if page.total == 0 and page.total_is_exact:
+        return "no task matches"
+    return f"there are only {page.total}" if page.total_is_exact else "nothing follows"
+
+
+def _rest(page: models.TaskListPage, last: int) -> str:
+    if page.is_partial:
+        return f"; not all tasks were looked at{_further(page)}"
+    if page.next_cursor is None:
+        return ""
+    if last <= filters.DEEPEST_OFFSET:
+        return f"; --offset {last} shows what follows"
+    return f"; --after {page.next_cursor} shows what follows"
+
+
+def _further(page: models.TaskListPage) -> str:
+    way = "--exact" if page.next_cursor is None else f"--after {page.next_cursor}"
+    return f": {way} looks further"
 
 
 def _row(one: models.TaskSummary) -> list[Any]:

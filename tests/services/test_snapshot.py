@@ -169,7 +169,7 @@ async def test_m47_active_workers_and_who_answers(broker: PostgresBroker) -> Non
 
 def test_m45_an_empty_table_is_a_snapshot_too() -> None:
     empty = snapshot.assemble(
-        waiting=[], in_flight=[], ended=[], workers=[], schedules=[], workflow_counts={},
+        waiting=[], oldest_due={}, in_flight=[], ended=[], workers=[], schedules=[], workflow_counts={},
         database={"taken_at": None, "server_version": "18", "schema_version": 1, "notify": "off",
                   "notification_queue_usage": 0.0, "sessions": 1, "listeners": 0, "oldest_transaction_seconds": None},
         configured=snapshot.Configured({"default": snapshot.QueueSettings(100, 5)}),

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Question: TypeAlias = Callable[[psycopg.AsyncConnection[Any]], Awaitable[T]]
 
-MOST = 10_000  # tasks of each queue
+MOST = 10_000  # tasks of each queue,
+MOST_IN_ALL = 50_000  # shared by the queues, if there are many,
+LEAST = 50  # but so many of each
 SAMPLE = 500  # tasks of each name in a queue
 STEP = 100  # tasks whose arguments are in memory at a time
 MOST_SCHEDULES = 10_000
@@ -74,11 +76,12 @@ def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
 def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
     """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
-    found = visit.ask(lambda conn: tasks.waiting(conn, queues, most=MOST, sample=SAMPLE))
+    most = max(LEAST, min(MOST, MOST_IN_ALL // max(1, len(queues))))
+    found = visit.ask(lambda conn: tasks.waiting(conn, queues, most=most, sample=SAMPLE))
     if isinstance(found, Err):
         yield from no_answer(found)
         return
-    for each in grouped_by_name(found.value, MOST):
+    for each in grouped_by_name(found.value, most):
         task = subject.app.tasks.get(each.task_name)
         if task is None:
             yield _unknown(each, list(subject.app.tasks))

@@ -35,13 +35,19 @@ TASKS = Metric(
 QUEUE_TASKS = Metric(
     "horsies_queue_tasks",
     "gauge",
-    "Tasks of a queue that have not ended: due, scheduled for later, claimed, running.",
+    "Tasks of a queue that have not ended: due, scheduled for later, claimed, running. See horsies_queue_estimated.",
     ("queue", "state"),
 )
 QUEUE_OLDEST = Metric(
     "horsies_queue_oldest_due_seconds",
     "gauge",
     "How long the oldest due task of a queue has been waiting; 0 if there is none.",
+    ("queue",),
+)
+QUEUE_ESTIMATED = Metric(
+    "horsies_queue_estimated",
+    "gauge",
+    "1 if more tasks wait in a queue than are counted: their number is estimated from a sample of the table.",
     ("queue",),
 )
 QUEUE_ENDED = Metric(
@@ -78,6 +84,12 @@ OLDEST_TRANSACTION = Metric(
 DATABASE_UP = Metric("horsies_database_up", "gauge", "1 if the last reading of the database succeeded.")
 READING_AGE = Metric("horsies_reading_age_seconds", "gauge", "How old the numbers from the database are.")
 READING_SECONDS = Metric("horsies_reading_seconds", "gauge", "How long the last reading of the database took.")
+READING_MISSING = Metric(
+    "horsies_reading_missing",
+    "gauge",
+    "1 if this part of the last reading failed; its numbers are absent.",
+    ("part",),
+)
 READING_ERRORS = Metric("horsies_reading_errors_total", "counter", "Readings of the database that failed.")
 
 # What a scheduler knows of itself.

@@ -15,22 +15,22 @@ from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 
 DEFAULT_LIMIT = 50
 MOST = 500
-DEEPEST_OFFSET = 2**31 - 1
-_IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
-_WAITING = frozenset({TaskStatus.PENDING})
+DEEPEST_OFFSET = 10_000
+IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
+WAITING = frozenset({TaskStatus.PENDING})
 
 # The states in which each sort order is cheap, because the set is small or an index has this order. (No index has the
-# order of `sent_at`: it reads every row that the filter leaves, as the total does, and keeps one page.)
+# order of `sent_at`: see `windows.of_page`.)
 _SORTABLE: dict[str, frozenset[TaskStatus] | None] = {
     "id": None,
     "sent_at": None,
-    "claim_order": _WAITING,
-    "started_at": _IN_FLIGHT,
+    "claim_order": WAITING,
+    "started_at": IN_FLIGHT,
     "ended_at": TASK_TERMINAL_STATES,
 }
 
 # These states follow from one of the facts below.
-_SAID_BY_A_FACT = (None, _WAITING, _IN_FLIGHT, TASK_TERMINAL_STATES)
+_SAID_BY_A_FACT = (None, WAITING, IN_FLIGHT, TASK_TERMINAL_STATES)
 E = TypeVar("E", bound=StrEnum)
 
 
@@ -66,8 +66,8 @@ class TaskFilter:
             "codes": codes,
             "codes_other_than": other_than,
             "retried_only": bool(self.retried_only),
-            "only_waiting": _is_within(statuses, _WAITING),
-            "only_in_flight": _is_within(statuses, _IN_FLIGHT),
+            "only_waiting": _is_within(statuses, WAITING),
+            "only_in_flight": _is_within(statuses, IN_FLIGHT),
             "only_ended": _is_within(statuses, TASK_TERMINAL_STATES),
         }
 
@@ -90,7 +90,10 @@ def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> 
 def page(offset: int, limit: int) -> dict[str, int]:
     """The parameters of a page."""
     if not _is_int(offset) or not 0 <= offset <= DEEPEST_OFFSET:
-        raise BadQuestion(f"offset must be a whole number of at least 0, not {offset!r}")
+        raise BadQuestion(
+            f"offset must be a whole number from 0 to {DEEPEST_OFFSET:,}, not {offset!r}: "
+            "the next_cursor of a page leads further"
+        )
     return {"offset": offset, "limit": checked_limit(limit)}
 
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 from math import inf
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
+from horsies.core.models.monitoring.cluster import PARTS, QueueInfo, Snapshot
 from horsies.core.monitoring import catalogue
 from horsies.core.monitoring import catalogue as m
 
@@ -185,12 +185,15 @@ def of_reading(reading: DatabaseReading) -> Iterator[Family]:
 
 def of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
     """The gauges of the database."""
+    missing = frozenset(snapshot.missing)
+    yield _by(m.READING_MISSING, {part: float(part in missing) for part in PARTS})
     yield _tasks(snapshot)
-    yield from _queues(snapshot.queues)
+    yield from _queues(snapshot.queues, missing)
     yield Family(m.WORKFLOWS, [((status,), count) for status, count in sorted(snapshot.workflow_counts.items())])
-    live = sum(worker.is_live for worker in snapshot.workers)
-    yield Family(m.WORKERS, [(("live",), live), (("silent",), len(snapshot.workers) - live)])
-    yield _one(m.SILENCE, max((worker.silence_seconds for worker in snapshot.workers), default=0.0))
+    if "workers" not in missing:
+        live = sum(worker.is_live for worker in snapshot.workers)
+        yield Family(m.WORKERS, [(("live",), live), (("silent",), len(snapshot.workers) - live)])
+        yield _one(m.SILENCE, max((worker.silence_seconds for worker in snapshot.workers), default=0.0))
     # About other schedules this process knows nothing. It does not report them, so that the one that knows is heard.
     active = [one for one in snapshot.schedules if one.is_active]
     late = sorted(active, key=lambda one: (-one.lag_seconds, one.name))[:MOST_SCHEDULES]
@@ -261,24 +264,37 @@ def _tasks(snapshot: Snapshot) -> Family:
     return Family(m.TASKS, sorted(found.items()))
 
 
-def _queues(queues: Sequence[QueueInfo]) -> Iterator[Family]:
-    """The remaining queues as one: their tasks added up, and the oldest of their ages."""
+# What each part of a snapshot says of a queue.
+_WAITING, _HELD = ("due", "scheduled"), ("claimed", "running")
+
+
+def _queues(queues: Sequence[QueueInfo], missing: frozenset[str]) -> Iterator[Family]:
+    """The remaining queues as one: their tasks added up, and the oldest of their ages. What a missing part would have
+    said is left out."""
     kept = _heaviest({one.name: one.waiting + one.claimed + one.running for one in queues}, MOST_QUEUES)
+    told = (*(() if "waiting" in missing else _WAITING), *(() if "in_flight" in missing else _HELD))
     states: Counter[Labels] = Counter()
     ended: Counter[str] = Counter()
     oldest: dict[str, float] = {}
     served: dict[str, int] = {}
+    estimated: dict[str, float] = {}
     for one in queues:
         name = one.name if one.name in kept else OTHER
-        for state in ("due", "scheduled", "claimed", "running"):
+        for state in told:
             states[name, state] += getattr(one, state)
         ended[name] += one.ended_last_minute
         oldest[name] = max(oldest.get(name, 0.0), one.oldest_due_seconds or 0.0)
         served[name] = min(served.get(name, one.live_workers), one.live_workers)
+        estimated[name] = max(estimated.get(name, 0.0), float(not one.is_exact))
     yield Family(m.QUEUE_TASKS, sorted(states.items()))
-    yield _by(m.QUEUE_OLDEST, oldest)
-    yield _by(m.QUEUE_ENDED, ended)
-    yield _by(m.QUEUE_WORKERS, served)
+    for part, family in (
+        ("waiting", _by(m.QUEUE_ESTIMATED, estimated)),
+        ("oldest_due", _by(m.QUEUE_OLDEST, oldest)),
+        ("ended", _by(m.QUEUE_ENDED, ended)),
+        ("workers", _by(m.QUEUE_WORKERS, served)),
+    ):
+        if part not in missing:
+            yield family
     limits = {one.name: one.max_concurrency for one in queues if one.name in kept}
     yield _by(m.QUEUE_LIMIT, {name: limit for name, limit in limits.items() if limit is not None})
 

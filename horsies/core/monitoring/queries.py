@@ -1,7 +1,6 @@
-"""The query API (M-45, M-47): lists, counts, facets and groups of tasks, one task, workflows and their nodes, workers
-and schedules. Each query runs on the broker's own loop, in one read-only transaction with a time limit, and every
-failure is returned as a value. Reading blocks no writer. `filters.py` defines the filters, `store/monitoring.py` has
-the statements.
+"""The query API (M-45, M-47): workflows and their nodes, workers and schedules; tasks are in `task_queries.py`. Each
+query runs on the broker's own loop, in one read-only transaction with a time limit, and every failure is returned as a
+value. Reading blocks no writer. `store/monitoring.py` has the statements.
 """
 
 from __future__ import annotations
@@ -22,121 +21,22 @@ from horsies.core.monitoring import filters
 from horsies.core.producer.hub import can_exist
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.store import monitoring
-from horsies.core.types import Err, Ok, TaskStatus, WorkflowStatus
+from horsies.core.types import Err, Ok, WorkflowStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 
 PATIENCE = timedelta(seconds=15)
-MOST_FACETS = 200
+EXACT_PATIENCE = timedelta(minutes=5)
+LOOK = 10_000  # workflows in each index
 MOST_NAMES = 1_000
 MOST_NODES = 10_000
 MOST_EDGES = 50_000
 LARGEST_INDEX = 2**31 - 1
 MOST_WORKERS = 10_000
 MOST_SCHEDULES = 20_000
-_GROUPS = ("worker", "task_name", "queue")
 T = TypeVar("T")
-
-
-async def task_stats(
-    broker: PostgresBroker,
-    *,
-    task_names: Sequence[str] = (),
-    queues: Sequence[str] = (),
-    workers: Sequence[str] = (),
-    error_codes: Sequence[str] = (),
-    error_categories: Sequence[tasks.ErrorCategory | str] = (),
-    retried_only: bool = False,
-) -> tasks.MonitoringResult[tuple[tasks.StatusCount, ...]]:
-    """How many tasks are in each state; all seven, in the order of a task's life. Reads every row."""
-    wanted = filters.TaskFilter(task_names, queues, workers, (), error_codes, error_categories, retried_only)
-
-    async def count(conn: Connection) -> tuple[tasks.StatusCount, ...]:
-        return await monitoring.task_stats(conn, wanted.params())
-
-    return await ask(broker, count)
-
-
-async def task_facets(
-    broker: PostgresBroker,
-    *,
-    statuses: Sequence[TaskStatus | str] = (),
-    retried_only: bool = False,
-    error_categories: Sequence[tasks.ErrorCategory | str] = (),
-) -> tasks.MonitoringResult[tasks.Facets]:
-    """The values that occur, the most frequent first, with their counts. Reads every row of these states."""
-    wanted = filters.TaskFilter(statuses=statuses, error_categories=error_categories, retried_only=retried_only)
-
-    async def find(conn: Connection) -> tasks.Facets:
-        return await monitoring.task_facets(conn, wanted.params(), most=MOST_FACETS)
-
-    return await ask(broker, find)
-
-
-async def task_breakdown(
-    broker: PostgresBroker,
-    *,
-    group_by: tasks.GroupBy,
-    task_names: Sequence[str] = (),
-    queues: Sequence[str] = (),
-    workers: Sequence[str] = (),
-    statuses: Sequence[TaskStatus | str] = (),
-    error_codes: Sequence[str] = (),
-    error_categories: Sequence[tasks.ErrorCategory | str] = (),
-    retried_only: bool = False,
-    limit: int = filters.DEFAULT_LIMIT,
-) -> tasks.MonitoringResult[tasks.Breakdown]:
-    """Tasks by worker, name or queue and their states, the largest groups first. Reads every row of these states."""
-    wanted = filters.TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
-
-    async def count(conn: Connection) -> tasks.Breakdown:
-        if group_by not in _GROUPS:
-            raise filters.BadQuestion(f"group_by must be one of {', '.join(_GROUPS)}, not {group_by!r}")
-        most = filters.checked_limit(limit)
-        rows, groups, total = await monitoring.task_breakdown(conn, wanted.params(), group_by=group_by, limit=most)
-        return tasks.Breakdown(group_by, rows, groups, total)
-
-    return await ask(broker, count)
-
-
-async def list_tasks(
-    broker: PostgresBroker,
-    *,
-    task_names: Sequence[str] = (),
-    queues: Sequence[str] = (),
-    workers: Sequence[str] = (),
-    statuses: Sequence[TaskStatus | str] = (),
-    error_codes: Sequence[str] = (),
-    error_categories: Sequence[tasks.ErrorCategory | str] = (),
-    retried_only: bool = False,
-    sort_by: tasks.SortBy = "id",
-    sort_dir: tasks.SortDir = "desc",
-    offset: int = 0,
-    limit: int = filters.DEFAULT_LIMIT,
-) -> tasks.MonitoringResult[tasks.TaskListPage]:
-    """A page of tasks and the total number, both of the same moment.
-
-    Ids grow with time, so by default the last sent tasks come first. A large offset reads the rows that it skips.
-    """
-    wanted = filters.TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
-
-    async def find(conn: Connection) -> tasks.TaskListPage:
-        params = {**wanted.params(), **filters.order(sort_by, sort_dir, statuses), **filters.page(offset, limit)}
-        items = await monitoring.list_tasks(conn, params)
-        return tasks.TaskListPage(items, await monitoring.count_tasks(conn, params), offset, limit)
-
-    return await ask(broker, find)
-
-
-async def get_task_detail(broker: PostgresBroker, task_id: str) -> tasks.MonitoringResult[tasks.TaskDetail | None]:
-    """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
-
-    async def look(conn: Connection) -> tasks.TaskDetail | None:
-        return await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
-
-    return await ask(broker, look)
 
 
 async def list_workflow_names(broker: PostgresBroker) -> tasks.MonitoringResult[tuple[str, ...]]:
@@ -155,12 +55,14 @@ async def list_workflow_runs(
     status: WorkflowStatus | str | None = None,
     limit: int = filters.DEFAULT_LIMIT,
 ) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
-    """Workflows: active ones first, newest first; then ended ones, last ended first."""
+    """Workflows: active ones first, newest first; then ended ones, last ended first. In each index (name, state, end)
+    at most `LOOK` workflows are looked at."""
 
     async def look(conn: Connection) -> tuple[tasks.WorkflowRunSummary, ...]:
         [wanted] = filters.members(WorkflowStatus, "status", [status]) or [None] if status is not None else [None]
         named = None if name is None else filters.checked_text("name", name)
-        return await monitoring.list_workflows(conn, name=named, status=wanted, limit=filters.checked_limit(limit))
+        most = filters.checked_limit(limit)
+        return await monitoring.list_workflows(conn, name=named, status=wanted, limit=most, look=LOOK)
 
     return await ask(broker, look)
 
@@ -297,14 +199,22 @@ async def ping(
     return Ok(cluster.LivenessReport(database.value.latency_ms, answers, tuple(silent)))
 
 
-async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> tasks.MonitoringResult[T]:
-    """The answer. All statements of a query see the same moment."""
+async def ask(
+    broker: PostgresBroker,
+    question: Callable[[Connection], Awaitable[T]],
+    *,
+    exact: bool = False,
+    patience: timedelta | None = None,
+) -> tasks.MonitoringResult[T]:
+    """The answer. All statements of a query see the same moment. With `exact`, they may read all rows, which takes
+    longer."""
+    patience = patience or (EXACT_PATIENCE if exact else PATIENCE)
     try:
-        return Ok(await broker.bridge.call(partial(_in_transaction, broker, question)))
+        return Ok(await broker.bridge.call(partial(_in_transaction, broker, question, exact, patience)))
     except filters.BadQuestion as problem:
         return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
     except errors.QueryCanceled as problem:
-        message = broker.config.redact(describe(problem))
+        message = broker.config.redact(_cancelled(problem, exact, patience))
         return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.QUERY_TIMEOUT, message, retryable=True))
     except Exception as problem:
         message = broker.config.redact(describe(problem))
@@ -313,11 +223,22 @@ async def ask(broker: PostgresBroker, question: Callable[[Connection], Awaitable
         )
 
 
-async def _in_transaction(broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]]) -> T:
+async def _in_transaction(
+    broker: PostgresBroker, question: Callable[[Connection], Awaitable[T]], exact: bool, patience: timedelta
+) -> T:
     async with broker.hub.connection() as conn, conn.transaction():
         await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        await monitoring.settle(conn, PATIENCE)
+        await monitoring.settle(conn, patience, reads_all=exact)
         return await question(conn)
+
+
+def _cancelled(problem: errors.QueryCanceled, exact: bool, patience: timedelta) -> str:
+    seconds = f"{patience.total_seconds():g}"
+    if exact:
+        return (
+            f"exact numbers took longer than {seconds} s: ask without exact, or for fewer tasks ({describe(problem)})"
+        )
+    return f"there was no answer within {seconds} s, the server is very slow ({describe(problem)})"
 
 
 def _wrong(problem: filters.BadQuestion) -> Err[tasks.MonitoringQueryError]:

@@ -1,6 +1,7 @@
 """The one read model of the command line and of metrics: queues, tasks, workers, schedules and the server, at one
-moment. Each number is defined only here. The cost depends on the tasks that wait, are in flight, or ended recently
-(which is limited), not on the number of tasks that ended long ago. `assemble` only combines what was read.
+moment. Each number is defined only here. Every part is limited, so that the cost does not depend on the number of tasks
+in any state; a queue in which more tasks wait than are counted is estimated from a sample of the table. A part that
+cannot be read is missing, and the others are there. `assemble` only combines what was read.
 
 `Reader` reads snapshots for scrapes, with limits: one reading at a time, none while the last one is young, and none
 that takes long. So repeated scrapes cost the database nothing.
@@ -10,32 +11,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from psycopg import Error
 
 from horsies.core.db import AWAY, Connection, Pool, answered_within, describe
 from horsies.core.models.app import AppConfig
 from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.monitoring import metrics, queries
 from horsies.core.store import monitoring
-from horsies.core.store.monitoring import EndedOfLate, InFlightCount, WaitingCount
+from horsies.core.store.monitoring import Depth, EndedOfLate, InFlightCount, WaitingCount
 from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
 
 
+T = TypeVar("T")
 log = logging.getLogger("horsies.metrics")
 WINDOW = timedelta(hours=1)
-MOST_ENDED = 50_000
+MOST_ENDED = 20_000
+MOST_QUEUES = 2_000  # with waiting tasks; those of the configuration and of live workers are always looked at
+MOST_COUNTED = 10_000  # waiting tasks of one queue
+COUNTED_IN_ALL = 20_000  # waiting tasks, shared by the queues: these are only entries of an index
+NAMED_IN_ALL = 5_000  # the same, by name: for these the table is visited
+LEAST_COUNTED = 5  # of each queue
+SAMPLED_PAGES = 1_000
+MOST_IN_FLIGHT = 100_000
+MOST_WORKFLOWS = 50_000  # in each state
 A_MINUTE_S = 60.0
 MAX_AGE_S = 5.0
 RETRY_S = 2.0  # the pause after a failed reading
 PATIENCE_S = 5.0
+PART_S = 1.5  # a statement of a part may take so long,
+PARTS_S = 3.3  # and no part is begun later than this, so that all of them end within the patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +79,138 @@ def configured_by(config: AppConfig | None) -> Configured:
     return Configured(queues, queries.firing_schedules(config))
 
 
-async def take_snapshot(broker: PostgresBroker) -> tasks.MonitoringResult[cluster.Snapshot]:
-    """Everything at one moment, by the clock of the database."""
+async def take_snapshot(broker: PostgresBroker, *, exact: bool = False) -> tasks.MonitoringResult[cluster.Snapshot]:
+    """Everything at one moment, by the clock of the database. With `exact`, all that has not ended is counted."""
     known = configured_by(None if broker.app is None else broker.app.config)
-    return await queries.ask(broker, partial(read_snapshot, configured=known))
-
-
-async def read_snapshot(conn: Connection, *, configured: Configured) -> cluster.Snapshot:
-    """The same over a connection, in the caller's transaction."""
-    return assemble(
-        waiting=await monitoring.waiting(conn),
-        in_flight=await monitoring.in_flight(conn),
-        ended=await monitoring.ended(conn, WINDOW, most=MOST_ENDED),
-        workers=await monitoring.workers(conn, most=queries.MOST_WORKERS),
-        schedules=await monitoring.schedules(conn, most=queries.MOST_SCHEDULES),
-        workflow_counts=await monitoring.open_workflows(conn),
-        database=await monitoring.database(conn),
-        configured=configured,
+    patience = None if exact else timedelta(seconds=PART_S)
+    return await queries.ask(
+        broker, partial(read_snapshot, configured=known, exact=exact), exact=exact, patience=patience
     )
+
+
+async def read_snapshot(conn: Connection, *, configured: Configured, exact: bool = False) -> cluster.Snapshot:
+    """The same over a connection, in the caller's transaction."""
+    database = await monitoring.database(conn)
+    parts = Parts(conn, inf if exact else monotonic() + PARTS_S)
+    workers = await parts.read(
+        "workers", partial(monitoring.workers, most=queries.MOST_WORKERS), tuple[cluster.WorkerStateInfo, ...]()
+    )
+    known = {*configured.queues, *(name for worker in workers if worker.is_live for name in worker.queues)}
+    names = sorted(
+        {*known, *await parts.read("queues", partial(monitoring.waiting_queues, most=MOST_QUEUES), list[str]())}
+    )
+    oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, float]())
+    waiting = await _read_waiting(parts, names, exact=exact)
+    in_flight = partial(monitoring.in_flight, most=None if exact else MOST_IN_FLIGHT)
+    open_workflows = partial(monitoring.open_workflows, most=None if exact else MOST_WORKFLOWS)
+    return assemble(
+        waiting=waiting,
+        oldest_due=oldest_due,
+        in_flight=await parts.read("in_flight", in_flight, list[InFlightCount]()),
+        ended=await parts.read("ended", partial(monitoring.ended, window=WINDOW, most=MOST_ENDED), list[EndedOfLate]()),
+        workers=workers,
+        schedules=await parts.read(
+            "schedules",
+            partial(monitoring.schedules, most=queries.MOST_SCHEDULES),
+            tuple[cluster.ScheduleStateInfo, ...](),
+        ),
+        workflow_counts=await parts.read("workflows", open_workflows, dict[str, int]()),
+        database=database,
+        configured=configured,
+        missing=parts.missing,
+    )
+
+
+class Parts:
+    """Reads the parts of a snapshot, each in a savepoint of its own: the failure of one leaves the others."""
+
+    def __init__(self, conn: Connection, deadline: float) -> None:
+        self.missing: dict[str, str] = {}
+        self._conn = conn
+        self._deadline = deadline  # on the monotonic clock
+
+    async def read(self, name: str, question: Callable[[Connection], Awaitable[T]], instead: T) -> T:
+        """The answer, or `instead`. If the connection is lost, there is nothing to go on with."""
+        if monotonic() > self._deadline:
+            self.missing[name] = "the parts before it took too long"
+            return instead
+        try:
+            async with self._conn.transaction():
+                return await question(self._conn)
+        except Error as problem:
+            if self._conn.closed:
+                raise
+            self.missing[name] = describe(problem)
+            return instead
+
+
+async def _read_waiting(parts: Parts, queues: Sequence[str], *, exact: bool) -> list[WaitingCount]:
+    """What waits in these queues, in up to three steps: the last tasks of each queue by name; how many there are where
+    these are not all; and an estimate where there are even more. What fails is left to the next step."""
+    most = None if exact else _share(NAMED_IN_ALL, len(queues))
+    waiting = partial(monitoring.waiting, queues=queues, most=most)
+    found = await parts.read("waiting", waiting, list[WaitingCount]())
+    cut = sorted({part.queue for part in found if part.is_cut})
+    if cut:
+        depths = partial(monitoring.depths, queues=cut, most=_share(COUNTED_IN_ALL, len(cut)))
+        found = shared_out(found, await parts.read("depths", depths, list[Depth]()))
+        cut = sorted({part.queue for part in found if part.is_cut})
+    if "waiting" in parts.missing:
+        cut = list(queues)
+    if cut:
+        sample = partial(monitoring.waiting_sample, queues=cut, pages=SAMPLED_PAGES)
+        found = estimated(found, await parts.read("sample", sample, list[WaitingCount]()))
+    if "sample" not in parts.missing:
+        parts.missing.pop("waiting", None)
+    return found
+
+
+def _share(in_all: int, queues: int) -> int:
+    return max(LEAST_COUNTED, min(MOST_COUNTED, in_all // max(1, queues)))
+
+
+def shared_out(named: Iterable[WaitingCount], depths: Iterable[Depth]) -> list[WaitingCount]:
+    """The numbers of queues that were counted further, in proportion to the names that were seen in them."""
+    parts: dict[str, list[WaitingCount]] = {}
+    for part in named:
+        parts.setdefault(part.queue, []).append(part)
+    for depth in depths:
+        parts[depth.queue] = _shares(parts.get(depth.queue, []), depth)
+    return [part for some in parts.values() for part in some]
+
+
+def _shares(parts: Sequence[WaitingCount], depth: Depth) -> list[WaitingCount]:
+    """Each name gets its part of what the names before it have left; so nothing is lost by rounding."""
+    seen, number, due = sum(part.number for part in parts), depth.number, depth.due
+    shares = []
+    for part in sorted(parts, key=lambda part: part.number):
+        share = round(number * part.number / seen)
+        share_due = max(min(share, round(due * part.number / seen)), due - (number - share))
+        shares.append(WaitingCount(part.queue, part.task_name, share, share_due, depth.is_cut, is_share=True))
+        seen, number, due = seen - part.number, number - share, due - share_due
+    return shares
+
+
+def estimated(counted: Sequence[WaitingCount], sampled: Sequence[WaitingCount]) -> list[WaitingCount]:
+    """For queues that were not counted to their end, what the sample says, unless it says less than was counted."""
+    at_least, about = _numbers(counted), _numbers(sampled)
+    exact = {part.queue for part in counted if not part.is_cut}
+    better = {queue for queue in about if queue not in exact and about[queue] > at_least[queue]}
+    kept = [part for part in counted if part.queue not in better]
+    return kept + [part for part in sampled if part.queue in better]
+
+
+def _numbers(parts: Iterable[WaitingCount]) -> Counter[str]:
+    numbers: Counter[str] = Counter()
+    for part in parts:
+        numbers[part.queue] += part.number
+    return numbers
 
 
 def assemble(
     *,
     waiting: Sequence[WaitingCount],
+    oldest_due: Mapping[str, float],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[cluster.WorkerStateInfo],
@@ -92,17 +218,19 @@ def assemble(
     workflow_counts: Mapping[str, int],
     database: Mapping[str, Any],
     configured: Configured,
+    missing: Mapping[str, str] = MappingProxyType({}),
 ) -> cluster.Snapshot:
     facts = dict(database)
     return cluster.Snapshot(
         taken_at=facts.pop("taken_at"),
-        queues=tuple(_queues(waiting, in_flight, ended, workers, configured.queues)),
+        queues=tuple(_queues(waiting, oldest_due, in_flight, ended, workers, configured.queues)),
         task_counts=tuple(_task_counts(waiting, in_flight, ended)),
         ended_window_seconds=_reach(ended),
         workers=tuple(workers),
         schedules=queries.judged(schedules, configured.schedules),
         workflow_counts=dict(workflow_counts),
         database=cluster.DatabaseFacts(**facts),
+        missing=dict(missing),
     )
 
 
@@ -118,6 +246,7 @@ def settings_of_workers(workers: Iterable[cluster.WorkerStateInfo]) -> dict[str,
 
 def _queues(
     waiting: Sequence[WaitingCount],
+    oldest_due: Mapping[str, float],
     in_flight: Sequence[InFlightCount],
     ended: Sequence[EndedOfLate],
     workers: Sequence[cluster.WorkerStateInfo],
@@ -126,38 +255,33 @@ def _queues(
     known = {**configured, **settings_of_workers(workers)}
     served = [name for worker in workers if worker.is_live for name in worker.queues]
     seen = {part.queue for parts in (waiting, in_flight, ended) for part in parts}
-    queues = {name: cluster.QueueInfo(name, 0, 0, 0, 0, 0, None, 0) for name in sorted({*known, *served, *seen})}
+    numbers = {name: Counter[str]() for name in sorted({*known, *served, *seen, *oldest_due})}
     for part in waiting:
-        queues[part.queue] = _with_waiting(queues[part.queue], part)
+        found = numbers[part.queue]
+        found["waiting"] += part.number
+        found["due"] += part.due
+        found["cut"] += part.is_cut
     for held in in_flight:
-        queue, running = queues[held.queue], held.status is TaskStatus.RUNNING
-        queues[held.queue] = replace(
-            queue,
-            claimed=queue.claimed + (0 if running else held.number),
-            running=queue.running + (held.number if running else 0),
-        )
-    for name, count in _last_minute(ended).items():
-        queues[name] = replace(queues[name], ended_last_minute=count)
+        numbers[held.queue]["running" if held.status is TaskStatus.RUNNING else "claimed"] += held.number
+    is_cut = any(held.is_cut for held in in_flight)
+    last_minute, servers = _last_minute(ended), Counter(served)
     return [
-        replace(
-            queue,
+        cluster.QueueInfo(
+            name,
+            waiting=found["waiting"],
+            due=found["due"],
+            scheduled=found["waiting"] - found["due"],
+            claimed=found["claimed"],
+            running=found["running"],
+            oldest_due_seconds=oldest_due.get(name),
+            ended_last_minute=last_minute.get(name, 0),
             max_concurrency=known.get(name, QueueSettings()).max_concurrency,
             priority=known.get(name, QueueSettings()).priority,
-            live_workers=served.count(name),
+            live_workers=servers[name],
+            is_exact=not found["cut"] and not is_cut,
         )
-        for name, queue in queues.items()
+        for name, found in numbers.items()
     ]
-
-
-def _with_waiting(queue: cluster.QueueInfo, part: WaitingCount) -> cluster.QueueInfo:
-    ages = [age for age in (queue.oldest_due_seconds, part.oldest_due_seconds) if age is not None]
-    return replace(
-        queue,
-        waiting=queue.waiting + part.number,
-        due=queue.due + part.due,
-        scheduled=queue.scheduled + part.number - part.due,
-        oldest_due_seconds=max(ages, default=None),
-    )
 
 
 def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
@@ -173,8 +297,14 @@ def _last_minute(ended: Sequence[EndedOfLate]) -> dict[str, int]:
 def _task_counts(
     waiting: Iterable[WaitingCount], in_flight: Iterable[InFlightCount], ended: Iterable[EndedOfLate]
 ) -> Iterable[cluster.TaskCount]:
-    yield from (cluster.TaskCount(TaskStatus.PENDING, part.queue, part.task_name, part.number) for part in waiting)
-    yield from (cluster.TaskCount(part.status, part.queue, part.task_name, part.number) for part in in_flight)
+    pending = TaskStatus.PENDING
+    yield from (
+        cluster.TaskCount(pending, part.queue, part.task_name, part.number, not (part.is_cut or part.is_share))
+        for part in waiting
+    )
+    yield from (
+        cluster.TaskCount(part.status, part.queue, part.task_name, part.number, not part.is_cut) for part in in_flight
+    )
     yield from (cluster.TaskCount(part.status, part.queue, part.task_name, part.number) for part in ended)
 
 
@@ -255,7 +385,7 @@ def over(pool: Pool, configured: Configured) -> Callable[[], Awaitable[cluster.S
 
     async def look(conn: Connection) -> cluster.Snapshot:
         async with conn.transaction():
-            await monitoring.settle(conn, timedelta(seconds=PATIENCE_S))
+            await monitoring.settle(conn, timedelta(seconds=PART_S))
             return await read_snapshot(conn, configured=configured)
 
     async def read() -> cluster.Snapshot:

@@ -4,7 +4,7 @@ filter.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,52 +18,46 @@ from horsies.core.store import tasks
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 
-async def settle(conn: Connection, timeout: timedelta) -> None:
-    """Make the transaction read-only, with a time limit."""
-    await conn.execute(
-        load("monitoring/settings"), {"timeout_ms": int(timeout / timedelta(milliseconds=1))}, prepare=False
-    )
+async def settle(conn: Connection, timeout: timedelta, *, reads_all: bool = False) -> None:
+    """Make the transaction read-only, with a time limit. Only who reads everything may read a table as a whole."""
+    wanted = {"timeout_ms": int(timeout / timedelta(milliseconds=1)), "reads_all": reads_all}
+    await conn.execute(load("monitoring/settings"), wanted, prepare=False)
 
 
-async def list_tasks(conn: Connection, wanted: Mapping[str, Any]) -> tuple[models.TaskSummary, ...]:
+async def list_tasks(conn: Connection, wanted: Mapping[str, Any]) -> list[models.TaskSummary]:
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/list_tasks"), wanted, prepare=False)
-        return tuple([_summary(row) for row in await cursor.fetchall()])
+        return [_summary(row) for row in await cursor.fetchall()]
 
 
-async def count_tasks(conn: Connection, wanted: Mapping[str, Any]) -> int:
-    [(count,)] = await (await conn.execute(load("monitoring/count_tasks"), wanted, prepare=False)).fetchall()
-    return int(count)
+async def has_few(conn: Connection, wanted: Mapping[str, Any]) -> bool:
+    """Whether the source has at most `few` tasks."""
+    [(has_few,)] = await (await conn.execute(load("monitoring/has_few"), wanted, prepare=False)).fetchall()
+    return bool(has_few)
 
 
-async def task_stats(conn: Connection, wanted: Mapping[str, Any]) -> tuple[models.StatusCount, ...]:
-    """The count of every state, including those that do not occur."""
-    cursor = await conn.execute(load("monitoring/task_stats"), wanted, prepare=False)
-    return _counts(dict(await cursor.fetchall()), every=True)
+async def count_tasks(conn: Connection, wanted: Mapping[str, Any]) -> tuple[int, bool]:
+    """How many match, and whether there may be more."""
+    [(count, is_cut)] = await (await conn.execute(load("monitoring/count_tasks"), wanted, prepare=False)).fetchall()
+    return int(count), bool(is_cut)
 
 
-async def task_facets(conn: Connection, wanted: Mapping[str, Any], *, most: int) -> models.Facets:
-    cursor = await conn.execute(load("monitoring/task_facets"), {**wanted, "most": most}, prepare=False)
-    found: dict[str, list[tuple[str, int]]] = {"task_names": [], "queues": [], "workers": [], "error_codes": []}
-    for facet, value, count in await cursor.fetchall():
-        found[facet].append((value, count))
-    plain = {
-        name: tuple(models.FacetValue(*pair) for pair in found[name]) for name in ("task_names", "queues", "workers")
-    }
-    codes = [(code, models.category_of(code), count) for code, count in found["error_codes"]]
-    return models.Facets(
-        **plain, error_codes=tuple(models.ErrorFacet(code, kind, n) for code, kind, n in codes if kind is not None)
-    )
+class Tally(NamedTuple):
+    """Tasks of one state that have the same value of a facet. `is_cut`: there may be more, also of other values."""
+
+    facet: str
+    value: str | None
+    status: TaskStatus
+    number: int
+    is_cut: bool
 
 
-async def task_breakdown(
-    conn: Connection, wanted: Mapping[str, Any], *, group_by: str, limit: int
-) -> tuple[tuple[models.GroupRow, ...], int, int]:
-    """The largest groups, the number of groups, and the number of tasks in them."""
-    params = {**wanted, "group_by": group_by, "limit": limit}
-    rows = await (await conn.execute(load("monitoring/task_breakdown"), params, prepare=False)).fetchall()
-    groups = tuple([models.GroupRow(value, total, _counts(counts)) for value, total, counts, _, _ in rows])
-    return (groups, rows[0][3], rows[0][4]) if rows else ((), 0, 0)
+async def tally_tasks(conn: Connection, wanted: Mapping[str, Any], facets: Sequence[str]) -> list[Tally]:
+    cursor = await conn.execute(load("monitoring/tally_tasks"), {**wanted, "facets": list(facets)}, prepare=False)
+    return [
+        Tally(facet, value, stored(TaskStatus, status), *rest)
+        for facet, value, status, *rest in await cursor.fetchall()
+    ]
 
 
 async def task_detail(conn: Connection, task_id: str) -> models.TaskDetail | None:
@@ -99,32 +93,70 @@ async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tup
 
 
 class WaitingCount(NamedTuple):
-    """Tasks of one name that wait in one queue."""
+    """Tasks of one name that wait in one queue. `is_cut`: the queue has more, also of other names. `is_share`: the
+    number of the name is a share of that of its queue."""
 
     queue: str
     task_name: str
     number: int
     due: int
-    oldest_due_seconds: float | None
+    is_cut: bool = False
+    is_share: bool = False
 
 
-async def waiting(conn: Connection) -> list[WaitingCount]:
-    return [
-        WaitingCount(*row) for row in await (await conn.execute(load("monitoring/waiting"), prepare=False)).fetchall()
-    ]
+class Depth(NamedTuple):
+    """Tasks that wait in one queue; `is_cut`: there are more."""
+
+    queue: str
+    number: int
+    due: int
+    is_cut: bool
+
+
+async def waiting_queues(conn: Connection, *, most: int) -> list[str]:
+    """The queues in which tasks wait, the last ones by name."""
+    cursor = await conn.execute(load("monitoring/waiting_queues"), {"most": most}, prepare=False)
+    return [name for (name,) in await cursor.fetchall()]
+
+
+async def waiting(conn: Connection, queues: Sequence[str], *, most: int | None) -> list[WaitingCount]:
+    """What waits in these queues; at most so many tasks of each are counted."""
+    wanted = {"queues": list(queues), "most": most}
+    cursor = await conn.execute(load("monitoring/waiting"), wanted, prepare=False)
+    return [WaitingCount(*row) for row in await cursor.fetchall()]
+
+
+async def depths(conn: Connection, queues: Sequence[str], *, most: int) -> list[Depth]:
+    """How many tasks wait in these queues, whatever their names; at most so many of each are counted."""
+    cursor = await conn.execute(load("monitoring/depths"), {"queues": list(queues), "most": most}, prepare=False)
+    return [Depth(*row) for row in await cursor.fetchall()]
+
+
+async def waiting_sample(conn: Connection, queues: Sequence[str], *, pages: int) -> list[WaitingCount]:
+    """About what waits in these queues, from a sample of so many pages of the table."""
+    wanted = {"queues": list(queues), "pages": pages}
+    cursor = await conn.execute(load("monitoring/waiting_sample"), wanted, prepare=False)
+    return [WaitingCount(*row)._replace(is_cut=True) for row in await cursor.fetchall()]
+
+
+async def oldest_due(conn: Connection, queues: Sequence[str]) -> dict[str, float]:
+    """For how long the oldest due task of each queue has been due."""
+    cursor = await conn.execute(load("monitoring/oldest_due"), {"queues": list(queues)}, prepare=False)
+    return dict(await cursor.fetchall())
 
 
 class InFlightCount(NamedTuple):
-    """Tasks of one name and queue that workers hold."""
+    """Tasks of one name and queue that workers hold. `is_cut`: there are more, also in other queues."""
 
     status: TaskStatus
     queue: str
     task_name: str
     number: int
+    is_cut: bool = False
 
 
-async def in_flight(conn: Connection) -> list[InFlightCount]:
-    rows = await (await conn.execute(load("monitoring/in_flight"), prepare=False)).fetchall()
+async def in_flight(conn: Connection, *, most: int | None) -> list[InFlightCount]:
+    rows = await (await conn.execute(load("monitoring/in_flight"), {"most": most}, prepare=False)).fetchall()
     return [InFlightCount(stored(TaskStatus, status), *rest) for status, *rest in rows]
 
 
@@ -145,8 +177,9 @@ async def ended(conn: Connection, window: timedelta, *, most: int) -> list[Ended
     return [EndedOfLate(stored(TaskStatus, status), *rest) for status, *rest in rows]
 
 
-async def open_workflows(conn: Connection) -> dict[str, int]:
-    return dict(await (await conn.execute(load("monitoring/open_workflows"), prepare=False)).fetchall())
+async def open_workflows(conn: Connection, *, most: int | None) -> dict[str, int]:
+    cursor = await conn.execute(load("monitoring/open_workflows"), {"most": most}, prepare=False)
+    return dict(await cursor.fetchall())
 
 
 async def database(conn: Connection) -> dict[str, Any]:
@@ -160,13 +193,6 @@ async def database(conn: Connection) -> dict[str, Any]:
 def _summary(row: dict[str, Any]) -> models.TaskSummary:
     known = {"status": stored(TaskStatus, row["status"]), "error_category": models.category_of(row["error_code"])}
     return models.TaskSummary(**{**row, **known})
-
-
-def _counts(counts: Mapping[str, int], *, every: bool = False) -> tuple[models.StatusCount, ...]:
-    """In the order of a task's life."""
-    return tuple(
-        models.StatusCount(status, counts.get(status, 0)) for status in TaskStatus if every or status in counts
-    )
 
 
 def _schedule(row: dict[str, Any]) -> cluster.ScheduleStateInfo:
@@ -208,10 +234,10 @@ async def workflow_names(conn: Connection, *, most: int) -> tuple[str, ...]:
 
 
 async def list_workflows(
-    conn: Connection, *, name: str | None, status: WorkflowStatus | None, limit: int
+    conn: Connection, *, name: str | None, status: WorkflowStatus | None, limit: int, look: int
 ) -> tuple[models.WorkflowRunSummary, ...]:
-    """Active workflows, newest first; then ended ones, last ended first."""
-    wanted = {"workflow_name": name, "status": status and status.value, "limit": limit}
+    """Active workflows, newest first; then ended ones, last ended first; `look` says how many are looked at."""
+    wanted = {"workflow_name": name, "status": status and status.value, "limit": limit, "look": look}
     async with conn.cursor(row_factory=dict_row) as cursor:
         await cursor.execute(load("monitoring/list_workflows"), wanted, prepare=False)
         return tuple([_run(row) for row in await cursor.fetchall()])

@@ -107,8 +107,10 @@ class ScheduleStateInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue right now. `waiting` = `due` + `scheduled`. `ended_last_minute` is exact unless more than
-    `snapshot.MOST_ENDED` tasks ended in the last minute; in that case it is an estimate from the newest ones."""
+    """A queue right now. `waiting` = `due` + `scheduled`. If more tasks wait than are counted, their number is
+    estimated from a sample of the table, and `is_exact` is false; the age of the oldest due task is exact nevertheless.
+    `ended_last_minute` is exact unless more than `snapshot.MOST_ENDED` tasks ended in the last minute; in that case it
+    is an estimate from the newest ones."""
 
     name: str
     waiting: int
@@ -121,6 +123,7 @@ class QueueInfo:
     max_concurrency: int | None = None
     priority: int | None = None
     live_workers: int = 0
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class TaskCount:
     queue: str
     task_name: str
     count: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +152,29 @@ class DatabaseFacts:
     oldest_transaction_seconds: float | None
 
 
+# What a snapshot is read as. `queues` are the names of those in which tasks wait; `depths` and `sample` are for those
+# in which many wait.
+PARTS = (
+    "workers",
+    "queues",
+    "oldest_due",
+    "waiting",
+    "depths",
+    "sample",
+    "in_flight",
+    "ended",
+    "schedules",
+    "workflows",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment, by the clock of the database: the command line shows it, and metrics expose it."""
+    """Everything at one moment, by the clock of the database: the command line shows it, and metrics expose it.
+
+    `missing` has those of the `PARTS` that could not be read, and why; their numbers are absent, not zero. Of the
+    workflows, at most `snapshot.MOST_WORKFLOWS` in each state are counted.
+    """
 
     taken_at: datetime
     queues: tuple[QueueInfo, ...]
@@ -160,6 +184,7 @@ class Snapshot:
     schedules: tuple[ScheduleStateInfo, ...]
     workflow_counts: Mapping[str, int]
     database: DatabaseFacts
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 class Why(StrEnum):

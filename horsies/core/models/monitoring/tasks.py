@@ -84,12 +84,19 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class TaskListPage:
-    """A page of a list of tasks; `total` is the exact number of tasks on all pages."""
+    """A page of a list of tasks. `total` is the number of tasks on all pages, or at least so many if it is not exact.
+
+    `next_cursor`, as `after`, continues the list; it is None at the end. `is_partial`: the search stopped after
+    `windows.LOOK` tasks, before it had found a full page or the end.
+    """
 
     items: tuple[TaskSummary, ...]
     total: int
     offset: int
     limit: int
+    total_is_exact: bool = True
+    next_cursor: str | None = None
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +147,11 @@ class TaskDetail:
 
 @dataclass(frozen=True, slots=True)
 class StatusCount:
-    """How many tasks are in a state."""
+    """How many tasks are in a state; at least so many if it is not exact."""
 
     status: TaskStatus
     count: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +173,14 @@ class ErrorFacet:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """The values that can be used in filters: the most frequent ones of each kind, at most `queries.MOST_FACETS`."""
+    """The values that can be used in filters: the most frequent ones of each kind, at most `MOST_FACETS`. If it is not
+    exact, only a part of the tasks was looked at: counts are at least these, and rare values may be missing."""
 
     task_names: tuple[FacetValue, ...]
     queues: tuple[FacetValue, ...]
     workers: tuple[FacetValue, ...]
     error_codes: tuple[ErrorFacet, ...]
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +194,14 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """Tasks by worker, name or queue, the largest groups first; `groups` is how many there are in all."""
+    """Tasks by worker, name or queue, the largest groups first; `groups` is how many there are in all. If it is not
+    exact, only a part of the tasks was looked at, and all numbers are at least these."""
 
     group_by: GroupBy
     rows: tuple[GroupRow, ...]
     groups: int
     total: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,22 @@
--- Workflows: open ones first, newest first; then ended ones, last ended first. An index has this order.
+-- Workflows: open ones first, newest first; then ended ones, last ended first. Looks at `look` workflows at most in each of three
+-- indexes: those of the name, those of the state (of all open states, if none is asked for), and those that ended last.
 SELECT id AS workflow_id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth,
        good_until, sent_at, started_at, paused_at, completed_at
-FROM horsies_workflows
+FROM (
+    (SELECT id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth, good_until,
+            sent_at, started_at, paused_at, completed_at
+     FROM horsies_workflows WHERE name = %(workflow_name)s::text ORDER BY name LIMIT %(look)s)
+    UNION
+    (SELECT id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth, good_until,
+            sent_at, started_at, paused_at, completed_at
+     FROM horsies_workflows
+     WHERE status = ANY(CASE WHEN %(status)s::text IS NULL THEN ARRAY['PENDING', 'RUNNING', 'PAUSED'] ELSE ARRAY[%(status)s::text] END)
+     ORDER BY status LIMIT %(look)s)
+    UNION
+    (SELECT id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth, good_until,
+            sent_at, started_at, paused_at, completed_at
+     FROM horsies_workflows WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT %(look)s)
+) looked
 WHERE (%(workflow_name)s::text IS NULL OR name = %(workflow_name)s::text)
   AND (%(status)s::text IS NULL OR status = %(status)s::text)
 ORDER BY completed_at DESC NULLS FIRST, sent_at DESC, id LIMIT %(limit)s

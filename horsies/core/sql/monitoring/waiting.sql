@@ -1,10 +1,12 @@
--- Waiting tasks by queue and name: how many there are, how many may be claimed now, and since when the oldest of those
--- is due. The cost depends on the waiting tasks, not on the ended ones.
-SELECT queue_name, task_name, count(*), count(*) FILTER (WHERE is_due),
-       extract(epoch FROM now() - min(enqueued_at) FILTER (WHERE is_due))::float8
-FROM (
-    SELECT queue_name, task_name, GREATEST(enqueued_at, '0001-01-01Z') AS enqueued_at,
-           enqueued_at <= now() AND (next_retry_at IS NULL OR next_retry_at <= now()) AS is_due
-    FROM horsies_tasks WHERE is_waiting
+-- Waiting tasks of these queues by name: how many there are, how many of them may be claimed now, and whether the queue has
+-- more than these. At most `most` tasks of each queue are read, from its end; NULL means all of them.
+SELECT q.name, t.task_name, count(*), count(*) FILTER (WHERE t.is_due), COALESCE(bool_or(t.is_last), FALSE)
+FROM unnest(%(queues)s::text[]) AS q(name) CROSS JOIN LATERAL (
+    SELECT task_name, is_due, row_number() OVER () = %(most)s::bigint AS is_last
+    FROM (
+        SELECT task_name, enqueued_at <= now() AND (next_retry_at IS NULL OR next_retry_at <= now()) AS is_due
+        FROM horsies_tasks WHERE is_waiting AND queue_name = q.name
+        ORDER BY queue_name DESC, priority DESC, enqueued_at DESC, id DESC LIMIT %(most)s
+    ) last
 ) t
-GROUP BY queue_name, task_name
+GROUP BY q.name, t.task_name
