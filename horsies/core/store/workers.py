@@ -34,6 +34,13 @@ async def unregister(conn: Connection, worker_id: str) -> None:
     await conn.execute(load("workers/unregister"), {"worker_id": worker_id})
 
 
+async def take_turn(conn: Connection, worker_id: str, team: str, every_s: float) -> float | None:
+    """None if it is this worker's turn to make a pass for its team; otherwise how many seconds ago another made one."""
+    params = {"worker_id": worker_id, "team": team, "every": every_s}
+    [(age,)] = await (await conn.execute(load("workers/take_turn"), params, prepare=False)).fetchall()
+    return None if age is None else float(age)
+
+
 async def hold_liveness(conn: Connection, key: int) -> None:
     """Take the worker's liveness lock for as long as this session lives."""
     await conn.execute(load("workers/hold_liveness"), {"key": key})
