@@ -14,6 +14,7 @@ import pytest
 from horsies import TaskHandle
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
+from horsies.monitoring import list_workers
 from tests.support import eventually
 from tests.worker_support import BASIC, ROOT, Rows, WorkerProcess, running_worker
 
@@ -102,6 +103,31 @@ async def test_w71_snapshots_are_written_also_when_idle(basic: Any, rows: Rows) 
     assert (first["processes"], first["queues"], first["tasks_running"]) == (1, ["default"], 0)
     assert first["memory_usage_mb"] > 1 and first["children_memory_mb"] > 1
     assert first["recovery_config"]["worker_recovery"]["enabled"] is False
+
+
+async def test_w71_m41_settings_are_written_once_and_found_with_every_snapshot(basic: Any, rows: Rows) -> None:
+    """With 1,000 queues they would be most of what an idle worker writes."""
+    columns = ("queues", "queue_priorities", "queue_max_concurrency", "recovery_config")
+    async with running_worker(basic.app, processes=1) as worker:
+
+        async def three() -> list[dict[str, Any]] | None:
+            found = await rows.all("SELECT * FROM horsies_worker_states ORDER BY id")
+            return found if len(found) >= 3 else None
+
+        found = await eventually(three)
+        newest = (await basic.app.get_worker_state_async(worker.worker_id)).unwrap()
+        history = (await basic.app.get_worker_state_history_async(worker.worker_id, limit=2)).unwrap()
+        [listed] = (await basic.app.list_worker_states_async()).unwrap()
+        [shown] = (await list_workers(basic.app.get_broker())).unwrap()
+    assert found is not None
+    assert [[row[name] is not None for name in columns] for row in found] == [
+        [True] * 4,
+        *[[False] * 4] * (len(found) - 1),
+    ]
+    for state in (newest, *history, listed):
+        assert state is not None and state.id > found[0]["id"]
+        assert {name: getattr(state, name) for name in columns} == {name: found[0][name] for name in columns}
+    assert (shown.queue_priorities, shown.queues) == (found[0]["queue_priorities"], ("default",))
 
 
 @pytest.mark.parametrize(

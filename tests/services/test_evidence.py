@@ -271,6 +271,50 @@ async def test_r100_then_its_row_is_deleted(db: Db, me: Identity, look: Any) -> 
     assert await registered(db) == []
 
 
+@pytest.fixture
+def journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place for journals that no other test uses."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv(start_journal.VARIABLE, str(tmp_path))
+
+
+@pytest.mark.usefixtures("journals")
+async def test_r100_between_two_questions_only_processes_are_looked_at_and_a_death_is_noticed(
+    db: Db, pool: Pool, me: Identity
+) -> None:
+    found = evidence(pool, me)
+    with sleeping() as (pid, start):
+        await given_dead(db, me, pid=pid, process_start=start)
+        await found.watch()
+        await db.execute("ALTER TABLE horsies_workers RENAME TO elsewhere")
+        try:
+            await found.watch()  # it asks nobody
+        finally:
+            await db.execute("ALTER TABLE elsewhere RENAME TO horsies_workers")
+        assert await registered(db) == ["w1"]
+    await found.watch()
+    await found.watch()
+    assert await registered(db) == []
+
+
+@pytest.mark.usefixtures("journals")
+async def test_r100_a_worker_that_has_just_started_on_this_host_is_asked_for(db: Db, pool: Pool, me: Identity) -> None:
+    """It makes its journal before it is registered; its neighbours ask until it is."""
+    found = evidence(pool, me)
+    await found.watch()
+    await given_dead(db, me)
+    await found.watch()
+    assert await registered(db) == ["w1"], "nothing has happened here"
+    await db.execute("DELETE FROM horsies_workers")
+    journal = Journal("w1", None, 8)
+    await found.watch()
+    await given_dead(db, me)
+    await found.watch()
+    await found.watch()
+    assert await registered(db) == []
+    journal.remove()
+
+
 async def test_r100_a_zombie_is_gone_and_a_reused_number_is_noticed(db: Db, me: Identity, look: Any) -> None:
     with sleeping() as (pid, other_start), sleeping() as (zombie, start):
         await given_dead(db, me, "zombie", pid=zombie, process_start=start)

@@ -115,6 +115,7 @@ async def test_r16_a_pass_that_fails_is_logged_and_does_not_stop_the_next(
 ) -> None:
     overdue, claimed = await given_task(db, good_until=LONG_AGO), await stale(db, CLAIMED)
     await db.execute("INSERT INTO horsies_waiting VALUES ('queue:default', 'dead', now() - interval '1 h')")
+    await given_heartbeat(db, "a task", "runner", sent_at=LONG_AGO)
     await db.execute("ALTER TABLE horsies_workers RENAME TO elsewhere")
     reaper = a_reaper(pool)
     try:

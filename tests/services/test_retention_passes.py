@@ -190,17 +190,23 @@ async def test_r84_heartbeats_and_snapshots_go_in_batches_too(db: Db, pool: Pool
     assert await transactions(db) == [500, 500, 1, 500, 1]
 
 
-async def test_r84_a_pass_that_has_used_its_time_is_continued_by_the_next_step(db: Db, pool: Pool) -> None:
+async def test_r84_a_pass_that_has_used_its_time_is_continued_by_the_next(db: Db, pool: Pool) -> None:
     await old_tasks(db, 1_100)
     await given_worker_state(db, "w", snapshot_at=LONG_AGO)
-    now = 0.0
-    retention = a_retention(pool, pass_s=0.0, clock=lambda: now)
+    retention = a_retention(pool, pass_s=0.0)
     left = []
     while (await counts(db))["tasks"] and len(left) < 20:
-        await retention.step()
+        await retention.prune()
         left.append((await counts(db))["tasks"])
     assert left == [1_100] * left.count(1_100) + [600, 100, 0]
     assert (await counts(db))["worker_states"] == 0
+
+
+async def test_r84_there_is_no_pause_while_there_is_more(db: Db, pool: Pool) -> None:
+    """A step does not end because the time of one pass is over: the next step is half a minute away."""
+    await old_tasks(db, 1_100)
+    await a_retention(pool, pass_s=0.0).step()
+    assert (await counts(db))["tasks"] == 0
 
 
 async def test_r84_d62_while_another_prunes_nothing_is_deleted_and_it_is_tried_again_soon(db: Db, pool: Pool) -> None:

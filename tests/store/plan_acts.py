@@ -191,7 +191,7 @@ RARE = {
     ),
     "next_due": Act(
         "tasks/next_due",
-        lambda conn: tasks.next_due(conn, EVERYWHERE, 2 * DAY.total_seconds()),
+        lambda conn: tasks.look_ahead(conn, EVERYWHERE, 2 * DAY.total_seconds()),
         {PENDING},
         3 * BATCH,
         3_000,

@@ -70,6 +70,7 @@ class Pool:
         self._waiting: deque[asyncio.Future[_Pooled | None]] = deque()
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._trimming: asyncio.TimerHandle | None = None
 
     @property
     def size(self) -> int:
@@ -139,6 +140,8 @@ class Pool:
             _wake(self._waiting.popleft(), None)
         while (pooled := self._pop_idle()) is not None:
             self._discard(pooled)
+        if self._trimming is not None:
+            self._trimming.cancel()
 
     async def _take(self) -> _Pooled:
         while True:
@@ -241,14 +244,22 @@ class Pool:
             self._idle.append(pooled)
         elif self._linger and self._loop is not None:
             self._idle.append(pooled)
-            self._loop.call_later(self._linger, self._trim)
+            self._trim_later(self._linger)
         else:
             self._discard(pooled)
 
+    def _trim_later(self, seconds: float) -> None:
+        """One timer is enough: a busy pool gets a connection back a thousand times a second."""
+        if self._trimming is None and self._loop is not None:
+            self._trimming = self._loop.call_later(seconds, self._trim)
+
     def _trim(self) -> None:
         """Close connections that nobody has needed for a while; the most recently used ones are at the right end."""
-        while len(self._idle) > self._keep and monotonic() - self._idle[0].returned >= self._linger:
+        self._trimming = None
+        while len(self._idle) > self._keep and (left := self._idle[0].returned + self._linger - monotonic()) <= 0:
             self._discard(self._idle.popleft())
+        if len(self._idle) > self._keep:
+            self._trim_later(left)
 
     def _discard(self, pooled: _Pooled) -> None:
         self._size -= 1

@@ -1,7 +1,9 @@
 """Finds workers that are dead, for certain or probably, and recovers their tasks without waiting (R-100, R-103).
 
-A pass without findings is one cheap statement and one system call for each worker of this host. The server is asked
-about the liveness lock only for suspected workers, and `decide.py` judges. Several workers may look at the same time:
+Which workers there are is asked every few seconds; in between, a look is one system call for each worker of this host,
+and one for the directory of the start journals, which changes when a worker starts or stops. Only when that finds
+something new is the database asked at once. The server is asked about the liveness lock only for suspected workers, and
+`decide.py` judges. Several workers may look at the same time:
 each task is recovered under its claim, and therefore by only one of them. `look_at` says what the system knows about a
 process. It answers only if it is sure: a process that may not be inspected counts as existing, and without `/proc` its
 start is unknown.
@@ -14,6 +16,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 import psycopg
@@ -35,6 +38,7 @@ UNKNOWN = Process(None)
 log = logging.getLogger("horsies.recovery")
 
 LOOK_EVERY_S = 2.0
+ASK_EVERY_S = 10.0  # for the registered workers, if nothing has happened on this host
 SOON_S = 0.4  # until the next look, if tasks only wait for a process to end or for another sweep
 LOOKS = 4
 FIRST_LOOK_S = 10.0
@@ -43,7 +47,7 @@ SILENT = "its worker's session is gone, and it has missed two heartbeats"
 
 
 class DeadWorkers:
-    """`look` is called every `LOOK_EVERY_S`. Recovery that calls hooks uses a connection of `patient`."""
+    """`watch` is called every `LOOK_EVERY_S`. Recovery that calls hooks uses a connection of `patient`."""
 
     def __init__(
         self,
@@ -56,8 +60,10 @@ class DeadWorkers:
         pulse: apply.MayJudge,
         *,
         on_ended: apply.OnEnded = apply.nobody,
+        looks: Connections | None = None,
     ) -> None:
         self._pool = pool
+        self._looks = looks or pool
         self._patient = patient
         self._me = me
         self._recovery = recovery
@@ -67,6 +73,31 @@ class DeadWorkers:
         self._on_ended = on_ended
         self._dead: set[str] = set()  # found to be certainly dead at an earlier look
         self._has_looked = asyncio.Event()
+        self._neighbours: list[Registered] = []  # the workers whose processes are in sight, at the last look
+        # Workers elsewhere are found by their silence, which counts in their own intervals; ours is the best guess.
+        interval_s = config.heartbeat_interval.total_seconds()
+        self._ask_every_s = min(ASK_EVERY_S, max(LOOK_EVERY_S, interval_s / 3))
+        self._ask_at = 0.0
+        self._eager_until = 0.0
+        self._journals_changed = start_journal.last_change()
+
+    async def watch(self) -> None:
+        """Look if there may be news."""
+        if self._may_be_news():
+            await self.look()
+
+    def _may_be_news(self) -> bool:
+        now = monotonic()
+        changed = start_journal.last_change()
+        if changed != self._journals_changed:
+            self._journals_changed = changed
+            self._eager_until = now + ASK_EVERY_S  # a worker that has just made its journal is not registered yet
+        return (
+            now >= self._ask_at - LOOK_EVERY_S / 2
+            or now < self._eager_until
+            or bool(self._dead)
+            or any(is_gone(look_at(worker.pid), worker.process_start) for worker in self._neighbours)
+        )
 
     async def look(self) -> None:
         """Find dead workers and recover their tasks."""
@@ -110,7 +141,8 @@ class DeadWorkers:
         return waiting
 
     async def _judge_all(self) -> list[tuple[Registered, Death]]:
-        async with self._pool.connection() as conn:
+        self._ask_at = monotonic() + self._ask_every_s
+        async with self._looks.connection() as conn:
             workers = await worker_rows.neighbours(conn, self._me)
             seen = [(worker, look_at(worker.pid) if is_in_sight(worker, self._me) else UNKNOWN) for worker in workers]
             suspects = [
@@ -119,6 +151,7 @@ class DeadWorkers:
                 if judge(worker, self._me, process, is_lock_held=False) is not Death.UNPROVEN
             ]
             held = await worker_rows.held_liveness(conn, [w.liveness_key for w, _ in suspects]) if suspects else set()
+        self._neighbours = [worker for worker in workers if is_in_sight(worker, self._me)]
         for worker_id in self._dead - {worker.worker_id for worker in workers}:
             start_journal.remove(worker_id)  # another worker has finished what this one had begun
         return [

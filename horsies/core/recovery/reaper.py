@@ -2,16 +2,19 @@
 
 A tick is a list of passes. Each works in small steps, every step is a separate transaction that skips locked rows, so
 any number of reapers may work at the same time. Full retention (R-80) is a separate service: it may take a minute, and
-stale tasks must not wait for it.
+stale tasks must not wait for it. `Deadlines` runs beside the ticks. Which worker of a team makes a tick is decided in
+`worker/background.py`.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
+from random import uniform
 from time import monotonic
 from typing import TypeAlias
 
@@ -31,6 +34,9 @@ from horsies.core.workflows.advance import BuildLater
 log = logging.getLogger("horsies.recovery")
 
 PASS_S = 10.0  # for each pass of a tick (R-17)
+EXPIRY_S = 1.0
+MOST_SHARES = 5  # of the looks for what has expired: if the other workers die, this one looks again soon
+IDLE_S = 6.0  # a little longer than the default of `notify_poll_interval_ms`, after which the worker looks ahead
 MOST_IN_PARTS = 5_000  # tasks past their deadline, if one of them is refused
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
@@ -222,3 +228,53 @@ class Reaper:
             return
         level = logging.WARNING if logs.is_worth_a_line(failures) else logging.DEBUG
         log.log(level, "reaper: the pass over %s failed and will be retried: %s", name, describe(problem))
+
+
+class Deadlines:
+    """Expires tasks and workflows when their deadlines pass, not only at ticks: at the head of a queue, overdue tasks
+    would be in the way of every claim. `step` sleeps until the next known deadline, or until it is time to look for new
+    ones. A worker that is idle looks ahead anyway before it sleeps (`saw`), and then this costs nothing; while it is
+    busy, it takes its share of one look a second."""
+
+    def __init__(self, pool: Connections, reaper: Reaper, is_idle: Callable[[], bool] = lambda: False) -> None:
+        self._pool = pool
+        self._reaper = reaper
+        self._is_idle = is_idle
+        self._passed = monotonic()
+        self._due = self._passed + EXPIRY_S
+        self._is_changed = asyncio.Event()
+
+    async def step(self) -> None:
+        await self._until_due()
+        self._passed = monotonic()
+        async with self._pool.connection() as conn:
+            ahead = await tasks.look_ahead(conn)
+        self.saw(ahead)
+        if ahead.workflows_s == 0:
+            await self._reaper.expire_workflows()
+        if ahead.tasks_s == 0:
+            await self._reaper.expire()
+
+    def saw(self, ahead: tasks.Ahead) -> None:
+        """Somebody has looked ahead."""
+        now = monotonic()
+        pause = pause_before_look(ahead, is_idle=self._is_idle())
+        # Those who know of the same deadline do not come at the same moment.
+        pause += uniform(0.0, EXPIRY_S * (1 - 1 / max(1, ahead.workers))) if pause else 0.0
+        self._due = max(self._passed + EXPIRY_S, now + pause)
+        self._is_changed.set()
+
+    async def _until_due(self) -> None:
+        while (pause := self._due - monotonic()) > 0:
+            self._is_changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._is_changed.wait()
+
+
+def pause_before_look(ahead: tasks.Ahead, *, is_idle: bool) -> float:
+    """When to look again for what has expired. A deadline that is known is not missed; one that is set later is found
+    by the next look, of this worker or of another."""
+    share_s = EXPIRY_S * min(max(1, ahead.workers), MOST_SHARES)
+    known = [seconds for seconds in (ahead.tasks_s, ahead.workflows_s) if seconds is not None]
+    return min([IDLE_S if is_idle else share_s, *known])

@@ -1,7 +1,8 @@
 """Deletes old records: regularly by age (`Retention`, R-80 to R-85), and by hand (`Purge`).
 
 All deletion happens in bounded batches. Each batch is a transaction of its own under the pruning lock (D-62), followed
-by a pause of the same length, so that claims go first. A pass that runs out of time is continued by the next one. A
+by a short pause, in which claims go first and another process may take the lock. A pass that runs out of time tells
+what it has deleted, and the next one continues at once, because tasks may end as fast as they are deleted. A
 manual purge deletes selected ended tasks, or cancels those that wait in a queue. It never touches tasks of workflows,
 because they belong to their workflow. It calls `told` for every committed batch, so stopping halfway loses nothing.
 """
@@ -40,6 +41,7 @@ log = logging.getLogger("horsies.recovery")
 PERIOD_S = 3600.0
 PASS_S = 60.0  # for one pass (R-84)
 WAIT_S = 1.0  # for the lock: another worker's batch takes milliseconds
+REST = 1 / 4  # of the time that a batch took, before the next one
 LONGEST_REST_S = 1.0
 T = TypeVar("T")
 Told: TypeAlias = Callable[[int], None]
@@ -72,12 +74,18 @@ class Retention:
         self._clock = clock
         self._due = clock()
         self._place = 0
+        self._is_elsewhere = False
 
     async def step(self) -> None:
-        """Make a pass if an hour has passed since the last complete one."""
+        """Delete everything old if an hour has passed since the last time, without a pause while there is more. If
+        another worker is at it, the next step tries again."""
         begun = self._clock()
-        if begun >= self._due and await self.prune():
-            self._due = begun + PERIOD_S
+        if begun < self._due:
+            return
+        while not await self.prune():
+            if self._is_elsewhere:
+                return
+        self._due = begun + PERIOD_S
 
     async def prune(self) -> bool:
         """Delete everything old, for a bounded time; False if there may be more, which the next call deletes."""
@@ -88,7 +96,8 @@ class Retention:
             while self._place < len(tables):
                 await tables[self._place](batches)
                 self._place += 1
-        except Stopped:
+        except Stopped as stopped:
+            self._is_elsewhere = stopped.is_elsewhere
             return False
         finally:
             batches.tell()
@@ -97,6 +106,11 @@ class Retention:
 
     async def prune_heartbeats(self, until: float) -> None:
         """Delete only heartbeats, until the given time at most."""
+        if (age := self._heartbeat_age) is None:
+            return
+        async with self._database.connection() as conn:
+            if not await retention.has_old_heartbeats(conn, age):
+                return
         batches = Batches(self._database, until)
         try:
             await self._heartbeats(batches)
@@ -240,7 +254,10 @@ def _sorted(found: Counter[tuple[str, str, str]]) -> list[PurgeCount]:
 
 
 class Stopped(Exception):
-    """The time is over, or another worker is pruning."""
+    """The time is over, or another worker is pruning (`is_elsewhere`)."""
+
+    def __init__(self, *, is_elsewhere: bool) -> None:
+        self.is_elsewhere = is_elsewhere
 
 
 class Batches:
@@ -309,12 +326,13 @@ class Batches:
         waited_for = monotonic()
         while True:
             begun = monotonic()
-            if begun - waited_for > WAIT_S or (self._count and begun >= self._until):
-                raise Stopped
+            is_late = begun - waited_for > WAIT_S
+            if is_late or (self._count and begun >= self._until):
+                raise Stopped(is_elsewhere=is_late)
             answer = await mending(partial(self._try, prune, at), self._mend)
             if answer is not None:
                 self._count += 1
-                self._rest = min(monotonic() - begun, LONGEST_REST_S)
+                self._rest = min(REST * (monotonic() - begun), LONGEST_REST_S)
                 return answer
             await asyncio.sleep(uniform(0.02, 0.2))
 

@@ -197,6 +197,14 @@ def directories(environment: Mapping[str, str] | None = None) -> list[Path]:
     return found
 
 
+def last_change() -> int | None:
+    """When a journal was last made or removed, where those of this user are; None if that cannot be told."""
+    for directory in directories():
+        with contextlib.suppress(OSError):
+            return os.stat(directory).st_mtime_ns
+    return None
+
+
 def file_name(worker_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9._:-]", "_", worker_id)[-200:] + SUFFIX
 

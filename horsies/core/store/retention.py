@@ -79,6 +79,12 @@ async def prune_heartbeats(conn: Connection, age: timedelta, longest: timedelta,
     return (await conn.execute(load("tasks/prune_heartbeats"), params, prepare=False)).rowcount
 
 
+async def has_old_heartbeats(conn: Connection, age: timedelta) -> bool:
+    """Whether there may be something for `prune_heartbeats`."""
+    [(is_old,)] = await (await conn.execute(load("tasks/old_heartbeats"), {"age": age}, prepare=False)).fetchall()
+    return bool(is_old)
+
+
 async def prune_worker_states(conn: Connection, age: timedelta, most: int = BATCH) -> int:
     """Delete snapshots of workers."""
     return (await conn.execute(load("workers/prune_states"), {"age": age, "most": most}, prepare=False)).rowcount

@@ -302,12 +302,22 @@ async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
     return [Claim(*row) for row in await cursor.fetchall()]
 
 
-async def next_due(conn: Connection, queues: Sequence[str], within_s: float) -> float | None:
-    """How soon the next task of these queues falls due that is not due yet, in seconds; None if that is later than
-    `within_s`. It is planned anew each time (see `expire_waiting`)."""
+class Ahead(NamedTuple):
+    """What lies ahead, in seconds from now."""
+
+    due_s: float | None  # when a task of these queues falls due; None: none does, or later than asked for
+    is_due: bool  # a task of these queues waits
+    is_lapsed: bool  # the lease of a claim in these queues has run out
+    tasks_s: float | None  # when the next deadline of a waiting task passes, of any queue; 0: one has passed
+    workflows_s: float | None  # the same, of workflows
+    workers: int  # how many there are
+
+
+async def look_ahead(conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0) -> Ahead:
+    """Everything that a worker waits for. It is planned anew each time (see `expire_waiting`)."""
     params = {"queues": texts(queues), "within": within_s}
-    [(seconds,)] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
-    return None if seconds is None else float(seconds)
+    [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
+    return Ahead(*row)
 
 
 def _expired_result() -> str:

@@ -20,6 +20,8 @@ from horsies.core.sql import load, numbers, texts
 from horsies.core.store.recovery import STEP, in_flight
 from horsies.core.tasks.moves import InFlight
 
+SETTINGS = ("queues", "queue_priorities", "queue_max_concurrency", "recovery_config")  # not in every snapshot (W-71)
+
 
 async def register(conn: Connection, row: Mapping[str, Any]) -> float:
     """Insert the worker's row, or refresh its heartbeat; return the time of the server, in seconds."""
@@ -32,13 +34,21 @@ async def unregister(conn: Connection, worker_id: str) -> None:
     await conn.execute(load("workers/unregister"), {"worker_id": worker_id})
 
 
+async def take_turn(conn: Connection, worker_id: str, team: str, every_s: float) -> float | None:
+    """None if it is this worker's turn to make a pass for its team; otherwise how many seconds ago another made one."""
+    params = {"worker_id": worker_id, "team": team, "every": every_s}
+    [(age,)] = await (await conn.execute(load("workers/take_turn"), params, prepare=False)).fetchall()
+    return None if age is None else float(age)
+
+
 async def hold_liveness(conn: Connection, key: int) -> None:
     """Take the worker's liveness lock for as long as this session lives."""
     await conn.execute(load("workers/hold_liveness"), {"key": key})
 
 
 async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
-    json_columns = ("queue_priorities", "queue_max_concurrency", "recovery_config")
+    """Append it. The columns of `SETTINGS` are all given, or all None."""
+    json_columns = [name for name in SETTINGS if name != "queues" and row[name] is not None]
     await conn.execute(load("workers/snapshot"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
 
 

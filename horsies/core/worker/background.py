@@ -8,6 +8,7 @@ runs their steps.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from random import uniform
 from typing import TypeAlias
 
 from horsies.core import logs, loop
@@ -16,6 +17,7 @@ from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.recovery.sweep import Sweeper
 from horsies.core.scheduler import payloads, service
+from horsies.core.store import workers
 from horsies.core.worker import fence, helper_calls, helper_process
 from horsies.core.worker.config import Identity, Plan
 from horsies.core.workflows.advance import BuildLater
@@ -23,7 +25,7 @@ from horsies.core.workflows.advance import BuildLater
 log = logging.getLogger("horsies.worker")
 recovery_log = logging.getLogger("horsies.recovery")
 
-EXPIRY_S = 1.0
+MOST_LATE_S = 0.5  # so that the workers of a team do not ask for their turn at the same moment
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -43,14 +45,22 @@ class RecoveryServices:
         pulse: fence.Pulse,
         on_ended: apply.OnEnded = apply.nobody,
         build_later: BuildLater | None = None,
+        looks: Connections | None = None,
+        is_idle: Callable[[], bool] = lambda: False,
+        team: Callable[[], str] = lambda: "",
     ) -> None:
+        self._pool, self._me, self._pulse, self._team = pool, me, pulse, team
         self._recovery, self._sweeping = plan.app.config.recovery, plan.recovery
         settings = (self._recovery, self._sweeping)
-        self._dead_workers = dead_workers.DeadWorkers(pool, patient, me, *settings, hooks, pulse, on_ended=on_ended)
+        self._looks = looks or pool
+        self._dead_workers = dead_workers.DeadWorkers(
+            pool, patient, me, *settings, hooks, pulse, on_ended=on_ended, looks=self._looks
+        )
         self._reaper = reaper.Reaper(
             pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
         )
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
+        self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
         self._retention = retention.Retention(pool, *settings)
 
     def steps(self) -> list[tuple[str, Step]]:
@@ -60,18 +70,37 @@ class RecoveryServices:
         sweep: Step = self._sweeper.step
         found: list[tuple[str, Step]] = []
         if self._recovery.use_liveness_evidence:
-            found.append(("dead workers", loop.every(dead_workers.LOOK_EVERY_S, self._dead_workers.look, at_once=True)))
+            watch = loop.every(dead_workers.LOOK_EVERY_S, self._dead_workers.watch, at_once=True)
+            found.append(("dead workers", watch))
             tick, sweep = self._dead_workers.first(tick), self._dead_workers.first(sweep)
         found += [
-            ("reaper", loop.every(check_s, tick, at_once=True)),
-            # More often than the rest, because overdue tasks at the head of a queue are in the way of every claim.
-            ("expiry", loop.every(EXPIRY_S, self._reaper.expire)),
-            ("deadlines of workflows", loop.every(EXPIRY_S, self._reaper.expire_workflows)),
+            ("reaper", self._in_turn(check_s, tick)),
+            ("expiry", self.deadlines.step),
             ("retention", loop.every(check_s, self._retention.step)),
         ]
         if self._sweeping.enabled:
             found.append(("sweeper", loop.every(self._sweeping.sweep_interval.total_seconds(), sweep)))
         return [(name, harmless(name, step)) for name, step in found]
+
+    def _in_turn(self, every_s: float, tick: Step) -> Step:
+        """A tick at the start, and then one every `every_s` by some worker of the team (R-15). A worker that may not
+        judge others by their silence (R-23) leaves that to its team, and makes the other passes itself."""
+        pause: float | None = None
+
+        async def step() -> None:
+            nonlocal pause
+            is_first = pause is None
+            await asyncio.sleep(pause or 0.0)
+            pause = every_s
+            if self._pulse.may_judge():
+                async with self._looks.connection() as conn:
+                    age_s = await workers.take_turn(conn, self._me.worker_id, self._team(), 0 if is_first else every_s)
+                if age_s is not None:
+                    pause = every_s - age_s + uniform(0.0, min(MOST_LATE_S, every_s / 10))
+                    return
+            await tick()
+
+        return step
 
 
 def schedule_steps(

@@ -2,9 +2,10 @@
 
 NOTIFY only says when to look; the query decides. If a pass returns fewer tasks than requested, the queue is empty as
 far as this worker can see. Then the claimer looks again after a few growing delays (a lock or a lost notification may
-have hidden a task), and in the end every `notify_poll_interval_ms`. Before a longer sleep it asks when the next task
-falls due, and looks then; whoever sets a task to a later time notifies, so that it asks again (T-80). A worker that
-cannot listen polls with pauses that grow with the time since the last task (O-01).
+have hidden a task), and in the end every `notify_poll_interval_ms`. Before a longer sleep it looks ahead: when the next
+task falls due, it looks again; after a long sleep it claims only if that look finds a task. Whoever sets a task to a
+later time notifies, so that it asks again (T-80). A worker that cannot listen polls with pauses that grow with the time
+since the last task (O-01).
 
 How much may be claimed, and how far ahead of its children the worker may run, is plain arithmetic at the end of this
 module and in `pace.py` (W-24, W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
@@ -57,6 +58,7 @@ class Claimer:
         is_deaf: bool = False,
         on_claimed: Callable[[], None],
         on_ended: Callable[[str, str], None],
+        on_ahead: Callable[[tasks.Ahead], None] = lambda ahead: None,
     ) -> None:
         self._pool = pool
         self._who = who
@@ -69,12 +71,15 @@ class Claimer:
         self._is_deaf = is_deaf  # no notification ever arrives
         self._last_task = monotonic()
         self._on_claimed = on_claimed
+        self._on_ahead = on_ahead
         self._refusals = Refusals(pool, self._claim, self._next_order, on_ended)
         self._event = asyncio.Event()
         self._rings = 0
         self._look_at = 0.0  # when the queue is empty: the time of the next pass
         self._pauses = 0
-        self._lapsed_at = 0.0
+        self._lapsed_at = 0.0  # when lapsed claims may be looked for again
+        self._are_lapsed = False  # there were some when it last looked ahead
+        self._is_due = False  # the same, of tasks that wait
         self._may_have_unknown_claims = False
         self._is_announced = False
         self._announcement_is_old_at = 0.0
@@ -129,6 +134,8 @@ class Claimer:
         if pause > 0 and not self._may_take_what_was_left(wanted[0]):
             await self._wait(pause)
             return
+        if self._may_sleep_on() and await self._sleeps_on():
+            return
         rings = self._rings
         self.is_looking = True
         try:
@@ -143,6 +150,16 @@ class Claimer:
             self._full_since = self._full_since or monotonic()
             await self._withdraw_idle_when_busy()
 
+    def _may_sleep_on(self) -> bool:
+        """Whether it has slept for long, and nothing has happened: then a look ahead is all that is needed."""
+        has_slept = self._pauses >= len(PAUSES) and self.is_dry and not self._is_deaf
+        return has_slept and not self._may_have_unknown_claims and not self._are_lapsed
+
+    async def _sleeps_on(self) -> bool:
+        await self._run_dry(found=False)
+        self.looked_at = monotonic()
+        return not self._is_due and not self._are_lapsed
+
     def _may_take_what_was_left(self, order: tasks.ClaimOrder) -> bool:
         """A pass leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
         room, sync_room = self._seen
@@ -153,13 +170,21 @@ class Claimer:
         try:
             rows = await self._claim_all(order)
             self.looked_at = monotonic()
-            if len(rows) < order.budget and monotonic() >= self._lapsed_at:
+            if len(rows) < order.budget and monotonic() >= self._lapsed_at and self._may_be_lapsed(bool(rows)):
                 self._lapsed_at = monotonic() + LAPSED_EVERY_S
+                self._are_lapsed = False
                 rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows))
         except BaseException:
             self._may_have_unknown_claims = True
             raise
         return rows
+
+    def _may_be_lapsed(self, found: bool) -> bool:
+        """A worker that is about to sleep for long asks for lapsed claims when it looks ahead."""
+        return self._are_lapsed or found or self._is_deaf or self._next_pause() < LONG_PAUSE_S
+
+    def _next_pause(self) -> float:
+        return PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
 
     async def _claim_all(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
         try:
@@ -240,7 +265,7 @@ class Claimer:
             now = monotonic()
             self._look_at = now + polling_pause(now - self._last_task, self._poll_s)
             return
-        pause = PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
+        pause = self._next_pause()
         self._pauses = min(self._pauses + 1, len(PAUSES))
         now = monotonic()
         self._earned = pace.earned_when_dry(self._earned)
@@ -251,16 +276,22 @@ class Claimer:
         if pause >= self._poll_s or (self.notify == "when_waiting" and is_old and not found):
             await self._announce_idle()
         if pause >= LONG_PAUSE_S:
-            await self._set_alarm()
+            await self._look_ahead()
 
-    async def _set_alarm(self) -> None:
+    async def _look_ahead(self) -> None:
         """Look again as soon as the next task falls due. This comes after the request for notifications, so that a task
         that is set to a later time meanwhile is either seen here or notified of."""
         async with self._pool.connection() as conn:
-            due_s = await tasks.next_due(conn, self._queues, self._poll_s)
-        if due_s is not None and (at := monotonic() + due_s) < self._look_at:
+            ahead = await tasks.look_ahead(conn, self._queues, self._poll_s)
+        now = monotonic()
+        self._is_due = ahead.is_due
+        if ahead.is_lapsed:  # they may be locked, so not at once for ever
+            self._are_lapsed = True
+            self._look_at = min(self._look_at, max(now, self._lapsed_at))
+        if ahead.due_s is not None and (at := now + ahead.due_s) < self._look_at:
             self._look_at = at
             self._pauses = min(self._pauses, 1)  # it may be locked for a moment when it falls due
+        self._on_ahead(ahead)
 
     async def _announce_idle(self) -> None:
         """Request notifications for inserts, until some time after the next pass, which closes the gap."""

@@ -7,6 +7,8 @@ worker and the facts by which a process on its host can tell that it is gone (`r
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import secrets
@@ -221,6 +223,12 @@ class Plan:
             "recovery": self.recovery_settings(),
             "metadata": {"prefetch_buffer": self.limits.prefetch},
         }
+
+    def team(self, task_names: Sequence[str], hook_events: Sequence[str]) -> str:
+        """The same for workers that can make each other's recovery passes: the same app, hooks and settings."""
+        spec = self.child_spec
+        facts = [spec.app_locator, spec.imports, sorted(task_names), sorted(hook_events), self.recovery_settings()]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def snapshot_settings(self) -> dict[str, Any]:
         """The columns of a snapshot that do not change while the worker lives."""

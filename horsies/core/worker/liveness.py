@@ -53,6 +53,7 @@ class Heartbeats:
         self_fence: SelfFence,
     ) -> None:
         recovery = plan.app.config.recovery
+        self._plan = plan
         self._connect = connect
         self._conn: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -97,12 +98,21 @@ class Heartbeats:
     async def register(self) -> None:
         """Insert or refresh the worker's row (R-40)."""
         started, self._has_said_hello = monotonic(), True
-        known = {**self._registration["metadata"], "task_names": publishable(self._children.task_names)}
+        known = {
+            **self._registration["metadata"],
+            "task_names": publishable(self._children.task_names),
+            "team": self.team,
+        }
         row = {**self._registration, "age": started - self._born, "metadata": known}
         server_s, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
         self._fence.pulse.saw_time(server_s, self._fence.refreshed)
         self._refreshed = started
         self._self_fence.check()
+
+    @property
+    def team(self) -> str:
+        """Workers of the same team have the same code and settings, so any of them can do what is shared (R-15)."""
+        return self._plan.team(self._children.task_names, self._children.hook_events)
 
     async def unregister(self) -> None:
         """Delete the worker's row (W-53), if it has one."""

@@ -9,6 +9,7 @@ made in `monitoring/`.
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ log = logging.getLogger("horsies.worker")
 
 TICK_S = 0.5
 LINGER_S = 30.0  # a connection is kept from one scrape to the next
+SETTINGS_EVERY_S = 1800.0
 HANDED_BACK, LOST = "handed_back", "lost"
 
 _OUTCOMES: dict[type, str] = {Complete: "completed", Fail: "failed", Retry: "retried", Expire: "expired"}
@@ -235,7 +237,8 @@ def _is_crash(move: Move) -> bool:
 
 
 class Snapshots:
-    """A service calls `snapshot` (W-71) at its interval."""
+    """A service calls `snapshot` (W-71) at its interval. The settings, which may be long, are in the first and then in
+    one every half hour, so that retention never leaves a worker without them."""
 
     def __init__(
         self, pool: Pool, me: Identity, settings: Mapping[str, Any], in_hand: InHand, children: Children
@@ -246,13 +249,17 @@ class Snapshots:
         self._in_hand = in_hand
         self._children = children
         self._born = monotonic()
+        self._settings_due = -math.inf
         self._process = psutil.Process(me.pid)
 
     async def snapshot(self) -> None:
         """Append one row about this worker."""
         claimed = self._in_hand.count(Phase.CLAIMED, Phase.STARTING)
+        now = monotonic()
+        is_full = now >= self._settings_due
         row = {
             **self._settings,
+            **({} if is_full else dict.fromkeys(workers.SETTINGS)),
             "worker_id": self._me.worker_id,
             "hostname": self._me.hostname,
             "pid": self._me.pid,
@@ -262,7 +269,9 @@ class Snapshots:
             "memory_percent": self._process.memory_percent(),
             "cpu_percent": self._process.cpu_percent(),
             "children_memory_mb": sum(child.rss_mb for child in self._children.children),
-            "age": monotonic() - self._born,
+            "age": now - self._born,
         }
         async with self._pool.connection() as conn:
             await workers.snapshot(conn, row)
+        if is_full:
+            self._settings_due = now + SETTINGS_EVERY_S

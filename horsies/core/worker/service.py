@@ -34,7 +34,14 @@ from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Apart, Starter
-from horsies.core.worker.startup import ConnectionPools, Persistence, add_limits, install_schema, warn_without_session
+from horsies.core.worker.startup import (
+    ConnectionPools,
+    LooksChoice,
+    Persistence,
+    add_limits,
+    install_schema,
+    warn_without_session,
+)
 
 log = logging.getLogger("horsies.worker")
 
@@ -127,6 +134,9 @@ class Worker:
             pulse=self._fence.pulse,
             on_ended=self._advancer.put_all,
             build_later=self._advancer.build_later,
+            looks=LooksChoice(self._is_idle, self._database, self._pools.care),
+            is_idle=self._is_idle,
+            team=lambda: self._heartbeats.team,
         )
         self._listener = self._build_listener()
         self._exposure = Exposure(
@@ -191,6 +201,7 @@ class Worker:
             is_deaf=not plan.postgres.has_sessions,
             on_claimed=self._starter.wake,
             on_ended=self._advancer.put,
+            on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
 
     def _build_liveness(self) -> None:
@@ -369,6 +380,9 @@ class Worker:
             self._starter.wake()
 
     # What happens
+
+    def _is_idle(self) -> bool:
+        return self._claimer.is_dry and not self._in_hand
 
     def _on_room(self) -> None:
         self._starter.wake()

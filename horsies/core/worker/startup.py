@@ -1,18 +1,31 @@
 """What a worker needs before it serves: its connections, and the tables, however long it must wait for the database
 (W-03, W-61).
 
-`ConnectionPools` divides the connections so that nothing can block the claims. Batches use sessions that plan for many
-rows. Recovery has its own connection; so do workflows, and so does a sweep, which keeps its connection while hooks are
-called. If fewer connections are allowed, they share. The order of the start is in `service.py`.
+`ConnectionPools` divides the connections so that nothing can block the claims. One stays open; the others are closed
+when nothing has needed them for some seconds. Batches use sessions that plan for many rows. Recovery has its own
+connection; so do workflows, and so does a sweep, which keeps its connection while hooks are called. If fewer
+connections are allowed, they share. The order of the start is in `service.py`.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from horsies.core.db import AWAY, BY_INDEX, IN_BULK, Pool, connect, describe, hint_for, make_pool, without_session
+from horsies.core.db import (
+    AWAY,
+    BY_INDEX,
+    IN_BULK,
+    Connection,
+    Pool,
+    connect,
+    describe,
+    hint_for,
+    make_pool,
+    without_session,
+)
 from horsies.core.loop import Patience
 from horsies.core.models import broker, recovery
 from horsies.core.schema import limits
@@ -26,6 +39,7 @@ log = logging.getLogger("horsies.worker")
 BULK_STAGES = 2
 LOCK_TIMEOUT_MS = 2_000  # a row that somebody keeps locked holds up only its own task
 LINGER_S = 5.0
+CARE_LINGER_S = 1.0  # the ticks of the reaper are rare, and their connection is not kept for the next
 
 
 class ConnectionShares(NamedTuple):
@@ -54,9 +68,9 @@ class ConnectionPools:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         shares = share_connections(plan.pool_size, plan.pool_size + plan.pool_overflow)
-        self.database = self._open(BY_INDEX, max(1, plan.pool_size - shares.bulk), shares.database)
-        self.bulk = self._open(IN_BULK, shares.bulk, shares.bulk) if shares.bulk else self.database
-        self.care = self._open(BY_INDEX, 0, shares.care) if shares.care else self.database
+        self.database = self._open(BY_INDEX, 1, shares.database)
+        self.bulk = self._open(IN_BULK, 0, shares.bulk) if shares.bulk else self.database
+        self.care = self._open(BY_INDEX, 0, shares.care, CARE_LINGER_S) if shares.care else self.database
         self.patient = self._open(BY_INDEX, 0, shares.patient) if shares.patient else self.care
         # A sweep is rare and mostly short; the reaper's passes are neither.
         self.flows = self._open(BY_INDEX, 0, shares.flows) if shares.flows else self.patient
@@ -67,11 +81,25 @@ class ConnectionPools:
         }.values():
             await pool.close()
 
-    def _open(self, options: str, keep: int, most: int) -> Pool:
+    def _open(self, options: str, keep: int, most: int, linger_s: float = LINGER_S) -> Pool:
         settings = f"{options} -c lock_timeout={LOCK_TIMEOUT_MS}"
         return make_pool(
-            self._plan.postgres, min_size=keep, max_size=most, linger=LINGER_S, name="horsies worker", options=settings
+            self._plan.postgres, min_size=keep, max_size=most, linger=linger_s, name="horsies worker", options=settings
         )
+
+
+class LooksChoice:
+    """The connection for looks: short statements that a worker makes now and then, and that change nothing, or only its
+    own row. While the worker is idle, it is the one for claims, so that an idle worker needs no other; while it has
+    tasks, nothing holds up the claims."""
+
+    def __init__(self, is_idle: Callable[[], bool], claims: Pool, care: Pool) -> None:
+        self._is_idle = is_idle
+        self._claims = claims
+        self._care = care
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        return (self._claims if self._is_idle() and self._claims.has_idle else self._care).connection()
 
 
 async def install_schema(postgres: broker.PostgresConfig, needs: Sequence[ProcessKind]) -> tuple[str, bool]:
