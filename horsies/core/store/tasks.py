@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import dict_row
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
@@ -102,6 +102,25 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
         await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
         cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall())
+
+
+class SentClaim:
+    """A claim that was sent with other statements of a transaction; its rows are there when that has been committed."""
+
+    def __init__(self, cursor: AsyncCursor[Any]) -> None:
+        self._cursor = cursor
+
+    async def rows(self) -> list[Claimed]:
+        return _claimed(await self._cursor.fetchall())
+
+
+async def send_claim(conn: Connection, who: Claimant, order: ClaimOrder) -> SentClaim:
+    """The same as `claim` without counting, at the end of a transaction that has more to write, and is as durable as it
+    was."""
+    params = {**who._asdict(), **order._asdict(), "counting": False}
+    cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+    await conn.execute("SET LOCAL synchronous_commit TO DEFAULT")
+    return SentClaim(cursor)
 
 
 async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:

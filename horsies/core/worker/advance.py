@@ -15,11 +15,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db import AWAY, Backoff, Connections, by_halves, describe, is_about_one
+from horsies.core.db import AWAY, Backoff, Connection, Connections, by_halves, describe, is_about_one
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.models.workflow.registry import Builder
-from horsies.core.store.workflows import Key
-from horsies.core.workflows.advance import AT_ONCE, Worklist
+from horsies.core.store import tasks
+from horsies.core.store.workflows import Key, NewTask
+from horsies.core.worker.claim import Claimer
+from horsies.core.workflows.advance import AT_ONCE, Companion, NoCompanion, Worklist
 from horsies.core.workflows.step import StepResult
 
 log = logging.getLogger("horsies.worker")
@@ -41,15 +43,21 @@ Waiting: TypeAlias = dict[Unit, Tasks]
 
 
 class Advancer:
-    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_moved` is called when something has
-    moved, because there may be new tasks."""
+    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_enqueued` is called when there are
+    new tasks, unless the `companion` of a step has claimed them with it."""
 
     def __init__(
-        self, pool: Connections, builder: Builder, config: WorkerResilienceConfig, on_moved: Callable[[], None]
+        self,
+        pool: Connections,
+        builder: Builder,
+        config: WorkerResilienceConfig,
+        on_enqueued: Callable[[], None],
+        companion: Callable[[], Companion] = NoCompanion,
     ) -> None:
         self._pool = pool
         self._builder = builder
-        self._on_moved = on_moved
+        self._on_enqueued = on_enqueued
+        self._companion = companion
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._waiting: Waiting = {}
         self._aside: Waiting = {}
@@ -159,8 +167,8 @@ class Advancer:
                 self._add(Unit(kind, workflow_id))
         for key in result.builds:
             self.build_later(key)
-        if result.nodes or result.workflows:
-            self._on_moved()
+        if result.enqueued and not result.is_claimed:
+            self._on_enqueued()
 
     # One transaction
 
@@ -182,6 +190,7 @@ class Advancer:
     async def _take_steps(self, worklist: Worklist) -> None:
         """One transaction, usually; more if the database does not accept everything at once. What is written is
         recorded at once, whatever happens to the rest."""
+        worklist.companion = self._companion()
         while worklist:
             self._file(await worklist.step(self._pool, self._builder))
 
@@ -217,3 +226,31 @@ class Advancer:
                 exc_info=None if isinstance(problem, psycopg.Error) else problem,
                 extra={"horsies": {"workflow_id": workflow_id}},
             )
+
+
+class Along:
+    """The companion of one step (W-21a): an ordinary pass in its transaction, so that the next node of a workflow is
+    claimed by the commit that enqueues it, without a bell and a look of its own."""
+
+    def __init__(self, claimer: Claimer) -> None:
+        self._claimer = claimer
+        self._is_begun = False
+        self._sent: tasks.SentClaim | None = None
+        self._new: set[str] = set()
+
+    async def __aenter__(self) -> "Along":
+        return self
+
+    async def send(self, conn: Connection, new: Sequence[NewTask]) -> bool:
+        self._is_begun = (order := self._claimer.begin_along(new)) is not None
+        self._new = {task.id for task in new}
+        if order is not None:
+            self._sent = await tasks.send_claim(conn, self._claimer.who, order)
+        return self._is_begun
+
+    async def __aexit__(self, *problem: object) -> None:
+        is_begun, sent, self._is_begun, self._sent = self._is_begun, self._sent, False, None
+        if not is_begun:
+            return
+        rows = await sent.rows() if sent is not None and problem[0] is None else None
+        self._claimer.end_along(rows, is_all=rows is not None and self._new == {row.id for row in rows})
