@@ -8,8 +8,9 @@ user code may take long. What is lost when the worker dies here is found by reco
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Literal, NamedTuple, TypeAlias
 
 import psycopg
@@ -19,6 +20,7 @@ from horsies.core.db import AWAY, Backoff, Connection, Connections, by_halves, d
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.models.workflow.registry import Builder
 from horsies.core.store import tasks
+from horsies.core.store.workers import mark_advancing
 from horsies.core.store.workflows import Key, NewTask
 from horsies.core.worker.claim import Claimer
 from horsies.core.workflows.advance import AT_ONCE, Companion, NoCompanion, Worklist
@@ -37,9 +39,20 @@ class Unit(NamedTuple):
     workflow_id: str
 
 
-Tasks: TypeAlias = dict[str, None]  # that have ended, in that order
+Tasks: TypeAlias = dict[str, float]  # that have ended, in that order, and when this was heard of
 
 Waiting: TypeAlias = dict[Unit, Tasks]
+
+NOTHING: Mapping[str, float] = {}
+MARKED = 1_000  # workflows with more to do that a mark names
+UNHEARD_S = 5.0  # a task may have ended so long before this is heard of
+
+
+class Lag(NamedTuple):
+    """For whom, and how often, a mark says how far the line is behind."""
+
+    worker_id: str
+    every_s: float
 
 
 class Advancer:
@@ -53,11 +66,15 @@ class Advancer:
         config: WorkerResilienceConfig,
         on_enqueued: Callable[[], None],
         companion: Callable[[], Companion] = NoCompanion,
+        lag: Lag | None = None,
     ) -> None:
         self._pool = pool
         self._builder = builder
         self._on_enqueued = on_enqueued
         self._companion = companion
+        self._lag = lag
+        self._mark_at = 0.0
+        self._pending_since: float | None = None  # when the line was last empty
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._waiting: Waiting = {}
         self._aside: Waiting = {}
@@ -75,7 +92,7 @@ class Advancer:
 
     def put(self, task_id: str, workflow_id: str) -> None:
         """This task may have ended; a task that has not is ignored."""
-        self._add(Unit("tasks", workflow_id), (task_id,))
+        self._add(Unit("tasks", workflow_id), {task_id: monotonic()})
 
     def put_all(self, ended: Iterable[tuple[str, str]]) -> None:
         for task_id, workflow_id in ended:
@@ -92,11 +109,13 @@ class Advancer:
         batch = self._next_batch()
         if not batch:
             self._work.clear()
+            self._pending_since = None
             return
         self._busy += 1
         try:
             await self._advance(batch)
             self._most = AT_ONCE
+            await self._mark()
         except AWAY:
             # Perhaps something in the batch is too much for the database, and must not hold up the others.
             self._most = max(1, len(batch) // 2)
@@ -131,13 +150,28 @@ class Advancer:
 
     # Line
 
-    def _add(self, unit: Unit, task_ids: Iterable[str] = ()) -> None:
+    def _add(self, unit: Unit, ended: Mapping[str, float] = NOTHING) -> None:
         aside = self._aside.get(unit)
         if aside is not None:
-            aside.update(dict.fromkeys(task_ids))
+            aside.update(ended)
             return
-        self._waiting.setdefault(unit, {}).update(dict.fromkeys(task_ids))
+        self._waiting.setdefault(unit, {}).update(ended)
+        self._pending_since = self._pending_since or monotonic()
         self._work.set()
+
+    async def _mark(self) -> None:
+        """While the line does not become empty, say now and then how far it is, so that nobody takes what waits in it
+        for lost (R-31). This follows a step that has succeeded: a worker that is stuck says nothing."""
+        now = monotonic()
+        if self._lag is None or self._pending_since is None or not self._waiting:
+            return
+        if now < max(self._mark_at, self._pending_since + self._lag.every_s):
+            return
+        oldest = min((at for ended in self._waiting.values() for at in ended.values()), default=now)
+        flows = islice((unit.workflow_id for unit in self._waiting if unit.kind != "tasks"), MARKED)
+        async with self._pool.connection() as conn:
+            await mark_advancing(conn, self._lag.worker_id, now - oldest + UNHEARD_S, flows)
+        self._mark_at = now + self._lag.every_s
 
     def _next_batch(self) -> Waiting:
         batch: Waiting = {}

@@ -161,6 +161,7 @@ class Worker:
             resilience,
             on_enqueued=lambda: self._claimer.ring(),
             companion=lambda: advance.Along(self._claimer),
+            lag=advance.Lag(me.worker_id, plan.app.config.recovery.crashed_worker_recovery_grace_ms / 4000),
         )
         self._dispatcher = dispatch.Dispatcher(
             in_hand=self._in_hand,
