@@ -16,7 +16,6 @@ from horsies.core.db.pool import Connection
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.store import odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Claim
-from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
 from horsies.core.workflows.layout import Layout, TreePosition, lay_out, write_layout
@@ -83,13 +82,8 @@ async def _begin(conn: Connection, layout: Layout) -> bool:
 
 async def _start_nodes(conn: Connection, worker_id: str, claims: list[Claim]) -> tuple[set[str], set[str]]:
     """As a worker does it: the nodes first, then their tasks; what somebody else has is left alone (L-25, D-63)."""
-    async with conn.transaction():
-        checks = await tasks.lock(conn, [claim.task_id for claim in claims])
-        may = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.RUNNING]
-        started = await tasks.start(conn, worker_id, "host", may, [7] * len(may), ["child"] * len(may))
-        enqueued = [i for i in sorted(started) if checks[i].status is WorkflowTaskStatus.ENQUEUED]
-        await tasks.mark_running(conn, enqueued)
-    return started, set(checks)
+    checks = await tasks.start_nodes(conn, worker_id, "host", claims, [7] * len(claims), ["child"] * len(claims))
+    return {task_id for task_id, check in checks.items() if check.is_started}, set(checks)
 
 
 def _tasks(pick: Choices, start: Start) -> Arguments:
@@ -150,6 +144,6 @@ WORKFLOW_KINDS = (
     Kind("begin workflow", _begin, _layout, uses=(workflows.insert, workflows.insert_tasks, workflows.insert_nodes),
          statements=3),
     Kind("start nodes", _start_nodes, _claimed_nodes, _started,
-         uses=(tasks.lock, tasks.start, tasks.mark_running), skips=True,
-         leaves_out=lambda name: name.startswith("node "), statements=3),
+         uses=(tasks.start_nodes,), skips=True,
+         leaves_out=lambda name: name.startswith("node "), statements=1),
 )  # fmt: skip

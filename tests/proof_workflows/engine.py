@@ -22,7 +22,7 @@ from horsies.core.store import tasks
 from horsies.core.store import workflows as flows
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue, Retry
-from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types.status import TaskAttemptOutcome, WorkflowStatus
 from horsies.core.workflows import advance, control, finish
 from horsies.core.workflows.layout import TreePosition, lay_out, write_layout
 from tests.proof_workflows.plans import QUEUES, Library
@@ -137,18 +137,12 @@ class Engine:
     async def start(self, claims: Sequence[Claim], me: str = ME) -> tuple[set[str], list[Claim]]:
         """L-25 and L-09 as a worker does it: the tasks that run now, and those whose node somebody had locked."""
         async with self.pool.connection() as conn, conn.transaction():
-            checks = await tasks.lock(conn, [claim.task_id for claim in claims])
+            numbers, names = [7] * len(claims), ["child"] * len(claims)
+            checks = await tasks.start_nodes(conn, me, "host", claims, numbers, names)
             over = [task_id for task_id, check in checks.items() if check.workflow.is_terminal]
             if over:
                 await flows.cancel_tasks(conn, sorted(over), finish.CANCELLED.result or "")
-            held = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.RUNNING]
-            started: set[str] = set()
-            if held:
-                numbers, names = [7] * len(held), ["child"] * len(held)
-                started = await tasks.start(conn, me, "host", held, numbers, names)
-            enqueued = [i for i in started if checks[i].status is WorkflowTaskStatus.ENQUEUED]
-            if enqueued:
-                await tasks.mark_running(conn, enqueued)
+            started = {task_id for task_id, check in checks.items() if check.is_started}
             paused = [c for c in claims if c.task_id in checks and checks[c.task_id].workflow is WorkflowStatus.PAUSED]
             if paused:
                 await tasks.apply(conn, me, [Requeue(claim) for claim in paused])

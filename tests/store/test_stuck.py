@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 
 from horsies.core.store import recovery
 from horsies.core.store.recovery import NODES, Due, NodePosition, Stuck, What
 from horsies.core.types.status import TASK_TERMINAL_STATES, TaskStatus, WorkflowStatus, WorkflowTaskStatus
-from tests.factories import given_node, given_task, given_workflow
+from tests.factories import given_node, given_task, given_worker, given_workflow
 
 GRACE = timedelta(seconds=10)
 YOUNGER = GRACE - timedelta(microseconds=1)
@@ -84,6 +85,50 @@ async def test_r04_r31_without_grace_it_is_found_at_once(frozen: Db) -> None:
     task_id = await given_task(frozen, status=TaskStatus.FAILED, failed_at=await ago(frozen, timedelta(0)))
     node = await a_node(frozen, "RUNNING", task_id)
     assert await look(frozen, timedelta(0)) == {node: What.ENDED}
+
+
+async def given_mark(db: Db, worker_id: str, *, age: timedelta, since: timedelta, flows: tuple[str, ...] = ()) -> None:
+    """A worker that has said, so long ago, that it has advanced everything that ended before `since`."""
+    at, then = [(await ago(db, length)).timestamp() for length in (age, since)]
+    await given_worker(db, worker_id, metadata=Jsonb({"advancing": {"at": at, "since": then, "flows": list(flows)}}))
+
+
+async def test_r31_what_a_worker_that_makes_progress_has_in_its_line_is_left_to_it(frozen: Db) -> None:
+    minute, past = timedelta(minutes=1), timedelta(minutes=1, seconds=1)
+    await given_mark(frozen, "busy", age=2 * GRACE - timedelta(seconds=1), since=minute)
+    await given_mark(frozen, "stuck", age=2 * GRACE + timedelta(seconds=1), since=minute)
+    await given_worker(frozen, "odd", metadata=Jsonb({"advancing": {"at": "soon", "since": -1, "flows": 7}}))
+    found = {}
+    for owner, age, is_left in (
+        ("busy", GRACE, True),
+        ("busy", minute, True),
+        ("busy", past, False),  # it is through with that, and does not know it any more
+        ("stuck", GRACE, False),
+        ("odd", GRACE, False),
+        ("gone", GRACE, False),
+        (None, GRACE, True),  # it ended without a claim, and somebody who ended it may have it
+        (None, past, False),
+    ):
+        task = await given_task(
+            frozen, status=TaskStatus.COMPLETED, completed_at=await ago(frozen, age), claimed_by_worker_id=owner
+        )
+        node = await a_node(frozen, "RUNNING", task)
+        if not is_left:
+            found[node] = What.ENDED
+    assert await look(frozen) == found
+
+
+async def test_r34_r35_workflows_that_a_worker_has_more_to_do_for_are_left_to_it(frozen: Db) -> None:
+    old = {"ready_at": await ago(frozen, GRACE)}
+    named, other = [await a_node(frozen, "READY", None, **old) for _ in range(2)]
+    children = [
+        await given_workflow(frozen, status="COMPLETED", completed_at=await ago(frozen, GRACE)) for _ in range(2)
+    ]
+    parents = [
+        await a_node(frozen, "RUNNING", None, node_type="SUBWORKFLOW", sub_workflow_id=child) for child in children
+    ]
+    await given_mark(frozen, "busy", age=GRACE, since=GRACE, flows=(named, children[0]))
+    assert await look(frozen) == {other: What.READY, parents[1]: What.CHILD}
 
 
 # Child workflows, missing rows, stranded tasks

@@ -124,7 +124,7 @@ def test_r17_a_look_reads_what_it_looks_at_by_its_index(
     statement, _, indexes, rows = LOOKS[name]
     assert [plan.name for plan in told[name]] == [statement] * 2
     for plan in told[name]:
-        assert plan.whole_scans == set()
+        assert plan.whole_scans <= {"horsies_workers"}  # a row for each worker
         assert plan.indexes(NODES) == indexes
         seen = {table: plan.rows(table) for table in (NODES, "horsies_workflows", "horsies_tasks")}
         assert max(seen.values()) <= rows, seen

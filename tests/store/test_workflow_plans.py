@@ -17,6 +17,7 @@ from psycopg import AsyncConnection
 from horsies.core.db.connections import BY_INDEX
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.store import recovery, tasks
+from horsies.core.tasks.moves import Claim
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import Worklist
 from horsies.core.workflows.layout import TreePosition, lay_out, write_layout
@@ -51,8 +52,8 @@ async def begin(conn: Db) -> bool:
 
 
 async def start_nodes(conn: Db) -> None:
-    found = await tasks.lock(conn, names("t"))
-    await tasks.mark_running(conn, found)
+    claims = [Claim(name, 1) for name in names("t")]
+    await tasks.start_nodes(conn, "w", "host", claims, [7] * len(claims), ["child"] * len(claims))
 
 
 async def look_for_what_is_stuck(conn: Db) -> None:
@@ -135,4 +136,5 @@ def test_d12_the_acts_do_something(told: Told) -> None:
         for act in ACTS.keys() - STILL:
             moved = [plan for plan in plans[act] if plan.name == "workflows/move_nodes"]
             assert moved and moved[0].top["Actual Rows"] > 0, (how, act)
-        assert plans["start nodes"][0].top["Actual Rows"] == BATCH, how
+        [start] = [plan for plan in plans["start nodes"] if plan.name == "workflows/start_nodes"]
+        assert start.top["Actual Rows"] == BATCH, how

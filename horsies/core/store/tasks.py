@@ -3,17 +3,17 @@ caller. `apply` makes moves under the fence of their claims; every arrow takes a
 tasks.
 
 Behind the moves follow the reads: the state and the end of tasks, the mark of a waiting client, tasks as recovery hooks
-see them, and waiting tasks for checks. `lock` and `mark_running` are about the node of a workflow's task that starts:
-it is locked before the task and moves with it. The statements of `workflows.py` run under the lock of the workflow's
-row; these two do not (D-63).
+see them, and waiting tasks for checks. `start_nodes` is about the node of a workflow's task too: it is locked before
+the task and moves with it. The statements of `workflows.py` run under the lock of the workflow's row; this one does not
+(D-63).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import dict_row
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
@@ -104,6 +104,25 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
     return _claimed(await cursor.fetchall())
 
 
+class SentClaim:
+    """A claim that was sent with other statements of a transaction; its rows are there when that has been committed."""
+
+    def __init__(self, cursor: AsyncCursor[Any]) -> None:
+        self._cursor = cursor
+
+    async def rows(self) -> list[Claimed]:
+        return _claimed(await self._cursor.fetchall())
+
+
+async def send_claim(conn: Connection, who: Claimant, order: ClaimOrder) -> SentClaim:
+    """The same as `claim` without counting, at the end of a transaction that has more to write, and is as durable as it
+    was."""
+    params = {**who._asdict(), **order._asdict(), "counting": False}
+    cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+    await conn.execute("SET LOCAL synchronous_commit TO DEFAULT")
+    return SentClaim(cursor)
+
+
 async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:
     """Take over claims whose lease ran out."""
     params = {**who._asdict(), "queues": queues, "budget": budget}
@@ -115,19 +134,47 @@ def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
     return sorted(Claimed(*row[:17]) for row in rows)
 
 
+class NodeCheck(NamedTuple):
+    """What was found when the task of a workflow was to start (L-25)."""
+
+    status: WorkflowTaskStatus
+    workflow: WorkflowStatus
+    is_overdue: bool  # the deadline of the task has passed
+    is_started: bool
+
+
 async def start(
     conn: Connection, worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
 ) -> set[str]:
     """CLAIMED → RUNNING for tasks that are still held and not past their deadline; the others are not returned."""
-    params = {
+    params = _starts(worker_id, hostname, claims, pids, names)
+    cursor = await conn.execute(load("tasks/start"), params, prepare=True)
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def start_nodes(
+    conn: Connection, worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
+) -> dict[str, NodeCheck]:
+    """The same for tasks of workflows, whose nodes move with them: what was found, by task. Nodes that are locked
+    elsewhere are missing."""
+    params = _starts(worker_id, hostname, claims, pids, names)
+    cursor = await conn.execute(load("workflows/start_nodes"), params, prepare=True)
+    return {
+        row[0]: NodeCheck(stored(WorkflowTaskStatus, row[1]), stored(WorkflowStatus, row[2]), row[3], row[4])
+        for row in await cursor.fetchall()
+    }
+
+
+def _starts(
+    worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
+) -> dict[str, Any]:
+    return {
         **_columns(claims),
         "worker_id": worker_id,
         "hostname": hostname,
         "pids": numbers(pids),
         "names": texts(names),
     }
-    cursor = await conn.execute(load("tasks/start"), params, prepare=True)
-    return {row[0] for row in await cursor.fetchall()}
 
 
 async def apply(conn: Connection, worker_id: str, moves: Sequence[Move]) -> set[str]:
@@ -378,28 +425,6 @@ async def attempts(conn: AsyncConnection[Any], task_id: str) -> list[TaskAttempt
         await cursor.execute(load("tasks/attempts"), {"task_id": task_id})
         rows = await cursor.fetchall()
     return [TaskAttemptInfo(**{**row, "outcome": stored(TaskAttemptOutcome, row["outcome"])}) for row in rows]
-
-
-class NodeCheck(NamedTuple):
-    """What is checked before a workflow's task is started (L-25)."""
-
-    status: WorkflowTaskStatus
-    workflow: WorkflowStatus
-    is_overdue: bool  # the deadline of the task has passed
-
-
-async def lock(conn: Connection, task_ids: Iterable[str]) -> dict[str, NodeCheck]:
-    """The locked nodes of these tasks, by task; nodes that are locked elsewhere are missing."""
-    cursor = await conn.execute(load("workflows/lock_started_nodes"), {"ids": texts(task_ids)}, prepare=True)
-    return {
-        row[0]: NodeCheck(stored(WorkflowTaskStatus, row[1]), stored(WorkflowStatus, row[2]), row[3])
-        for row in await cursor.fetchall()
-    }
-
-
-async def mark_running(conn: Connection, task_ids: Iterable[str]) -> None:
-    """ENQUEUED → RUNNING, in the transaction that has started these tasks."""
-    await conn.execute(load("workflows/mark_running"), {"ids": texts(task_ids)}, prepare=True)
 
 
 async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:

@@ -68,6 +68,12 @@ async def pong(conn: Connection, payloads: list[str]) -> None:
     await conn.execute(load("workers/pong"), {"payloads": payloads})
 
 
+async def mark_advancing(conn: Connection, worker_id: str, age_s: float, flows: Iterable[str]) -> None:
+    """The worker advances workflows, and is `age_s` behind the ends of tasks (R-31)."""
+    params = {"worker_id": worker_id, "age": age_s, "flows": texts(flows)}
+    await conn.execute(load("workers/mark_advancing"), params)
+
+
 async def forget_sleepers(conn: Connection) -> None:
     """Delete some rows of the waiting list whose time is over."""
     await conn.execute(load("workers/forget_sleepers"))

@@ -6,10 +6,12 @@ nodes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import psycopg
 from pydantic_core import to_json
 
 from horsies.core.db import Connection
@@ -121,6 +123,8 @@ class Source(NamedTuple):
 INSERT_AT_ONCE = 2_000
 WALK_MOST = 20_000
 NODE_COLUMNS = 17
+FEW = 16  # tasks of one step, and nodes that count them, which are read ahead
+FEW_DEPENDENCIES = 64
 ENOUGH_BYTES = 8 << 20  # bytes of results that one step reads
 
 
@@ -132,6 +136,7 @@ class EndedNodeRow(NamedTuple):
     result: str | None
     error_code: str | None
     fits: bool
+    node_id: str
 
 
 class EndedChild(NamedTuple):
@@ -184,14 +189,22 @@ async def lock_family(conn: Connection, ids: Collection[str]) -> list[str]:
     return list(found)
 
 
-async def lock_ended(conn: Connection, tasks: Collection[str]) -> tuple[list[Flow], list[EndedNodeRow]]:
-    """Lock the workflows of these tasks, and return the ended tasks whose nodes do not know it, both in one round
-    trip."""
+async def lock_ended(
+    conn: Connection, tasks: Collection[str]
+) -> tuple[list[Flow], list[EndedNodeRow], list[tuple[FlowNode, Payload]]]:
+    """Lock the workflows of these tasks, and return the ended tasks whose nodes do not know it, and of a few tasks also
+    the nodes that count those, with what is needed to enqueue them: all in one round trip."""
     ids = texts(tasks)
     locking = await conn.execute(load("workflows/lock"), {"ids": texts(()), "tasks": ids}, prepare=True)
     reading = await conn.execute(load("workflows/ended"), {"tasks": ids, "bytes": ENOUGH_BYTES}, prepare=True)
+    following = None
+    if len(tasks) <= FEW:
+        params = {"tasks": ids, "most": FEW, "deps": FEW_DEPENDENCIES}
+        following = await conn.execute(load("workflows/followers"), params, prepare=True)
     flows = _flows(await locking.fetchall())
-    return flows, [EndedNodeRow(_node(row), stored(TaskStatus, row[17]), *row[18:]) for row in await reading.fetchall()]
+    ended = [EndedNodeRow(_node(row), stored(TaskStatus, row[17]), *row[18:]) for row in await reading.fetchall()]
+    followers = [] if following is None else await following.fetchall()
+    return flows, ended, [(_node(row), Payload(*row[NODE_COLUMNS:])) for row in followers]
 
 
 async def ended_children(conn: Connection, children: Collection[str]) -> list[EndedChild]:
@@ -291,8 +304,8 @@ async def last_index(conn: Connection, workflow_id: str) -> int:
     return found
 
 
-async def move_nodes(conn: Connection, moves: Sequence[tuple[Key, NodeState]]) -> int:
-    """Write the changes of these nodes; return how many were in the expected state."""
+async def move_nodes(conn: Connection, moves: Sequence[tuple[Key, NodeState]]) -> None:
+    """Write the changes of these nodes. It fails (`broken`) if one of them is not in the state that it was read in."""
     states = [state for _, state in moves]
     params = {
         **_keys([key for key, _ in moves]),
@@ -308,12 +321,14 @@ async def move_nodes(conn: Connection, moves: Sequence[tuple[Key, NodeState]]) -
         "summaries": texts([s.end.summary if s.end else None for s in states]),
         "maps": texts([s.map_options for s in states]),
         "opens": numbers([int(s.opened) for s in states]),
+        "count": len(moves),
     }
-    return len(await _rows(conn, "workflows/move_nodes", params))
+    await conn.execute(load("workflows/move_nodes"), params, prepare=True)
 
 
-async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
-    """Write the changes of these workflows; return how many were in the expected state."""
+async def move(conn: Connection, flows: Sequence[FlowState]) -> None:
+    """Write the changes of these workflows. It fails (`broken`) if one of them is not in the state that it was locked
+    in."""
     params = {
         "ids": texts([flow.row.id for flow in flows]),
         "was": texts([flow.row.status for flow in flows]),
@@ -323,8 +338,18 @@ async def move(conn: Connection, flows: Sequence[FlowState]) -> int:
         "errors": texts([flow.error for flow in flows]),
         "codes": texts([flow.error_code for flow in flows]),
         "opened": [flow.opened for flow in flows],
+        "count": len(flows),
     }
-    return len(await _rows(conn, "workflows/move", params))
+    await conn.execute(load("workflows/move"), params, prepare=True)
+
+
+def broken(problem: BaseException) -> str | None:
+    """What the server has noticed, if a row was not in the state that a move expects."""
+    found = _BROKEN.search(str(problem)) if isinstance(problem, psycopg.errors.UndefinedObject) else None
+    return None if found is None else found[1].replace("_", " ")
+
+
+_BROKEN = re.compile(r"horsies\.(\w+_are_not_as_they_were_\w+)")
 
 
 class Mended(NamedTuple):

@@ -8,18 +8,22 @@ user code may take long. What is lost when the worker dies here is found by reco
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Literal, NamedTuple, TypeAlias
 
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db import AWAY, Backoff, Connections, by_halves, describe, is_about_one
+from horsies.core.db import AWAY, Backoff, Connection, Connections, by_halves, describe, is_about_one
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.models.workflow.registry import Builder
-from horsies.core.store.workflows import Key
-from horsies.core.workflows.advance import AT_ONCE, Worklist
+from horsies.core.store import tasks
+from horsies.core.store.workers import mark_advancing
+from horsies.core.store.workflows import Key, NewTask
+from horsies.core.worker.claim import Claimer
+from horsies.core.workflows.advance import AT_ONCE, Companion, NoCompanion, Worklist
 from horsies.core.workflows.step import StepResult
 
 log = logging.getLogger("horsies.worker")
@@ -35,21 +39,42 @@ class Unit(NamedTuple):
     workflow_id: str
 
 
-Tasks: TypeAlias = dict[str, None]  # that have ended, in that order
+Tasks: TypeAlias = dict[str, float]  # that have ended, in that order, and when this was heard of
 
 Waiting: TypeAlias = dict[Unit, Tasks]
 
+NOTHING: Mapping[str, float] = {}
+MARKED = 1_000  # workflows with more to do that a mark names
+UNHEARD_S = 5.0  # a task may have ended so long before this is heard of
+
+
+class Lag(NamedTuple):
+    """For whom, and how often, a mark says how far the line is behind."""
+
+    worker_id: str
+    every_s: float
+
 
 class Advancer:
-    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_moved` is called when something has
-    moved, because there may be new tasks."""
+    """`put` adds an end; `step` is one transaction, `build` builds one child. `on_enqueued` is called when there are
+    new tasks, unless the `companion` of a step has claimed them with it."""
 
     def __init__(
-        self, pool: Connections, builder: Builder, config: WorkerResilienceConfig, on_moved: Callable[[], None]
+        self,
+        pool: Connections,
+        builder: Builder,
+        config: WorkerResilienceConfig,
+        on_enqueued: Callable[[], None],
+        companion: Callable[[], Companion] = NoCompanion,
+        lag: Lag | None = None,
     ) -> None:
         self._pool = pool
         self._builder = builder
-        self._on_moved = on_moved
+        self._on_enqueued = on_enqueued
+        self._companion = companion
+        self._lag = lag
+        self._mark_at = 0.0
+        self._pending_since: float | None = None  # when the line was last empty
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._waiting: Waiting = {}
         self._aside: Waiting = {}
@@ -67,7 +92,7 @@ class Advancer:
 
     def put(self, task_id: str, workflow_id: str) -> None:
         """This task may have ended; a task that has not is ignored."""
-        self._add(Unit("tasks", workflow_id), (task_id,))
+        self._add(Unit("tasks", workflow_id), {task_id: monotonic()})
 
     def put_all(self, ended: Iterable[tuple[str, str]]) -> None:
         for task_id, workflow_id in ended:
@@ -84,11 +109,13 @@ class Advancer:
         batch = self._next_batch()
         if not batch:
             self._work.clear()
+            self._pending_since = None
             return
         self._busy += 1
         try:
             await self._advance(batch)
             self._most = AT_ONCE
+            await self._mark()
         except AWAY:
             # Perhaps something in the batch is too much for the database, and must not hold up the others.
             self._most = max(1, len(batch) // 2)
@@ -123,13 +150,28 @@ class Advancer:
 
     # Line
 
-    def _add(self, unit: Unit, task_ids: Iterable[str] = ()) -> None:
+    def _add(self, unit: Unit, ended: Mapping[str, float] = NOTHING) -> None:
         aside = self._aside.get(unit)
         if aside is not None:
-            aside.update(dict.fromkeys(task_ids))
+            aside.update(ended)
             return
-        self._waiting.setdefault(unit, {}).update(dict.fromkeys(task_ids))
+        self._waiting.setdefault(unit, {}).update(ended)
+        self._pending_since = self._pending_since or monotonic()
         self._work.set()
+
+    async def _mark(self) -> None:
+        """While the line does not become empty, say now and then how far it is, so that nobody takes what waits in it
+        for lost (R-31). This follows a step that has succeeded: a worker that is stuck says nothing."""
+        now = monotonic()
+        if self._lag is None or self._pending_since is None or not self._waiting:
+            return
+        if now < max(self._mark_at, self._pending_since + self._lag.every_s):
+            return
+        oldest = min((at for ended in self._waiting.values() for at in ended.values()), default=now)
+        flows = islice((unit.workflow_id for unit in self._waiting if unit.kind != "tasks"), MARKED)
+        async with self._pool.connection() as conn:
+            await mark_advancing(conn, self._lag.worker_id, now - oldest + UNHEARD_S, flows)
+        self._mark_at = now + self._lag.every_s
 
     def _next_batch(self) -> Waiting:
         batch: Waiting = {}
@@ -159,8 +201,8 @@ class Advancer:
                 self._add(Unit(kind, workflow_id))
         for key in result.builds:
             self.build_later(key)
-        if result.nodes or result.workflows:
-            self._on_moved()
+        if result.enqueued and not result.is_claimed:
+            self._on_enqueued()
 
     # One transaction
 
@@ -182,6 +224,7 @@ class Advancer:
     async def _take_steps(self, worklist: Worklist) -> None:
         """One transaction, usually; more if the database does not accept everything at once. What is written is
         recorded at once, whatever happens to the rest."""
+        worklist.companion = self._companion()
         while worklist:
             self._file(await worklist.step(self._pool, self._builder))
 
@@ -217,3 +260,31 @@ class Advancer:
                 exc_info=None if isinstance(problem, psycopg.Error) else problem,
                 extra={"horsies": {"workflow_id": workflow_id}},
             )
+
+
+class Along:
+    """The companion of one step (W-21a): an ordinary pass in its transaction, so that the next node of a workflow is
+    claimed by the commit that enqueues it, without a bell and a look of its own."""
+
+    def __init__(self, claimer: Claimer) -> None:
+        self._claimer = claimer
+        self._is_begun = False
+        self._sent: tasks.SentClaim | None = None
+        self._new: set[str] = set()
+
+    async def __aenter__(self) -> "Along":
+        return self
+
+    async def send(self, conn: Connection, new: Sequence[NewTask]) -> bool:
+        self._is_begun = (order := self._claimer.begin_along(new)) is not None
+        self._new = {task.id for task in new}
+        if order is not None:
+            self._sent = await tasks.send_claim(conn, self._claimer.who, order)
+        return self._is_begun
+
+    async def __aexit__(self, *problem: object) -> None:
+        is_begun, sent, self._is_begun, self._sent = self._is_begun, self._sent, False, None
+        if not is_begun:
+            return
+        rows = await sent.rows() if sent is not None and problem[0] is None else None
+        self._claimer.end_along(rows, is_all=rows is not None and self._new == {row.id for row in rows})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -26,6 +27,7 @@ import psycopg
 from horsies.core import events
 from horsies.core.db import Pool, by_halves, describe, is_about_content, is_about_one
 from horsies.core.store import tasks, workers
+from horsies.core.store.workflows import NewTask
 from horsies.core.tasks.moves import Claim, Requeue
 from horsies.core.worker import pace
 from horsies.core.worker.children import Child, Children
@@ -61,7 +63,7 @@ class Claimer:
         on_ahead: Callable[[tasks.Ahead], None] = lambda ahead: None,
     ) -> None:
         self._pool = pool
-        self._who = who
+        self.who = who
         self._limits = limits
         self._queues = [name for name, cap in limits.queues if cap != 0]
         self._in_hand = in_hand
@@ -86,13 +88,16 @@ class Claimer:
         self._full_since: float | None = None
         self._earned = pace.EARNED  # short tasks that came in a row
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
+        self._along: deque[str] = deque(maxlen=200)  # the last tasks that were claimed with a step
         self.is_looking = False
         self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
         self.notify = "always"
         self.is_stopped = False
 
-    def ring(self, _payload: str = "") -> None:
-        """There may be a task."""
+    def ring(self, task_id: str = "") -> None:
+        """There may be a task; if it is one that was claimed with the step that wrote it, there is none."""
+        if task_id in self._along:
+            return
         self._rings += 1
         self._look_at = 0.0
         self._last_task = monotonic()
@@ -121,6 +126,9 @@ class Claimer:
         return self._look_at > 0.0
 
     async def step(self) -> None:
+        if self.is_looking:  # with a step of the advancer, at this moment
+            await self._wait(self._poll_s)
+            return
         pause = self._look_at - monotonic()
         is_off = self.is_stopped or self._dispatcher.is_shut
         is_full = is_off or bool(self._in_hand.suspects)  # while a suspect is here, there is no room beside it (R-58)
@@ -212,7 +220,7 @@ class Claimer:
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
         began = monotonic()
         async with self._pool.connection() as conn:
-            rows = await tasks.claim(conn, self._who, order, only)
+            rows = await tasks.claim(conn, self.who, order, only)
         self.looked_at = monotonic()
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
@@ -221,9 +229,34 @@ class Claimer:
 
     async def _claim_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
-            rows = await tasks.claim_expired(conn, self._who, queues, most)
+            rows = await tasks.claim_expired(conn, self.who, queues, most)
         self._take(rows, len(rows))
         return rows
+
+    def begin_along(self, new: Sequence[NewTask]) -> tasks.ClaimOrder | None:
+        """What to claim with a step that has enqueued these tasks. Only while nothing else waits as far as is known,
+        because the step keeps its workflow locked; and never under a cap, whose lock comes before all others (D-63)."""
+        is_off = self.is_stopped or self._dispatcher.is_shut or self._in_hand.suspects
+        if is_off or self.is_looking or not self.is_dry or self._may_have_unknown_claims:
+            return None
+        order = self._next_order()
+        if order is None or order.counting or {task.queue_name for task in new}.isdisjoint(order.queues):
+            return None
+        self.is_looking = True
+        self._along.extend(task.id for task in new)  # their bells may come before our own reply
+        return order
+
+    def end_along(self, rows: list[tasks.Claimed] | None, *, is_all: bool) -> None:
+        """The step has ended, and these are claimed; None if nobody knows what has become of it. `is_all`: all that it
+        has written, so that nothing waits as far as is known."""
+        self.is_looking = False
+        if rows is None:
+            self.suspect_lost_claims()
+        else:
+            self.looked_at, pauses = monotonic(), self._pauses
+            self._take(rows, self._keep(rows))
+            self._pauses = pauses  # there is no more reason to look than before the step
+        self._event.set() if is_all else self.ring()
 
     def _keep(self, rows: list[tasks.Claimed]) -> int:
         """How many of these tasks stay here (W-25a)."""
@@ -297,7 +330,7 @@ class Claimer:
         """Request notifications for inserts, until some time after the next pass, which closes the gap."""
         until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
         async with self._pool.connection() as conn:
-            self.notify = await workers.announce_idle(conn, self._who.worker_id, self._queues, until)
+            self.notify = await workers.announce_idle(conn, self.who.worker_id, self._queues, until)
         self._is_announced = self.notify == "when_waiting"
         self._announcement_is_old_at = begun + self._poll_s
 
@@ -312,7 +345,7 @@ class Claimer:
         if self._is_announced:
             self._announcement_is_old_at = 0.0  # first, because the row may be gone even if the reply is lost
             async with self._pool.connection() as conn:
-                await workers.withdraw_idle(conn, self._who.worker_id, self._queues)
+                await workers.withdraw_idle(conn, self.who.worker_id, self._queues)
             self._is_announced = False
 
     async def _wait(self, seconds: float | None) -> None:
@@ -338,13 +371,13 @@ class Claimer:
             async with self._pool.connection() as conn:
                 known = {held.claim for held in self._in_hand}
                 unknown = [
-                    claim for claim in await tasks.unknown_claims(conn, self._who.worker_id) if claim not in known
+                    claim for claim in await tasks.unknown_claims(conn, self.who.worker_id) if claim not in known
                 ]
                 if unknown:
                     log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
                     await by_halves(
                         unknown,
-                        lambda part: tasks.apply(conn, self._who.worker_id, [Requeue(claim) for claim in part]),
+                        lambda part: tasks.apply(conn, self.who.worker_id, [Requeue(claim) for claim in part]),
                         is_refusal=is_about_one,
                         give_up=_left_behind,
                     )

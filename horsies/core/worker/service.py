@@ -165,7 +165,14 @@ class Worker:
         resilience = plan.app.config.resilience
         connections = finalize.ConnectionChoice(self._in_hand, self._database, self._pools.bulk)
         self._finalizer = finalize.Finalizer(connections, me.worker_id, resilience, self._settled, self._stuck)
-        self._advancer = advance.Advancer(self._pools.flows, self._builder, resilience, lambda: self._claimer.ring())
+        self._advancer = advance.Advancer(
+            self._pools.flows,
+            self._builder,
+            resilience,
+            on_enqueued=lambda: self._claimer.ring(),
+            companion=lambda: advance.Along(self._claimer),
+            lag=advance.Lag(me.worker_id, plan.app.config.recovery.crashed_worker_recovery_grace_ms / 4000),
+        )
         self._dispatcher = dispatch.Dispatcher(
             in_hand=self._in_hand,
             children=self._children,

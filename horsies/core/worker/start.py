@@ -28,8 +28,8 @@ from horsies.core import events, logs
 from horsies.core.child.wire import clock
 from horsies.core.db import AWAY, halves, is_about_content, pool
 from horsies.core.store import odd_rows, tasks, workflows
-from horsies.core.tasks.moves import Requeue, SetAside
-from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
+from horsies.core.tasks.moves import Claim, Requeue, SetAside
+from horsies.core.types import WorkflowStatus
 from horsies.core.worker import config, dispatch, finalize
 from horsies.core.worker.children import Children
 from horsies.core.worker.dispatch import Dispatcher
@@ -132,7 +132,7 @@ class Starter:
         try:
             async with self._connections.connection() as conn:
                 sent = clock()
-                started = await self._move(conn, batch)
+                started = await tasks.start(conn, *self._given(batch))
         except AWAY as problem:
             if is_about_content(problem):
                 await self._refused(batch, problem, self._start_tasks)
@@ -142,28 +142,24 @@ class Starter:
         self._accept(batch, started, sent)
 
     async def _start_nodes(self, batch: list[HeldTask]) -> None:
-        """The nodes first, then the tasks (D-63). If the start is not confirmed, all return to the queue; if the check
-        failed, nothing can have been written."""
-        checks: dict[str, tasks.NodeCheck] | None = None
+        """The nodes first, then the tasks (D-63), in one statement. If it is not confirmed, all return to the queue; if
+        the connection has outlived a failure, nothing can have been written."""
+        conn: pool.Connection | None = None
         try:
             async with self._connections.connection() as conn:
                 sent = clock()  # before the transaction, whose beginning is the start of the task
-                async with conn.pipeline(), conn.transaction():
-                    checks = await tasks.lock(conn, [held.id for held in batch])
-                    may = [held for held in batch if _may_start(checks.get(held.id))]
-                    started = await self._move(conn, may) if may else set()
-                    if enqueued := [i for i in started if checks[i].status is WorkflowTaskStatus.ENQUEUED]:
-                        await tasks.mark_running(conn, enqueued)
+                checks = await tasks.start_nodes(conn, *self._given(batch))
         except AWAY as problem:
             if is_about_content(problem):
                 await self._refused(batch, problem, self._start_nodes)
                 return
-            if checks is None:
+            if conn is None or not conn.closed:
                 self._check_failed(batch)
             else:
                 self._unconfirmed(batch)
             raise
-        self._accept(may, started, sent)
+        may = [held for held in batch if _may_start(checks.get(held.id))]
+        self._accept(may, {held.id for held in may if checks[held.id].is_started}, sent)
         self._try_again([held for held in batch if held.id not in checks])
         stopped = [held for held in batch if held.id in checks and not _may_start(checks[held.id])]
         if stopped:
@@ -189,11 +185,10 @@ class Starter:
             return flow is not None and await odd_rows.mend_workflows(self._connections, [flow])
         return False
 
-    async def _move(self, conn: pool.Connection, batch: list[HeldTask]) -> set[str]:
-        claims = [held.claim for held in batch]
+    def _given(self, batch: list[HeldTask]) -> tuple[str, str, list[Claim], list[int], list[str]]:
         pids = [held.child.pid if held.child else 0 for held in batch]
         names = [held.child.name if held.child else "" for held in batch]
-        return await tasks.start(conn, self._worker_id, self._hostname, claims, pids, names)
+        return self._worker_id, self._hostname, [held.claim for held in batch], pids, names
 
     def _accept(self, batch: list[HeldTask], started: set[str], sent: float) -> None:
         begun = [held for held in batch if held.id in started]

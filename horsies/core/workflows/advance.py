@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import psycopg
 
@@ -22,7 +23,7 @@ from horsies.core.models import codes, sending
 from horsies.core.models.workflow import registry
 from horsies.core.models.workflow.plan import WorkflowPlan
 from horsies.core.store import odd_rows, workflows
-from horsies.core.store.workflows import Key, Payload, Source
+from horsies.core.store.workflows import Key, NewTask, Payload, Source
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish, inputs
 from horsies.core.workflows.layout import TreePosition, height, lay_out, write_layout
@@ -55,6 +56,22 @@ class Advanced:
         return Advanced(self.nodes + other.nodes, self.workflows + other.workflows)
 
 
+class Companion(AbstractAsyncContextManager["Companion"], Protocol):
+    """Goes with steps: a worker claims what they enqueue, in the same transaction (W-21a). It is entered before each
+    transaction and left after it."""
+
+    async def send(self, conn: Connection, new: Sequence[NewTask]) -> bool:
+        """The last statement of a step that has written these tasks; False if nothing was sent."""
+
+
+class NoCompanion(AbstractAsyncContextManager["NoCompanion"]):
+    async def send(self, conn: Connection, new: Sequence[NewTask]) -> bool:
+        return False
+
+    async def __aexit__(self, *problem: object) -> None:
+        pass
+
+
 class Batch(NamedTuple):
     """The input of one transaction. `most` and `refused` are those of `Step`, after the database has refused what an
     earlier step wanted to write."""
@@ -79,6 +96,7 @@ class Worklist:
     builds: list[Key] = field(default_factory=list)  # nodes whose child workflow must be built
     batches: deque[Batch] = field(default_factory=deque)  # parts of a batch that could not be done at once
     build_later: BuildLater | None = None  # takes over the builds, because they are user code
+    companion: Companion = field(default_factory=NoCompanion)
 
     def __bool__(self) -> bool:
         return bool(self.batches or self.tasks or self.children or self.lost or self.flows or self.builds)
@@ -109,16 +127,22 @@ class Worklist:
             return await self._build(pool, builder)
         batch = self._next_batch()
         step: Step | None = None
+        is_sent = False
         try:
-            async with transaction(pool) as conn:
+            async with self.companion as companion, transaction(pool) as conn:
                 step = await batch.take(conn, batch)
                 result = await step.finish()
+                result.is_claimed = is_sent = bool(step.new_tasks) and await companion.send(conn, step.new_tasks)
         except MustBeAlone:
             self.batches.extendleft(_halves(batch)[::-1])
             return StepResult()
         except psycopg.Error as problem:
             if step is None or not is_about_content(problem):
                 raise
+            if is_sent:
+                self.companion = NoCompanion()  # perhaps a row that it has met is to blame
+                self.batches.appendleft(batch)
+                return StepResult()
             is_mended = len(batch.items) == 1 and await odd_rows.mend_workflows(pool, step.settling.flows)
             smaller = [batch] if is_mended else _smaller(batch, step.enqueued, problem)
             if not smaller:
@@ -175,9 +199,9 @@ def _smaller(batch: Batch, enqueued: Sequence[Key], problem: psycopg.Error) -> l
 
 
 async def _take_tasks(conn: Connection, batch: Batch) -> Step:
-    flows, ended = await workflows.lock_ended(conn, batch.items)
+    flows, ended, followers = await workflows.lock_ended(conn, batch.items)
     step = Step(conn, flows, batch.most, batch.refused)
-    await step.take_tasks(ended)
+    await step.take_tasks(ended, followers)
     return step
 
 
@@ -303,6 +327,7 @@ async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, p
         layout = lay_out(plan, place, good_until=flow.good_until)
         layout.carry(sending.trace_in(found[0].task_options))
         await write_layout(conn, layout)
+        step.result.enqueued += len(layout.tasks)
         node = step.settling.nodes[key]
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id
         return await step.finish()

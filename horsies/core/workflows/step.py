@@ -6,16 +6,19 @@ parents that their children have ended. The step leaves both to its caller (`adv
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+import psycopg
+from psycopg.pq import TransactionStatus
 
 from horsies.core.db import Connection, Connections
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.workflow.registry import InputError
 from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.store import workflows
-from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, Key, NewTask, Payload, Source
+from horsies.core.store.workflows import Closing, EndedNodeRow, Flow, FlowNode, Key, NewTask, Payload, Source
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish, inputs, layout
 from horsies.core.workflows.finish import SKIPPED, NodeEnd, conclude, deciding, end_of_child, end_of_map, end_of_task
@@ -48,6 +51,8 @@ class StepResult:
     # Workflows with READY nodes that are not enqueued yet, and how many of them the next step tries (None: `MOST`).
     flows: dict[str, int | None] = field(default_factory=dict)
     builds: list[Key] = field(default_factory=list)  # sub-workflow nodes that are READY
+    enqueued: int = 0  # tasks
+    is_claimed: bool = False  # the transaction has also claimed what was waiting
     nodes: int = 0
     workflows: int = 0
 
@@ -55,9 +60,17 @@ class StepResult:
 @asynccontextmanager
 async def transaction(pool: Connections) -> AsyncIterator[Connection]:
     """The transaction of one step. Statements that do not need the reply to the previous one are sent together with
-    it."""
-    async with pool.connection() as conn, conn.pipeline(), conn.transaction():
-        yield conn
+    it, and the commit together with the last of them: whoever leaves this block without an exception has committed."""
+    async with pool.connection() as conn:
+        try:
+            async with conn.pipeline(), conn.transaction():
+                yield conn
+        except psycopg.Error as problem:
+            if conn.pgconn.transaction_status is TransactionStatus.INERROR:  # it was refused beside the commit
+                await conn.rollback()
+            if (what := workflows.broken(problem)) is not None:
+                raise StepBroken(what) from problem
+            raise
 
 
 class Step:
@@ -88,11 +101,24 @@ class Step:
         self._tasks: list[NewTask] = []
         self._elements: list[dict[str, object]] = []
         self._ids = new_task_ids()
+        self._names: dict[Key, str] = {}  # of nodes that have ended in this step
+        self._payloads: dict[Key, Payload] = {}  # of nodes that were read ahead
 
-    async def take_tasks(self, ended: Collection[EndedNodeRow]) -> None:
-        """The tasks of these nodes have ended, and so have the nodes."""
+    @property
+    def new_tasks(self) -> Sequence[NewTask]:
+        """The tasks that this step writes."""
+        return self._tasks
+
+    async def take_tasks(
+        self, ended: Collection[EndedNodeRow], followers: Iterable[tuple[FlowNode, Payload]] = ()
+    ) -> None:
+        """The tasks of these nodes have ended, and so have the nodes. `followers` count some of them."""
+        for node, payload in followers:
+            self.settling.add([node])
+            self._payloads[node.key] = payload
         for row in ended:
             self.settling.add([row.node])
+            self._names[row.node.key] = row.node_id
             flow = self.settling.flows.get(row.node.workflow_id)
             if flow is None:
                 continue
@@ -238,19 +264,39 @@ class Step:
                 return
             for key in chosen:
                 del self.settling.ready[key]
-            found = await workflows.payloads(self.conn, chosen)
-            # Inputs of child workflows are read when those are built.
-            tasks = [payload for payload in found if payload.node_type != "SUBWORKFLOW"]
-            wanted = [(payload.workflow_id, index) for payload in tasks for index in inputs.sources_of(payload)]
-            sources: dict[str, dict[int, Source]] = {}
-            for (flow, index), source in (await workflows.sources(self.conn, list(dict.fromkeys(wanted)))).items():
-                sources.setdefault(flow, {})[index] = self._as_ended(source)
+            found = await self._payloads_of(chosen)
+            sources = await self._sources_for(found)
             for payload in found:
                 if self._room < 1:
                     self.settling.ready[payload.workflow_id, payload.task_index] = None
                     continue
                 await self._enqueue_one(payload, sources.get(payload.workflow_id, {}))
             await self._settle()
+
+    async def _payloads_of(self, keys: Collection[Key]) -> list[Payload]:
+        """In the order of their keys, those that were not read ahead from the database."""
+        missing = [key for key in keys if key not in self._payloads]
+        read = await workflows.payloads(self.conn, missing) if missing else []
+        found = {(payload.workflow_id, payload.task_index): payload for payload in read}
+        found |= {key: self._payloads[key] for key in keys if key in self._payloads}
+        return [found[key] for key in sorted(found)]
+
+    async def _sources_for(self, found: Iterable[Payload]) -> dict[str, dict[int, Source]]:
+        """The nodes whose results these use, by workflow and index. Inputs of child workflows are read when those are
+        built."""
+        tasks = [payload for payload in found if payload.node_type != "SUBWORKFLOW"]
+        wanted = dict.fromkeys(
+            (payload.workflow_id, index) for payload in tasks for index in inputs.sources_of(payload)
+        )
+        sources: dict[str, dict[int, Source]] = {}
+        for (flow, index), name in self._names.items():
+            if (flow, index) in wanted and self.settling.nodes[flow, index].end is not None:
+                del wanted[flow, index]
+                source = Source(flow, index, name, WorkflowTaskStatus.RUNNING, None, None)
+                sources.setdefault(flow, {})[index] = self._as_ended(source)
+        for (flow, index), source in (await workflows.sources(self.conn, list(wanted))).items():
+            sources.setdefault(flow, {})[index] = self._as_ended(source)
+        return sources
 
     @property
     def _room(self) -> int:
@@ -327,11 +373,12 @@ class Step:
         if self._tasks:
             await workflows.insert_tasks(self.conn, self._tasks)
         moves = sorted(self.settling.changed(), key=lambda move: move[0])
-        if moves and await workflows.move_nodes(self.conn, moves) != len(moves):
-            raise StepBroken("a node was not in the state it was read in")
+        if moves:
+            await workflows.move_nodes(self.conn, moves)
         if self._elements:
             await workflows.insert_nodes(self.conn, self._elements)
         self.result.nodes += len(moves)
+        self.result.enqueued += len(self._tasks)
 
     async def _conclude(self) -> None:
         over = [flow for flow in self.settling.flows.values() if _is_over(flow)]
@@ -347,8 +394,8 @@ class Step:
                     flow.error, flow.error_code = end.error, end.error_code
         self._pause_with_parents()
         changed = [flow for flow in self.settling.flows.values() if flow.is_changed]
-        if changed and await workflows.move(self.conn, changed) != len(changed):
-            raise StepBroken("a workflow was not in the state it was locked in")
+        if changed:
+            await workflows.move(self.conn, changed)
         for flow in changed:
             await self._note(flow)
 

@@ -4,7 +4,7 @@
 SELECT e.workflow_id, e.task_index, e.node_type, e.status, e.dependents, e.deps_total, e.deps_completed, e.deps_failed,
        e.deps_skipped, e.join_type, e.min_success, e.allow_failed_deps, e.map_index, e.task_id, e.sub_workflow_id,
        (e.map_options -> 'first') IS NOT NULL, jsonb_path_query_first(e.map_options, '$.max_parallel ? (@ >= 0 && @ <= 1e9)')::int,
-       e.task_status, CASE WHEN e.before < %(bytes)s THEN e.task_result END, e.task_error_code, e.before < %(bytes)s
+       e.task_status, CASE WHEN e.before < %(bytes)s THEN e.task_result END, e.task_error_code, e.before < %(bytes)s, e.node_id
 FROM (
     SELECT n.*, t.status AS task_status, t.result AS task_result, t.error_code AS task_error_code, t.at,
            COALESCE(sum(octet_length(t.result)) OVER (

@@ -6,7 +6,15 @@
 --   child     its child workflow has ended at least `grace` ago
 --   lost      the row of its task, or of its child workflow, does not exist any more
 --   ready     it could have been enqueued for at least `grace`. An element may wait for others of its map (F-95).
-WITH looked AS (
+-- What a worker has in its line is left to it for as long as it makes progress (R-31): `marks` are those of two graces at most. A
+-- task that ended without a claim is in the line of whoever ended it.
+WITH marks AS MATERIALIZED (
+    SELECT worker_id, jsonb_path_query_first(metadata, '$.advancing.since ? (@ >= 0 && @ <= 1e11)')::float8 AS since,
+           metadata #> '{advancing,flows}' AS flows
+    FROM horsies_workers
+    WHERE jsonb_path_query_first(metadata, '$.advancing.at ? (@ >= 0 && @ <= 1e11)')::float8
+          > extract(epoch FROM now() - 2 * %(grace)s::interval)
+), looked AS (
     SELECT n.*, row_number() OVER (PARTITION BY workflow_id, map_index, status ORDER BY task_index) AS nth FROM (
         SELECT workflow_id, task_index, node_type, status, task_id, sub_workflow_id, map_index,
                COALESCE(ready_at, updated_at) AS ready_at
@@ -20,6 +28,7 @@ WITH looked AS (
         WHEN l.status = 'READY' THEN
             CASE WHEN l.ready_at <= now() - %(grace)s::interval
                       AND (SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id) = 'RUNNING'
+                      AND (SELECT m.worker_id FROM marks m WHERE m.flows ? l.workflow_id LIMIT 1) IS NULL
                       -- One element of a map is enough. Without `max_parallel` there is always a free place. But if an element has
                       -- just ended, which updates the row of the map, another process is about to enqueue the next one.
                       AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND COALESCE((
@@ -32,7 +41,10 @@ WITH looked AS (
                  THEN 'ready' END
         WHEN l.node_type IN ('TASK', 'ELEMENT') THEN COALESCE((
             -- These are scalar subqueries, here and below, because a join could become a scan of the whole table.
-            SELECT CASE WHEN t.ended_at <= now() - %(grace)s::interval THEN 'ended'
+            SELECT CASE WHEN t.ended_at <= now() - %(grace)s::interval THEN
+                            CASE WHEN (SELECT m.worker_id FROM marks m
+                                       WHERE m.worker_id = COALESCE(t.claimed_by_worker_id, m.worker_id)
+                                         AND extract(epoch FROM t.ended_at) >= m.since LIMIT 1) IS NULL THEN 'ended' ELSE '' END
                         WHEN t.status = 'PENDING' AND (
                             SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id
                         ) IN ('COMPLETED', 'FAILED', 'CANCELLED') THEN 'stranded' ELSE '' END
@@ -40,6 +52,7 @@ WITH looked AS (
         WHEN l.node_type = 'SUBWORKFLOW' THEN COALESCE((
             SELECT CASE WHEN c.status IN ('COMPLETED', 'FAILED', 'CANCELLED')
                              AND COALESCE(c.completed_at, c.updated_at) <= now() - %(grace)s::interval
+                             AND (SELECT m.worker_id FROM marks m WHERE m.flows ? c.id LIMIT 1) IS NULL
                         THEN 'child' ELSE '' END
             FROM horsies_workflows c WHERE c.id = l.sub_workflow_id), 'lost')
         END AS what
