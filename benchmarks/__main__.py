@@ -50,7 +50,7 @@ def main() -> int:
         if psutil.getloadavg()[0] > BUSY:
             words.print("The machine has other things to do: trust ratios a little and rates not at all.", style="red")
         bench = Bench(
-            on, report, words, options.tasks, options.repeat, options.rows, options.workers, {}, options.share
+            on, report, words, options.tasks, options.repeat, {}, options.rows, options.workers, options.share
         )
         for name in options.only:
             measurement = GROUPS.get(name) or parts.PARTS[parts_of_scale([name])[0]]

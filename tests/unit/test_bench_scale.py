@@ -206,7 +206,7 @@ def test_parts_that_were_measured_apart_are_joined() -> None:
 
 
 def test_a_share_of_a_count_is_never_nothing() -> None:
-    bench = Bench(None, None, None, 1, 1, share=0.01)  # type: ignore[arg-type]
+    bench = Bench(None, None, None, 1, 1, {}, share=0.01)  # type: ignore[arg-type]
     assert (bench.some(20_000), bench.some(10), bench.some(10, least=5)) == (200, 1, 5)
 
 
