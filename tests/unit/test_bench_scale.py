@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from benchmarks.__main__ import may_be_published
+from benchmarks.__main__ import may_be_published, measure_part
 from benchmarks.figures import GROUPS, USUAL, Bench
 from benchmarks.report import Bar, Report, number
 from benchmarks.scale import arithmetic, claims, fleet, looks, page
@@ -218,3 +220,33 @@ def test_the_picture_shows_what_there_is(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     known = {key for panel in plot.PANELS for key, _ in panel.curves}
     assert set(curves) <= known
+
+
+class Cleared:
+    """A server that only counts how often it was cleared."""
+
+    times = 0
+
+    def clear(self) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize("problem", [SystemExit("nothing has happened for 60 s"), ValueError("no claims")])
+def test_a_part_that_fails_is_told_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    def fails(bench: Bench) -> None:
+        raise problem
+
+    monkeypatch.setitem(PARTS, "caps", fails)
+    server, report = Cleared(), Report({}, {})
+    bench = Bench(server, report, Console(stderr=True, quiet=True), 1, 1, {})  # type: ignore[arg-type]
+    measure_part(bench, "scale.caps")
+    assert [(row.key, row.holds, row.note) for row in report.rows] == [("scale.caps", None, str(problem))]
+    assert server.times == 1
+
+
+def test_who_stops_the_bench_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARTS, "caps", lambda bench: sys.exit(1))
+    with pytest.raises(SystemExit):
+        measure_part(Bench(None, None, None, 1, 1, {}), "scale.caps")  # type: ignore[arg-type]
