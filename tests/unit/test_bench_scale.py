@@ -191,7 +191,7 @@ def test_what_was_measured_before_is_complete() -> None:
 def test_the_page_has_its_markers_and_gets_everything() -> None:
     once = page.written(PAGE.read_text(), a_report(), rows=1_000_000, workers=16)
     assert page.written(once, a_report(), rows=1_000_000, workers=16) == once
-    assert "| rows in the table | 1,000,000 |" in once
+    assert "| rows of the largest table | 1,000,000 |" in once
     assert "| … so a core of the server carries at most | 20,000 tasks/s |" in once
     assert "| disk for a task, with its indexes | – |" in once
     assert "| drain | 12,000 |" in once
