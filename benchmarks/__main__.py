@@ -50,15 +50,30 @@ def main() -> int:
         if psutil.getloadavg()[0] > BUSY:
             words.print("The machine has other things to do: trust ratios a little and rates not at all.", style="red")
         bench = Bench(
-            on, report, words, options.tasks, options.repeat, options.rows, options.workers, {}, options.share
+            on, report, words, options.tasks, options.repeat, {}, options.rows, options.workers, options.share
         )
         for name in options.only:
-            measurement = GROUPS.get(name) or parts.PARTS[parts_of_scale([name])[0]]
-            measurement(bench)
+            if name in GROUPS:
+                GROUPS[name](bench)
+            else:
+                measure_part(bench, name)
     words.print(f"All of it took {time.monotonic() - begun:.0f} s.", highlight=False)
     report.rows.sort(key=lambda row: row.key.startswith("memory"))  # measured on the way, shown at the end
     publish(bench, options)
     return 0
+
+
+def measure_part(bench: Bench, name: str) -> None:
+    """One that fails does not take the others with it: they have taken minutes."""
+    [part] = parts_of_scale([name])
+    try:
+        parts.PARTS[part](bench)
+    except (SystemExit, Exception) as problem:
+        if isinstance(problem, SystemExit) and not isinstance(problem.code, str):
+            raise  # somebody wants us to stop
+        bench.say(f"{name} failed: {problem}")
+        bench.report.add(name, f"{name}: failed, so some of its figures are missing", "", [], None, str(problem))
+        bench.server.clear()
 
 
 def publish(bench: Bench, options: argparse.Namespace) -> None:

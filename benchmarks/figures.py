@@ -41,9 +41,9 @@ class Bench(NamedTuple):
     console: Console
     tasks: int
     repeat: int
+    curves: Curves
     rows: int = 1_000_000
     workers: int = 16
-    curves: Curves = {}  # noqa: RUF012  # a new one is given with every run
     share: float = 1.0  # of all counts and times of `scale`, to try it out
 
     def some(self, count: int, least: int = 1) -> int:

@@ -22,7 +22,8 @@ CARRIES: Sequence[tuple[str, str, str]] = (
 
 def carries(report: Report, rows: int, workers: int) -> str:
     """The short table on top of the page."""
-    lines = ["| what | measured |", "|---|---|", f"| rows in the table | {rows:,} |", f"| workers | {workers} |"]
+    lines = ["| what | measured |", "|---|---|"]
+    lines += [f"| rows of the largest table | {f'{rows:,}' if rows else '–'} |", f"| workers | {workers} |"]
     for key, what, unit in CARRIES:
         value = report.value_of(key)
         lines.append(f"| {what} | {'–' if value is None else shown(value, unit)} |")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from benchmarks.__main__ import may_be_published
+from benchmarks.__main__ import may_be_published, measure_part
 from benchmarks.figures import GROUPS, USUAL, Bench
 from benchmarks.report import Bar, Report, number
 from benchmarks.scale import arithmetic, claims, fleet, looks, page
@@ -189,7 +191,7 @@ def test_what_was_measured_before_is_complete() -> None:
 def test_the_page_has_its_markers_and_gets_everything() -> None:
     once = page.written(PAGE.read_text(), a_report(), rows=1_000_000, workers=16)
     assert page.written(once, a_report(), rows=1_000_000, workers=16) == once
-    assert "| rows in the table | 1,000,000 |" in once
+    assert "| rows of the largest table | 1,000,000 |" in once
     assert "| … so a core of the server carries at most | 20,000 tasks/s |" in once
     assert "| disk for a task, with its indexes | – |" in once
     assert "| drain | 12,000 |" in once
@@ -206,7 +208,7 @@ def test_parts_that_were_measured_apart_are_joined() -> None:
 
 
 def test_a_share_of_a_count_is_never_nothing() -> None:
-    bench = Bench(None, None, None, 1, 1, share=0.01)  # type: ignore[arg-type]
+    bench = Bench(None, None, None, 1, 1, {}, share=0.01)  # type: ignore[arg-type]
     assert (bench.some(20_000), bench.some(10), bench.some(10, least=5)) == (200, 1, 5)
 
 
@@ -218,3 +220,33 @@ def test_the_picture_shows_what_there_is(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     known = {key for panel in plot.PANELS for key, _ in panel.curves}
     assert set(curves) <= known
+
+
+class Cleared:
+    """A server that only counts how often it was cleared."""
+
+    times = 0
+
+    def clear(self) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize("problem", [SystemExit("nothing has happened for 60 s"), ValueError("no claims")])
+def test_a_part_that_fails_is_told_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    def fails(bench: Bench) -> None:
+        raise problem
+
+    monkeypatch.setitem(PARTS, "caps", fails)
+    server, report = Cleared(), Report({}, {})
+    bench = Bench(server, report, Console(stderr=True, quiet=True), 1, 1, {})  # type: ignore[arg-type]
+    measure_part(bench, "scale.caps")
+    assert [(row.key, row.holds, row.note) for row in report.rows] == [("scale.caps", None, str(problem))]
+    assert server.times == 1
+
+
+def test_who_stops_the_bench_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARTS, "caps", lambda bench: sys.exit(1))
+    with pytest.raises(SystemExit):
+        measure_part(Bench(None, None, None, 1, 1, {}), "scale.caps")  # type: ignore[arg-type]
