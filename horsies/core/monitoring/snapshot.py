@@ -160,8 +160,8 @@ async def _read_waiting(parts: Parts, queues: Sequence[str], *, exact: bool) -> 
     if cut:
         sample = partial(monitoring.waiting_sample, queues=cut, pages=SAMPLED_PAGES)
         found = estimated(found, await parts.read("sample", sample, list[WaitingCount]()))
-    if "sample" not in parts.missing:
-        parts.missing.pop("waiting", None)
+        if "sample" not in parts.missing:
+            parts.missing.pop("waiting", None)  # it is known after all
     return found
 
 
@@ -194,9 +194,9 @@ def _shares(parts: Sequence[WaitingCount], depth: Depth) -> list[WaitingCount]:
 def estimated(counted: Sequence[WaitingCount], sampled: Sequence[WaitingCount]) -> list[WaitingCount]:
     """For queues that were not counted to their end, what the sample says, unless it says less than was counted."""
     at_least, about = _numbers(counted), _numbers(sampled)
-    exact = {part.queue for part in counted if not part.is_cut}
-    better = {queue for queue in about if queue not in exact and about[queue] > at_least[queue]}
-    kept = [part for part in counted if part.queue not in better]
+    cut = {part.queue for part in counted if part.is_cut}
+    better = {queue for queue in about if about[queue] > at_least[queue] and (queue in cut or queue not in at_least)}
+    kept = [part._replace(is_cut=part.queue in cut) for part in counted if part.queue not in better]
     return kept + [part for part in sampled if part.queue in better]
 
 
