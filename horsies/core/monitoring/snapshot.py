@@ -89,32 +89,31 @@ async def take_snapshot(broker: PostgresBroker, *, exact: bool = False) -> tasks
 
 
 async def read_snapshot(conn: Connection, *, configured: Configured, exact: bool = False) -> cluster.Snapshot:
-    """The same over a connection, in the caller's transaction."""
+    """The same over a connection, in the caller's transaction. What is cheap is read first, so that it is there even if
+    time runs out."""
     database = await monitoring.database(conn)
     parts = Parts(conn, inf if exact else monotonic() + PARTS_S)
     workers = await parts.read(
-        "workers", partial(monitoring.workers, most=queries.MOST_WORKERS), tuple[cluster.WorkerStateInfo, ...]()
+        "workers",
+        partial(monitoring.workers, most=queries.MOST_WORKERS),
+        tuple[cluster.WorkerStateInfo, ...](),
     )
     known = {*configured.queues, *(name for worker in workers if worker.is_live for name in worker.queues)}
-    names = sorted(
-        {*known, *await parts.read("queues", partial(monitoring.waiting_queues, most=MOST_QUEUES), list[str]())}
-    )
+    waited_in = partial(monitoring.waiting_queues, most=MOST_QUEUES)
+    names = sorted({*known, *await parts.read("queues", waited_in, list[str]())})
     oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, float]())
-    waiting = await _read_waiting(parts, names, exact=exact)
     in_flight = partial(monitoring.in_flight, most=None if exact else MOST_IN_FLIGHT)
+    ended = partial(monitoring.ended, window=WINDOW, most=MOST_ENDED)
+    schedules = partial(monitoring.schedules, most=queries.MOST_SCHEDULES)
     open_workflows = partial(monitoring.open_workflows, most=None if exact else MOST_WORKFLOWS)
     return assemble(
-        waiting=waiting,
         oldest_due=oldest_due,
         in_flight=await parts.read("in_flight", in_flight, list[InFlightCount]()),
-        ended=await parts.read("ended", partial(monitoring.ended, window=WINDOW, most=MOST_ENDED), list[EndedOfLate]()),
+        ended=await parts.read("ended", ended, list[EndedOfLate]()),
         workers=workers,
-        schedules=await parts.read(
-            "schedules",
-            partial(monitoring.schedules, most=queries.MOST_SCHEDULES),
-            tuple[cluster.ScheduleStateInfo, ...](),
-        ),
+        schedules=await parts.read("schedules", schedules, tuple[cluster.ScheduleStateInfo, ...]()),
         workflow_counts=await parts.read("workflows", open_workflows, dict[str, int]()),
+        waiting=await _read_waiting(parts, names, exact=exact),
         database=database,
         configured=configured,
         missing=parts.missing,
