@@ -100,7 +100,7 @@ def test_m13_an_older_schema_is_read_and_not_brought_up(empty: Terminal, module:
 def test_m13_what_an_older_schema_does_not_have_is_said(empty: Terminal) -> None:
     before = given_schema(empty, 1)
     said = empty.type("tasks", code=1).err
-    assert "ended_at" in said and "horsies init-db upgrades them" in said
+    assert "is_waiting" in said and "horsies init-db upgrades them" in said
     assert recorded(empty) == before
 
 

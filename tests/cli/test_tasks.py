@@ -180,7 +180,7 @@ def test_queues_are_counted(terminal: Terminal) -> None:
     assert "none" in terminal.type("queues").rows[0], "tasks wait, and nobody serves the queue"
     terminal.doing(lambda db: given_worker(db, "w:2:3", queues=["mail"]))
     document = terminal.type("queues", "--json").json
-    assert set(document) == {"taken_at", "queues"}
+    assert set(document) == {"taken_at", "queues", "missing"}
     mail = {queue["name"]: queue for queue in document["queues"]}["mail"]
     assert (mail["waiting"], mail["live_workers"]) == (1, 1) and mail["oldest_due_seconds"] >= 0
 

@@ -105,6 +105,7 @@ def test_every_metric_of_the_catalogue_is_shown_or_alerted_on() -> None:
     shown = {SERIES[name].name for _, expression in expressions() for name in NAME.findall(expression)}
     left_out = {metric.name for metric in catalogue.metrics()} - shown
     assert left_out == {
+        "horsies_queue_estimated",
         "horsies_reading_age_seconds",
         "horsies_schedule_next_run_timestamp_seconds",
         "horsies_worker_info",

@@ -1,7 +1,7 @@
 """How much of the tables the query API reads (M-45, M-45a, M-46a, D-12): a page reads its page, and no look reads more
 than its bound, on tables most of which has ended, failed, waits, waits for later, or waits in many queues. No table of
-tasks or workflows is read as a whole. Thirty thousand rows and a bound of a thousand in every run; a million and the real bounds
-with `make heavy`, which also says how long each question takes.
+tasks or workflows is read as a whole. Thirty thousand rows and a bound of a thousand in every run; a million and the
+real bounds with `make heavy`, which also says how long each question takes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ TASKS, RUNS, NODES = "horsies_tasks", "horsies_workflows", "horsies_workflow_tas
 
 @dataclass(frozen=True)
 class State:
-    """Of the rows, the part that has ended; of those, how many in a hundred failed; of the others, how many in a hundred
-    are not due; and in how many queues they wait."""
+    """Of the rows, the part that has ended; of those, how many in a hundred failed; of the others, how many in a
+    hundred are not due; and in how many queues they wait."""
 
     ended: float
     failed: int = 2
@@ -222,14 +222,14 @@ LOOKS: dict[str, Look] = {
     # Workflows.
     "workflow names": Look(lambda conn: monitoring.workflow_names(conn, most=100), runs=12),
     "workflows": Look(
-        lambda conn: monitoring.list_workflows(conn, name=None, status=None, limit=LIMIT, look=100), runs=300
+        lambda conn: monitoring.list_workflows(conn, name=None, status=None, limit=LIMIT, look=100), runs=400
     ),
     "workflows of a name": Look(
-        lambda conn: monitoring.list_workflows(conn, name="flow1", status=None, limit=LIMIT, look=100), runs=300
+        lambda conn: monitoring.list_workflows(conn, name="flow1", status=None, limit=LIMIT, look=100), runs=400
     ),
     "workflows of a state": Look(
         lambda conn: monitoring.list_workflows(conn, name=None, status=WorkflowStatus.RUNNING, limit=LIMIT, look=100),
-        runs=300,
+        runs=400,
     ),
     "workflow": Look(lambda conn: monitoring.workflow(conn, "f7"), runs=1, nodes=5),
     "nodes": Look(lambda conn: monitoring.nodes(conn, "f7", most=100), nodes=5),

@@ -89,32 +89,31 @@ async def take_snapshot(broker: PostgresBroker, *, exact: bool = False) -> tasks
 
 
 async def read_snapshot(conn: Connection, *, configured: Configured, exact: bool = False) -> cluster.Snapshot:
-    """The same over a connection, in the caller's transaction."""
+    """The same over a connection, in the caller's transaction. What is cheap is read first, so that it is there even if
+    time runs out."""
     database = await monitoring.database(conn)
     parts = Parts(conn, inf if exact else monotonic() + PARTS_S)
     workers = await parts.read(
-        "workers", partial(monitoring.workers, most=queries.MOST_WORKERS), tuple[cluster.WorkerStateInfo, ...]()
+        "workers",
+        partial(monitoring.workers, most=queries.MOST_WORKERS),
+        tuple[cluster.WorkerStateInfo, ...](),
     )
     known = {*configured.queues, *(name for worker in workers if worker.is_live for name in worker.queues)}
-    names = sorted(
-        {*known, *await parts.read("queues", partial(monitoring.waiting_queues, most=MOST_QUEUES), list[str]())}
-    )
+    waited_in = partial(monitoring.waiting_queues, most=MOST_QUEUES)
+    names = sorted({*known, *await parts.read("queues", waited_in, list[str]())})
     oldest_due = await parts.read("oldest_due", partial(monitoring.oldest_due, queues=names), dict[str, float]())
-    waiting = await _read_waiting(parts, names, exact=exact)
     in_flight = partial(monitoring.in_flight, most=None if exact else MOST_IN_FLIGHT)
+    ended = partial(monitoring.ended, window=WINDOW, most=MOST_ENDED)
+    schedules = partial(monitoring.schedules, most=queries.MOST_SCHEDULES)
     open_workflows = partial(monitoring.open_workflows, most=None if exact else MOST_WORKFLOWS)
     return assemble(
-        waiting=waiting,
         oldest_due=oldest_due,
         in_flight=await parts.read("in_flight", in_flight, list[InFlightCount]()),
-        ended=await parts.read("ended", partial(monitoring.ended, window=WINDOW, most=MOST_ENDED), list[EndedOfLate]()),
+        ended=await parts.read("ended", ended, list[EndedOfLate]()),
         workers=workers,
-        schedules=await parts.read(
-            "schedules",
-            partial(monitoring.schedules, most=queries.MOST_SCHEDULES),
-            tuple[cluster.ScheduleStateInfo, ...](),
-        ),
+        schedules=await parts.read("schedules", schedules, tuple[cluster.ScheduleStateInfo, ...]()),
         workflow_counts=await parts.read("workflows", open_workflows, dict[str, int]()),
+        waiting=await _read_waiting(parts, names, exact=exact),
         database=database,
         configured=configured,
         missing=parts.missing,
@@ -160,8 +159,8 @@ async def _read_waiting(parts: Parts, queues: Sequence[str], *, exact: bool) -> 
     if cut:
         sample = partial(monitoring.waiting_sample, queues=cut, pages=SAMPLED_PAGES)
         found = estimated(found, await parts.read("sample", sample, list[WaitingCount]()))
-    if "sample" not in parts.missing:
-        parts.missing.pop("waiting", None)
+        if "sample" not in parts.missing:
+            parts.missing.pop("waiting", None)  # it is known after all
     return found
 
 
@@ -194,9 +193,9 @@ def _shares(parts: Sequence[WaitingCount], depth: Depth) -> list[WaitingCount]:
 def estimated(counted: Sequence[WaitingCount], sampled: Sequence[WaitingCount]) -> list[WaitingCount]:
     """For queues that were not counted to their end, what the sample says, unless it says less than was counted."""
     at_least, about = _numbers(counted), _numbers(sampled)
-    exact = {part.queue for part in counted if not part.is_cut}
-    better = {queue for queue in about if queue not in exact and about[queue] > at_least[queue]}
-    kept = [part for part in counted if part.queue not in better]
+    cut = {part.queue for part in counted if part.is_cut}
+    better = {queue for queue in about if about[queue] > at_least[queue] and (queue in cut or queue not in at_least)}
+    kept = [part._replace(is_cut=part.queue in cut) for part in counted if part.queue not in better]
     return kept + [part for part in sampled if part.queue in better]
 
 

@@ -45,7 +45,9 @@ class Window:
     look: int | None
 
     def params(self) -> dict[str, Any]:
-        return {"source": self.source, "walk": self.walk, "look": self.look}
+        """What the source says by itself is not asked of each task: an index may know all the rest."""
+        said = {f"only_{self.source}": False} if self.source in _KINDS else {}
+        return {"source": self.source, "walk": self.walk, "look": self.look, **said}
 
 
 # The filter that belongs to a source itself, and those that do not.

@@ -1,5 +1,5 @@
--- Workflows: open ones first, newest first; then ended ones, last ended first. Looks at `look` workflows at most in each of three
--- indexes: those of the name, those of the state (of all open states, if none is asked for), and those that ended last.
+-- Workflows: open ones first, newest first; then ended ones, last ended first. Looks at `look` workflows at most in each of four
+-- places of the indexes: those of the name, those of the state, those without an end, and those that ended last.
 SELECT id AS workflow_id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth,
        good_until, sent_at, started_at, paused_at, completed_at
 FROM (
@@ -9,9 +9,11 @@ FROM (
     UNION
     (SELECT id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth, good_until,
             sent_at, started_at, paused_at, completed_at
-     FROM horsies_workflows
-     WHERE status = ANY(CASE WHEN %(status)s::text IS NULL THEN ARRAY['PENDING', 'RUNNING', 'PAUSED'] ELSE ARRAY[%(status)s::text] END)
-     ORDER BY status LIMIT %(look)s)
+     FROM horsies_workflows WHERE status = %(status)s::text ORDER BY status LIMIT %(look)s)
+    UNION
+    (SELECT id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth, good_until,
+            sent_at, started_at, paused_at, completed_at
+     FROM horsies_workflows WHERE completed_at IS NULL ORDER BY completed_at LIMIT %(look)s)
     UNION
     (SELECT id, name, definition_key, status, open_nodes, error_code, parent_workflow_id, root_workflow_id, depth, good_until,
             sent_at, started_at, paused_at, completed_at
