@@ -131,6 +131,10 @@ def _about_a_worker(columns: Arguments) -> Callable[[Choices, Start], Arguments]
     return lambda pick, start: {"row": {**columns, "worker_id": pick.of(WORKERS)}}
 
 
+def _turn(pick: Choices, start: Start) -> Arguments:
+    return {"worker_id": pick.of(WORKERS), "team": "nobody else's", "every_s": 0.0}
+
+
 def _worker(start: Start, arguments: Arguments) -> set[str]:
     return {f"worker {arguments['row']['worker_id'] if 'row' in arguments else arguments['worker_id']}"}
 
@@ -190,6 +194,8 @@ WORKER_KINDS = (
         skips=True,
         waits=False,
     ),
+    # Two may take the same turn, so each has one of its own here.
+    Kind("take_turn", workers.take_turn, _turn, _worker),
     Kind("snapshot", workers.snapshot, _about_a_worker(_SNAPSHOT), waits=False),
     Kind("hold_liveness", workers.hold_liveness, lambda pick, start: {"key": 1}, waits=False),
     Kind("pong", workers.pong, lambda pick, start: {"payloads": ["here"]}, waits=False),

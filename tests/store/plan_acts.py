@@ -192,9 +192,9 @@ RARE = {
     "next_due": Act(
         "tasks/next_due",
         lambda conn: tasks.look_ahead(conn, EVERYWHERE, 2 * DAY.total_seconds()),
-        {PENDING},
-        3 * BATCH,
-        3_000,
+        {PENDING, OWNER, DEADLINE},
+        ALL_IN_FLIGHT + 3 * BATCH,
+        5_500,
     ),
     "unknown claims": Act(
         "tasks/unknown_claims", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300

@@ -93,6 +93,11 @@ class Fence:
         """How often to check: several times within the last quarter of the shortest threshold."""
         return max(0.02, min(0.25, self.terms.shortest_s / 16))
 
+    @property
+    def idle_tick_s(self) -> float:
+        """The same while there are no tasks. One that comes meanwhile has a fresh heartbeat."""
+        return max(self.tick_s, min(1.0, self.terms.shortest_s / 16))
+
     def is_late(self, sign: float) -> bool:
         """Whether it is too late to let code run with a heartbeat that was sent at that time, as after a pause."""
         return self.clock() >= end_of_time(sign, self.refreshed, self.terms, is_failing=True)

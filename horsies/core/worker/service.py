@@ -308,7 +308,7 @@ class Worker:
             every(recovery.worker_state_snapshot_interval_ms / 1000, self._snapshots.snapshot, at_once=True),
         )
         self._serve_step("outcome log", every(finalize.PERIOD_S, self._summarize))
-        self._serve_step("ticks", every(self._fence.tick_s, self._tick))
+        self._serve_step("ticks", self._tick)
         waiting = asyncio.create_task(_run_to_end(until))
         try:
             await asyncio.wait({waiting, *self._services}, return_when=asyncio.FIRST_COMPLETED)
@@ -381,6 +381,7 @@ class Worker:
         self._outcomes.summarize()
 
     async def _tick(self) -> None:
+        await asyncio.sleep(self._fence.tick_s if self._in_hand else self._fence.idle_tick_s)
         self._self_fence.check()
         self._children.dismiss_idle()
         if self._apart.is_waiting():
