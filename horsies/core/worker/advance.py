@@ -279,7 +279,7 @@ class Along:
         self._is_begun = (order := self._claimer.begin_along(new)) is not None
         self._new = {task.id for task in new}
         if order is not None:
-            self._sent = await tasks.send_claim(conn, self._claimer.who, order)
+            self._sent = await tasks.SentClaim.send(conn, self._claimer.who, order)
         return self._is_begun
 
     async def __aexit__(self, *problem: object) -> None:
