@@ -11,6 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import Horsies, WorkflowHandle
+from horsies.core import events
 from tests.worker_support import Rows, running_worker
 
 pytestmark = pytest.mark.e2e
@@ -71,9 +72,18 @@ def runs(traces: Path) -> list[int]:
 async def test_w21a_l32_the_next_node_is_claimed_by_the_transaction_that_enqueues_it(
     basic: Any, rows: Rows, db: AsyncConnection[Any]
 ) -> None:
+    """And the metrics of the worker hear of it."""
+    told: list[str] = []
+
+    def listen(name: str, facts: Any) -> None:
+        if name == "tasks.claimed":
+            told.extend(row.id for row in facts["rows"])
+
     await db.execute(WATCHED)
+    unsubscribe = events.subscribe(listen)
     async with running_worker(basic.app, processes=1):
         await run(chain(basic))
+    unsubscribe()
     sent, claimed, started, ended = [
         await transactions(rows, status) for status in ("PENDING", "CLAIMED", "RUNNING", "COMPLETED")
     ]
@@ -84,6 +94,7 @@ async def test_w21a_l32_the_next_node_is_claimed_by_the_transaction_that_enqueue
     assert len(set(sent.values()) | set(started.values()) | set(ended.values())) == 3 * LENGTH
     assert len(advanced) == LENGTH and not advanced & set(ended.values())
     assert set(sent.values()) - {min(sent.values())} <= advanced
+    assert sorted(told) == sorted(sent)
 
 
 async def test_w21a_w24_it_takes_no_more_than_there_is_room_for(
