@@ -185,6 +185,12 @@ WORD_KINDS = (
 )
 WORKER_KINDS = (
     Kind("register", workers.register, _about_a_worker(_REGISTRATION), _worker),
+    Kind(
+        "mark_advancing",
+        workers.mark_advancing,
+        lambda pick, start: {"worker_id": pick.of(WORKERS), "age_s": pick.of((1.0, 9.0)), "flows": ["wf-on"]},
+        _worker,
+    ),
     Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind(
         "delete_row",

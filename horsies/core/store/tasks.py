@@ -11,7 +11,7 @@ the task and moves with it. The statements of `workflows.py` run under the lock 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import dict_row
@@ -105,22 +105,21 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
 
 
 class SentClaim:
-    """A claim that was sent with other statements of a transaction; its rows are there when that has been committed."""
+    """A claim without counting at the end of a transaction that has more to write; its rows are there after the commit,
+    which is as durable as it was."""
 
     def __init__(self, cursor: AsyncCursor[Any]) -> None:
         self._cursor = cursor
 
+    @classmethod
+    async def send(cls, conn: Connection, who: Claimant, order: ClaimOrder) -> Self:
+        params = {**who._asdict(), **order._asdict(), "counting": False}
+        cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+        await conn.execute("SET LOCAL synchronous_commit TO DEFAULT")
+        return cls(cursor)
+
     async def rows(self) -> list[Claimed]:
         return _claimed(await self._cursor.fetchall())
-
-
-async def send_claim(conn: Connection, who: Claimant, order: ClaimOrder) -> SentClaim:
-    """The same as `claim` without counting, at the end of a transaction that has more to write, and is as durable as it
-    was."""
-    params = {**who._asdict(), **order._asdict(), "counting": False}
-    cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
-    await conn.execute("SET LOCAL synchronous_commit TO DEFAULT")
-    return SentClaim(cursor)
 
 
 async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:

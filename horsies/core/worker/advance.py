@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import psycopg
 
-from horsies.core import logs
+from horsies.core import events, logs
 from horsies.core.db import AWAY, Backoff, Connection, Connections, by_halves, describe, is_about_one
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.models.workflow.registry import Builder
@@ -270,6 +270,7 @@ class Along:
         self._claimer = claimer
         self._is_begun = False
         self._sent: tasks.SentClaim | None = None
+        self._sent_at = 0.0
         self._new: set[str] = set()
 
     async def __aenter__(self) -> "Along":
@@ -277,9 +278,9 @@ class Along:
 
     async def send(self, conn: Connection, new: Sequence[NewTask]) -> bool:
         self._is_begun = (order := self._claimer.begin_along(new)) is not None
-        self._new = {task.id for task in new}
+        self._new, self._sent_at = {task.id for task in new}, monotonic()
         if order is not None:
-            self._sent = await tasks.send_claim(conn, self._claimer.who, order)
+            self._sent = await tasks.SentClaim.send(conn, self._claimer.who, order)
         return self._is_begun
 
     async def __aexit__(self, *problem: object) -> None:
@@ -287,4 +288,6 @@ class Along:
         if not is_begun:
             return
         rows = await sent.rows() if sent is not None and problem[0] is None else None
+        if rows and events.listeners:
+            events.emit("tasks.claimed", rows=rows, seconds=monotonic() - self._sent_at)
         self._claimer.end_along(rows, is_all=rows is not None and self._new == {row.id for row in rows})

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -88,15 +87,16 @@ class Claimer:
         self._full_since: float | None = None
         self._earned = pace.EARNED  # short tasks that came in a row
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
-        self._along: deque[str] = deque(maxlen=200)  # the last tasks that were claimed with a step
+        self._along: set[str] = set()  # the tasks of a step that claims at this moment
         self.is_looking = False
         self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
         self.notify = "always"
         self.is_stopped = False
 
     def ring(self, task_id: str = "") -> None:
-        """There may be a task; if it is one that was claimed with the step that wrote it, there is none."""
-        if task_id in self._along:
+        """There may be a task. It may be here already, by a step that claims or by the other bell of its insert."""
+        held = self._in_hand.held.get(task_id)
+        if task_id in self._along or (held is not None and held.phase is not Phase.SETTLING):
             return
         self._rings += 1
         self._look_at = 0.0
@@ -243,13 +243,12 @@ class Claimer:
         if order is None or order.counting or {task.queue_name for task in new}.isdisjoint(order.queues):
             return None
         self.is_looking = True
-        self._along.extend(task.id for task in new)  # their bells may come before our own reply
+        self._along = {task.id for task in new}  # their bells may come before our own reply
         return order
 
     def end_along(self, rows: list[tasks.Claimed] | None, *, is_all: bool) -> None:
-        """The step has ended, and these are claimed; None if nobody knows what has become of it. `is_all`: all that it
-        has written, so that nothing waits as far as is known."""
-        self.is_looking = False
+        """The step has ended, and these are claimed; None if nobody knows. `is_all`: all that it has written."""
+        self.is_looking, self._along = False, set()
         if rows is None:
             self.suspect_lost_claims()
         else:

@@ -132,7 +132,8 @@ class Worklist:
             async with self.companion as companion, transaction(pool) as conn:
                 step = await batch.take(conn, batch)
                 result = await step.finish()
-                result.is_claimed = is_sent = bool(step.new_tasks) and await companion.send(conn, step.new_tasks)
+                is_sent = bool(step.new_tasks)  # a refusal may be heard of while it is sent
+                result.is_claimed = is_sent = is_sent and await companion.send(conn, step.new_tasks)
         except MustBeAlone:
             self.batches.extendleft(_halves(batch)[::-1])
             return StepResult()

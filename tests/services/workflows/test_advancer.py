@@ -19,6 +19,8 @@ from horsies.core.recovery.reconcile import NobodyBuilds, Reconciler
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker import advance as worker_advance
 from horsies.core.worker.advance import Advancer, Lag
+from horsies.core.workflows.advance import Worklist
+from horsies.core.workflows.step import StepBroken
 from tests.factories import given_node, given_task, given_worker, given_workflow
 from tests.support import eventually
 
@@ -136,3 +138,28 @@ async def test_r31_the_reaper_leaves_ends_to_a_worker_that_is_behind_and_takes_t
     assert moved == 4  # three nodes, and the workflow
     assert "3 nodes moved on" in caplog.text
     assert await statuses(clean_db, flow) == ["COMPLETED"]
+
+
+async def test_f71_a_step_whose_rows_are_not_as_they_were_read_writes_nothing(
+    clean_db: AsyncConnection[Any], clean_pool: Pool
+) -> None:
+    """The server notices it, because the commit is on its way with the moves. The same connection serves the next."""
+    flow, [task] = await given_ended(clean_db, dependents=[1])
+    await given_node(clean_db, flow, task_index=1, status="PENDING", task_name="next", deps_total=1)
+    await clean_db.execute("UPDATE horsies_workflows SET open_nodes = 2 WHERE id = %s", [flow])
+    await clean_db.execute(
+        "CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
+        "CREATE TRIGGER leave BEFORE UPDATE ON horsies_workflow_tasks FOR EACH ROW"
+        " WHEN (OLD.task_index = 1) EXECUTE FUNCTION leave()"
+    )
+    with pytest.raises(StepBroken, match="nodes are not as they were read"):
+        await Worklist(tasks=[task]).step(clean_pool, None)
+    assert await nodes_of(clean_db, flow) == ["RUNNING", "PENDING"]
+    await clean_db.execute("DROP FUNCTION leave CASCADE")
+    assert (await Worklist(tasks=[task]).step(clean_pool, None)).enqueued == 1
+    assert await nodes_of(clean_db, flow) == ["COMPLETED", "ENQUEUED"]
+
+
+async def nodes_of(db: AsyncConnection[Any], flow: str) -> list[str]:
+    query = "SELECT status FROM horsies_workflow_tasks WHERE workflow_id = %s ORDER BY task_index"
+    return [row[0] for row in await (await db.execute(query, [flow])).fetchall()]
