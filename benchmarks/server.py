@@ -120,7 +120,7 @@ class Server:
 
     def ring(self) -> None:
         """What the trigger would have said."""
-        self._conn.execute("SELECT pg_notify('task_new', '')")
+        self._conn.execute("SELECT horsies_ring('default', '')")
 
     def wal_bytes(self) -> int:
         """How much has ever been written to the write-ahead log."""
