@@ -11,7 +11,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.schema.install import install
-from horsies.core.store import tasks
+from horsies.core.store import tasks, workers
+from horsies.core.worker.service import Worker
 
 CHANNELS = ("task_new", "task_queue_left", "task_queue_right", "task_queue_default", "task_done")
 MODES = ("always", "when_waiting", "off")
@@ -20,20 +21,22 @@ Ears = Callable[[], Awaitable[list[tuple[str, str]]]]
 
 
 @contextlib.asynccontextmanager
-async def listening(url: str) -> AsyncIterator[Ears]:
-    """What was heard since the last time; a bell of our own, rung last, tells that all others have arrived."""
+async def listening(url: str, *channels: str) -> AsyncIterator[Ears]:
+    """What was heard on these channels, or on all documented ones, since the last time; a bell of our own, rung last,
+    tells that all others have arrived."""
     async with (
         await AsyncConnection.connect(url, autocommit=True) as ear,
         await AsyncConnection.connect(url, autocommit=True) as hand,
     ):
-        for channel in (*CHANNELS, "fence"):
-            await ear.execute(f"LISTEN {channel}".encode())
+        fence = f"fence_{ear.info.backend_pid}"
+        for channel in (*(channels or CHANNELS), fence):
+            await ear.execute(f'LISTEN "{channel}"'.encode())
 
         async def heard() -> list[tuple[str, str]]:
-            await hand.execute("NOTIFY fence")
+            await hand.execute(f"NOTIFY {fence}".encode())
             collected = []
             async for bell in ear.notifies(timeout=10):
-                if bell.channel == "fence":
+                if bell.channel == fence:
                     return collected
                 collected.append((bell.channel, bell.payload))
             raise AssertionError(f"the last bell never rang; heard {collected}")
@@ -47,6 +50,11 @@ def new(task_id: str, queue: str = "left") -> list[tuple[str, str]]:
 
 def done(task_id: str) -> list[tuple[str, str]]:
     return [("task_done", task_id)]
+
+
+def wake_of(worker: Worker) -> str:
+    """The channel on which this worker is woken."""
+    return workers.wake_channel(worker.me.liveness_key)
 
 
 async def words(db: AsyncConnection[Any]) -> set[tuple[str, str]]:
@@ -67,9 +75,10 @@ async def change_mode(url: str, mode: str) -> None:
 async def remove_the_bell(db: AsyncConnection[Any], mode: str) -> None:
     """No notification about a task is sent by anybody, though the mode recorded is this one."""
     await install(db, notify=mode, change_notify=True)
-    await db.execute("ALTER TABLE horsies_tasks DISABLE TRIGGER horsies_task_notify_trigger")
+    await db.execute("ALTER TABLE horsies_tasks DISABLE TRIGGER USER")
     await db.execute(
-        "CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text) RETURNS void AS '' LANGUAGE sql"
+        "CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text, giver text) RETURNS void"
+        " AS 'BEGIN END' LANGUAGE plpgsql"
     )
 
 

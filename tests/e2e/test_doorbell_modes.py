@@ -10,7 +10,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies import TaskHandle
-from tests.doorbell_support import MODES, change_mode, done, listening, new, topics, words
+from horsies.core.worker.service import Worker
+from tests.doorbell_support import MODES, change_mode, done, listening, new, topics, wake_of, words
 from tests.e2e.conftest import DOORBELL, Configured
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
@@ -26,9 +27,9 @@ async def send(task: Any, *args: Any) -> TaskHandle[Any]:
     return handle
 
 
-async def is_asleep(db: AsyncConnection, mode: str, worker_id: str) -> bool:
-    """In the other modes nobody leaves word, and nobody needs to have."""
-    return mode != "when_waiting" or {("queue:left", worker_id), ("queue:right", worker_id)} <= await words(db)
+async def is_asleep(db: AsyncConnection, mode: str, worker: Worker) -> bool:
+    """In the mode off nobody leaves word."""
+    return worker._claimer.is_dry and (mode == "off" or ("worker", worker.worker_id) in await words(db))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -44,17 +45,24 @@ async def test_d60_what_rings_when(
         handle = await send(tasks.note, "nobody is there")
         assert await heard() == (new(handle.task_id) if always else [])
 
-        async with running_worker(tasks.app, app_locator=LOCATOR, processes=1) as worker:
+        async with (
+            running_worker(tasks.app, app_locator=LOCATOR, processes=1) as worker,
+            listening(database_url, wake_of(worker)) as called,
+        ):
+
+            async def calls() -> int:
+                return len(await called())
+
             await rows.until(handle.task_id, "COMPLETED")
             assert await heard() == (done(handle.task_id) if always else [])
 
-            await eventually(lambda: is_asleep(db, mode, worker.worker_id))
+            await eventually(lambda: is_asleep(db, mode, worker))
             handle = await send(tasks.note, "the worker sleeps, nobody waits")
             await rows.until(handle.task_id, "COMPLETED")
-            expected = [*new(handle.task_id), *done(handle.task_id)] if always else new(handle.task_id)
-            assert await heard() == (expected if rings else [])
+            assert await heard() == ([*new(handle.task_id), *done(handle.task_id)] if always else [])
+            assert await calls() == (1 if rings else 0)
 
-            await eventually(lambda: is_asleep(db, mode, worker.worker_id))
+            await eventually(lambda: is_asleep(db, mode, worker))
             handle = await send(tasks.hold, "waited")
             waiting = asyncio.create_task(handle.get_async(timeout_ms=30_000))
             await eventually(lambda: (traces / "waited").exists())
@@ -62,20 +70,25 @@ async def test_d60_what_rings_when(
                 await eventually(lambda: _has(topics(db), f"task:{handle.task_id}"))
             (traces / "waited.go").touch()
             assert (await waiting).unwrap() == 1
-            assert await heard() == ([*new(handle.task_id), *done(handle.task_id)] if rings else [])
+            ends = done(handle.task_id) if rings else []
+            assert await heard() == ([*new(handle.task_id), *ends] if always else ends)
+            assert await calls() == (1 if rings else 0)
 
-            await eventually(lambda: is_asleep(db, mode, worker.worker_id))
+            await eventually(lambda: is_asleep(db, mode, worker))
             handle = await send(tasks.flaky, "again")
             await rows.until(handle.task_id, "COMPLETED")
-            twice = [*new(handle.task_id), *new(handle.task_id)]  # T-80: once more when the retry is due
-            assert await heard() == ((twice + done(handle.task_id) if always else twice) if rings else [])
+            twice = [*new(handle.task_id), *new(handle.task_id)]  # T-80: once more for the retry
+            assert await heard() == (twice + done(handle.task_id) if always else [])
+            assert await calls() == (2 if rings else 0)
 
             busy = await send(tasks.hold, "busy")
             await eventually(lambda: (traces / "busy").exists())
             await eventually(lambda: _none(topics(db)), what="a worker without room takes its word back")
             await heard()
+            await calls()
             handle = await send(tasks.note, "nobody sleeps")
             assert await heard() == (new(handle.task_id) if always else [])
+            assert await calls() == 0
             (await handle.cancel_async()).unwrap()
             assert await heard() == (done(handle.task_id) if always else [])
             (traces / "busy.go").touch()

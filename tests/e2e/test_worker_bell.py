@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from horsies.core.schema.install import install
+from tests.doorbell_support import wake_of
 from tests.support import eventually
 from tests.worker_support import Rows, running_worker
 
@@ -23,7 +24,7 @@ async def set_mode(url: str, mode: str) -> None:
 async def drop_the_bell(url: str) -> None:
     """Every notification of every mode is lost from now on."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
-        await conn.execute("DROP TRIGGER horsies_task_notify_trigger ON horsies_tasks")
+        await conn.execute("ALTER TABLE horsies_tasks DISABLE TRIGGER USER")
 
 
 async def test_w62_without_any_notification_polling_finds_the_work(basic: Any, database_url: str) -> None:
@@ -59,12 +60,12 @@ async def test_d60_with_when_waiting_a_sleeping_worker_is_rung_for(
         )
         assert mode["value"] == "when_waiting"
         words = await eventually(lambda: rows.all("SELECT * FROM horsies_waiting"), what="the worker left word")
-        assert {(w["topic"], w["holder"]) for w in words} == {("queue:default", worker.worker_id)}
+        assert [(w["topic"], w["holder"], w["queues"]) for w in words] == [("worker", worker.worker_id, ["default"])]
         async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as ear:
-            await ear.execute("LISTEN task_queue_default")
+            await ear.execute(f'LISTEN "{wake_of(worker)}"'.encode())
             handle = (await sleeper.add.send_async(1, 2)).unwrap()
             heard = [n.payload async for n in ear.notifies(timeout=10, stop_after=1)]
-        assert heard == [handle.task_id]
+        assert heard == [""]
         assert (await handle.get_async(timeout_ms=30_000)).unwrap() == 3
     assert await rows.all("SELECT * FROM horsies_waiting WHERE holder = %s", worker.worker_id) == []
 

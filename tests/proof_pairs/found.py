@@ -50,11 +50,11 @@ FOUND = {
         of("requeue", worker_id="alpha", moves=[Requeue(claim) for claim in CLAIMS]),
         Play((Role(pause=Pause(statement=2)), Role()), ONE_AFTER_THE_OTHER),
     ),
-    # Each had left one word and waited for the other's.
-    "two that announce idleness in different orders": example(
+    # Each had left one word for each queue, and waited for the other's.
+    "two that announce idleness": example(
         Start(()),
-        of("announce_idle", worker_id="alpha", queues=["other", "default"], until=timedelta(seconds=30)),
-        of("announce_idle", worker_id="alpha", queues=["default", "other"], until=timedelta(seconds=30)),
+        of("announce_idle", worker_id="alpha", wake_key=7, queues=["other"], until=timedelta(seconds=30)),
+        of("announce_idle", worker_id="beta", wake_key=8, queues=["default"], until=timedelta(seconds=30)),
         Play((Role(pause=Pause(reading=2)), Role()), ONE_AFTER_THE_OTHER),
     ),
     # The delete took its rows as they lay in the table.

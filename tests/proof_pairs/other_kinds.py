@@ -95,7 +95,7 @@ def _word(start: Start, arguments: Arguments) -> set[str]:
 
 
 def _sleep(start: Start, arguments: Arguments) -> set[str]:
-    return {f"queue:{queue}" for queue in arguments["queues"]}
+    return {"worker"}
 
 
 def _all_words(start: Start, arguments: Arguments) -> set[str]:
@@ -177,7 +177,7 @@ WORD_KINDS = (
     Kind(
         "announce_idle",
         workers.announce_idle,
-        lambda pick, start: {**_sleeps(pick, start), "until": timedelta(seconds=30)},
+        lambda pick, start: {**_sleeps(pick, start), "wake_key": 7, "until": timedelta(seconds=30)},
         _sleep,
     ),
     Kind("withdraw_idle", workers.withdraw_idle, _sleeps, _sleep),

@@ -234,7 +234,7 @@ def row(
     return Row(task_id, shape, owner, key=key, deadline=deadline, **past, **traits)
 
 
-_TOPICS = (("task:a", "client"), ("task:b", "client"), ("queue:default", "alpha"), ("queue:other", "alpha"))
+_TOPICS = (("task:a", "client"), ("task:b", "client"), ("worker", "alpha"), ("worker", "beta"))
 
 
 def starts(pick: Choices, statuses: Sequence[str]) -> Start:

@@ -168,7 +168,7 @@ async def _is_blocked(db: AsyncConnection) -> bool:
 STATEMENTS = {
     "waiting/announce": {"ids": ["x"], "holder": "me", "seconds": 60.0},
     "waiting/withdraw": {"ids": ["x"], "holder": "me"},
-    "workers/announce_idle": {"queues": ["q"], "worker_id": "me", "until": "10 s"},
+    "workers/announce_idle": {"queues": ["q"], "worker_id": "me", "wake_key": 7, "until": "10 s"},
     "workers/withdraw_idle": {"queues": ["q"], "worker_id": "me"},
     "tasks/results": {"ids": ["x"]},
 }

@@ -223,6 +223,8 @@ WAITING = {
     "topic": chars(120, required=True),
     "holder": chars(255, required=True),
     "until": Column(STAMP, True, None),
+    "queues": Column("text[]", False, None),
+    "wake_key": Column("bigint", False, None),
 }
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,

@@ -313,6 +313,8 @@ class WaitingModel(Base):
     topic: Mapped[str] = mapped_column(sa.String(120), primary_key=True)
     holder: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     until: Mapped[datetime] = mapped_column(TIMESTAMP)
+    queues: Mapped[list[str] | None] = mapped_column(ARRAY(sa.Text))  # that an idle worker serves
+    wake_key: Mapped[int | None] = mapped_column(sa.BigInteger)  # the key of its liveness lock; names its channel too
 
     # The rows may be lost in a server crash, because the sessions that waited are lost too.
     __table_args__ = (within_limits("horsies_waiting", ("until",)), {"prefixes": ["UNLOGGED"]})

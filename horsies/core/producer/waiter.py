@@ -1,11 +1,13 @@
 """Waits for tasks or workflows to end, for any number of callers, with one LISTEN connection and one statement at a
 time; `result_of` turns the end of a wait into the `TaskResult` for the caller (T-61).
 
-A caller's id goes into a registry and is looked up at once. It is looked up again after a notification of its end,
-after a new LISTEN session, and every second. If the notify mode is not `always`, or there is no session to listen in
-(O-01), it is also looked up after a few growing delays. All ids that are due at the same time are looked up together.
-NOTIFY only saves time: if all notifications are lost, a result is found a second later. If the database does not
-answer, the waiter waits briefly and then reports that; nothing raises.
+A caller's id goes into a registry and is looked up at once. It is looked up again when it may have ended unheard: after
+a notification of its end, after a new LISTEN session, after a change of the notify mode. If the mode is not `always`,
+or there is no session to listen in (O-01), it is also looked up after a few growing delays. All ids that are due at the
+same time are looked up together. NOTIFY only saves time: every second some ids are looked up that nothing was heard of,
+those first that were not looked up for longest. Up to a hundred that is all of them; of more, as many as let each have
+its turn in time (`share`). If the database does not answer, the waiter waits briefly and then reports that; nothing
+raises.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -33,12 +36,15 @@ from horsies.core.types import Err, Ok, Result, TaskStatus
 
 log = logging.getLogger("horsies.waiter")
 POLL_SECONDS = 1.0
-PAUSES = (0.02, 0.1, 0.4)  # between looks; a task may have ended just before our waiting mark was there
+ROUND_SECONDS = 30.0  # in this time, every id is looked up that nothing was heard of
+POLLING_ROUND_SECONDS = 5.0  # the same where nothing can be heard
+FEW = 100  # so many are looked up every second in any case
+PAUSES = (0.02, 0.1, 0.4, 1.5)  # between looks; a task may have ended just before our waiting mark was there
 POLLING_PAUSES = (0.02, 0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27, 0.4, 0.6)  # a wait lasts at most half as long again
 MODE_SECONDS = 5.0  # how often the recorded notify mode is read again
 PATIENCE_SECONDS = 5.0  # how long an unreachable database is not reported
 FIRST_LOOK_SECONDS = 0.5  # the time for one look if the caller's own time is over
-WORD_SECONDS = 60.0  # how long a waiting mark in horsies_waiting is valid
+WORD_SECONDS = 600.0  # how long a waiting mark in horsies_waiting is valid; it causes one notification at most
 LONGEST_MS = 100 * A_YEAR_MS
 CHUNK = 500
 EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
@@ -191,7 +197,15 @@ class Waiter(Generic[EndedT]):
         self._take_ripe(clock())
         if clock() >= self._next_poll:
             self._next_poll = clock() + POLL_SECONDS
-            self._due.update(dict.fromkeys(self._places))
+            self._due.update(dict.fromkeys(self._take_turns()))
+
+    def _take_turns(self) -> list[str]:
+        """The ids to look up though nothing was heard of them; next time they are the last."""
+        can_hear = self._notify != "off" and self._listener.connected
+        ids = list(islice(self._places, share(len(self._places), can_hear=can_hear)))
+        for id_ in ids:
+            self._places[id_] = self._places.pop(id_)
+        return ids
 
     def _next_look(self) -> float | None:
         if not self._places:
@@ -224,8 +238,7 @@ class Waiter(Generic[EndedT]):
         async with self._pool.connection() as conn:
             now = asyncio.get_running_loop().time()
             if self._by_mode and now >= self._next_mode:
-                recorded = await read_meta(conn)
-                self._notify = recorded.notify if recorded else self._notify
+                await self._follow_mode(conn)
                 self._next_mode = now + MODE_SECONDS
             if self._notify == "when_waiting" and (wordless := [i for i in ids if self._word.get(i, 0.0) <= now]):
                 # Known before it is there, so that it is taken back even if we are stopped meanwhile.
@@ -241,6 +254,13 @@ class Waiter(Generic[EndedT]):
             self._plan_look([i for i in ids if any(not place.looked for place in self._places.get(i, ()))], 0)
         for id_ in ids:
             self._mark_looked(id_)
+
+    async def _follow_mode(self, conn: AsyncConnection[Any]) -> None:
+        """Another mode may want waiting marks: without them, the ends of tasks are not heard any more."""
+        recorded = await read_meta(conn)
+        if recorded is not None and recorded.notify != self._notify:
+            self._notify = recorded.notify
+            self._look_at(self._places)
 
     def _mark_looked(self, id_: str) -> None:
         for place in self._places.get(id_, ()):
@@ -276,6 +296,12 @@ class Waiter(Generic[EndedT]):
         self._unneeded.clear()
         async with self._pool.connection() as conn:
             await tasks.withdraw(conn, ids, self._holder)
+
+
+def share(waiting: int, *, can_hear: bool) -> int:
+    """How many of the ids are looked up in one poll."""
+    seconds = ROUND_SECONDS if can_hear else POLLING_ROUND_SECONDS
+    return max(FEW, math.ceil(waiting * POLL_SECONDS / seconds))
 
 
 class _Place(Generic[EndedT]):

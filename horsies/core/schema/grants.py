@@ -78,7 +78,8 @@ def _table(name: str, *privileges: str, columns: tuple[str, ...] = ()) -> Right:
 _COUNT_ATTEMPTS = Right("SEQUENCE", "horsies_task_attempts_id_seq", ("USAGE",))
 _COUNT_NODES = Right("SEQUENCE", "horsies_workflow_tasks_id_seq", ("USAGE",))
 _FIND_SENT = Right("FUNCTION", "horsies_find_sent(json)", ("EXECUTE",))
-_RING = Right("FUNCTION", "horsies_ring(text, text)", ("EXECUTE",))
+_RING = Right("FUNCTION", "horsies_ring(text, text, text)", ("EXECUTE",))
+_WAKE = Right("FUNCTION", "horsies_wake_workers(text, bigint, text, text)", ("EXECUTE",))
 
 _EVERYBODY = (Right("DATABASE", "", ("CONNECT",)), Right("SCHEMA", "", ("USAGE",)), _table(META, "SELECT"))
 _SEND = (_table(TASKS, "INSERT", columns=SENT_COLUMNS), _table(TASKS, "SELECT", columns=("id",)), _FIND_SENT)
@@ -121,6 +122,7 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _COUNT_NODES,
         _FIND_SENT,
         _RING,
+        _WAKE,
     ),
     ProcessKind.SCHEDULER: (*_EVERYBODY, *_SEND, *_SCHEDULE),
     ProcessKind.MONITOR: (*_EVERYBODY, *_READ),

@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 """What this code creates; raised with each migration."""
 
@@ -36,18 +36,15 @@ OLDEST_SERVER = 13
 NOTIFY_MODES = ("always", "when_waiting", "off")
 
 # The functions that read a table. A user who inserts a task may have another search path and no right to that table.
-TABLE_READERS = {
-    "always": (),
-    "off": (),
-    "when_waiting": ("horsies_notify_task_changes()", "horsies_ring(text, text)"),
-    "common": (
-        "horsies_monitor_new_tasks()",
-        "horsies_monitor_moved_tasks()",
-        "horsies_notify_workflow_changes()",
-        "horsies_monitor_worker_states()",
-        "horsies_find_sent(json)",
-    ),
-}
+TABLE_READERS = (
+    "horsies_ring(text, text)",
+    "horsies_ring(text, text, text)",
+    "horsies_monitor_new_tasks()",
+    "horsies_monitor_moved_tasks()",
+    "horsies_notify_workflow_changes()",
+    "horsies_monitor_worker_states()",
+    "horsies_find_sent(json)",
+)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 SCHEMA = "horsies:schema"
@@ -264,10 +261,10 @@ async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
 
 async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
     """Replace functions, and create triggers that are missing, without locking tables that need no change."""
-    await conn.execute(load(f"schema/notify_{mode}").encode())
     await conn.execute(load("schema/functions").encode())
+    await conn.execute(load(f"schema/notify_{mode}").encode())  # this replaces some of them
     # A plan that was made while the waiting list was empty would read all of it when thousands wait. There is an index.
-    for function in TABLE_READERS[mode] + TABLE_READERS["common"]:
+    for function in TABLE_READERS:
         await conn.execute(
             SQL("ALTER FUNCTION {} SECURITY DEFINER SET search_path = {}, pg_temp SET enable_seqscan = off").format(
                 SQL(function), Identifier(schema)

@@ -52,14 +52,20 @@ async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
     await conn.execute(load("workers/snapshot"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
 
 
-async def announce_idle(conn: Connection, worker_id: str, queues: list[str], until: timedelta) -> str:
-    """Record that this worker waits for these queues, if the recorded notify mode requires it; return that mode."""
-    params = {"worker_id": worker_id, "queues": queues, "until": until}
+def wake_channel(wake_key: int) -> str:
+    """The channel on which one worker is woken (D-61)."""
+    return f"horsies_wake_{wake_key}"
+
+
+async def announce_idle(conn: Connection, worker_id: str, wake_key: int, queues: list[str], until: timedelta) -> str:
+    """Leave the mark of this worker, unless nothing notifies in the recorded mode; return that mode."""
+    params = {"worker_id": worker_id, "wake_key": wake_key, "queues": queues, "until": until}
     [(mode,)] = await (await conn.execute(load("workers/announce_idle"), params)).fetchall()
     return str(mode)
 
 
 async def withdraw_idle(conn: Connection, worker_id: str, queues: list[str]) -> None:
+    """Delete the mark of this worker, and wake another one if anything waits in these queues."""
     await conn.execute(load("workers/withdraw_idle"), {"worker_id": worker_id, "queues": queues})
 
 

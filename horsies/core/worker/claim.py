@@ -7,6 +7,9 @@ task falls due, it looks again; after a long sleep it claims only if that look f
 later time notifies, so that it asks again (T-80). A worker that cannot listen polls with pauses that grow with the time
 since the last task (O-01).
 
+A new task wakes one idle worker, the one whose mark in `horsies_waiting` is the newest (D-61). If that worker has no
+room, it takes its mark back and wakes another one; so does one that has been full for a moment.
+
 How much may be claimed, and how far ahead of its children the worker may run, is plain arithmetic at the end of this
 module and in `pace.py` (W-24, W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
 """
@@ -40,7 +43,8 @@ MAX_BATCH = 1000  # of one claim statement
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
-BUSY_S = 0.25  # a worker that has been given all it asked for this long is busy, and needs no notifications
+BUSY_S = 0.05  # a worker that has been given all it asked for this long is busy, and needs no notifications
+MORE = "more"  # what a worker says that wakes another one, because there is more than it can take
 
 
 class Claimer:
@@ -52,6 +56,7 @@ class Claimer:
         who: tasks.Claimant,
         limits: Limits,
         *,
+        wake_key: int,
         in_hand: InHand,
         children: Children,
         dispatcher: Dispatcher,
@@ -63,6 +68,7 @@ class Claimer:
     ) -> None:
         self._pool = pool
         self.who = who
+        self._wake_key = wake_key
         self._limits = limits
         self._queues = [name for name, cap in limits.queues if cap != 0]
         self._in_hand = in_hand
@@ -82,6 +88,8 @@ class Claimer:
         self._are_lapsed = False  # there were some when it last looked ahead
         self._is_due = False  # the same, of tasks that wait
         self._may_have_unknown_claims = False
+        self._is_called = False  # another process has woken this worker, and nobody has looked since
+        self._hears_of_more = False
         self._is_announced = False
         self._announcement_is_old_at = 0.0
         self._full_since: float | None = None
@@ -93,11 +101,18 @@ class Claimer:
         self.notify = "always"
         self.is_stopped = False
 
-    def ring(self, task_id: str = "") -> None:
-        """There may be a task. It may be here already, by a step that claims or by the other bell of its insert."""
-        held = self._in_hand.held.get(task_id)
-        if task_id in self._along or (held is not None and held.phase is not Phase.SETTLING):
+    def call(self, word: str) -> None:
+        """Another process has woken this worker, and no other one: for the task of this id, which may be here already
+        by a step that claims, or because it has `MORE` than it can take."""
+        held = self._in_hand.held.get(word)
+        if word in self._along or (held is not None and held.phase is not Phase.SETTLING):
             return
+        self._is_called = True
+        self._hears_of_more = self._hears_of_more or word == MORE
+        self.ring()
+
+    def ring(self) -> None:
+        """There may be a task."""
         self._rings += 1
         self._look_at = 0.0
         self._last_task = monotonic()
@@ -136,15 +151,15 @@ class Claimer:
         if not wanted:
             if not is_off:
                 self.looked_at = monotonic()
-            await self._wait(BUSY_S if self._is_announced else self._poll_s)
-            await self._withdraw_idle_when_busy()
+            await self._be_full()
             return
         if pause > 0 and not self._may_take_what_was_left(wanted[0]):
             await self._wait(pause)
             return
         if self._may_sleep_on() and await self._sleeps_on():
             return
-        rings = self._rings
+        rings, hears_of_more = self._rings, self._hears_of_more
+        self._is_called = self._hears_of_more = False
         self.is_looking = True
         try:
             await self.hand_back_unknown_claims()
@@ -153,9 +168,9 @@ class Claimer:
             self.is_looking = False
         is_more = wanted[0].is_answered_in_full(rows)
         if not is_more and rings == self._rings:
-            await self._run_dry(found=bool(rows))
+            await self._run_dry()
         elif is_more:
-            self._full_since = self._full_since or monotonic()
+            self._is_called = self._is_called or hears_of_more  # what it leaves, another one shall take at once
             await self._withdraw_idle_when_busy()
 
     def _may_sleep_on(self) -> bool:
@@ -164,9 +179,18 @@ class Claimer:
         return has_slept and not self._may_have_unknown_claims and not self._are_lapsed
 
     async def _sleeps_on(self) -> bool:
-        await self._run_dry(found=False)
+        await self._run_dry()
         self.looked_at = monotonic()
         return not self._is_due and not self._are_lapsed
+
+    async def _be_full(self) -> None:
+        """Wait for room. Whoever wakes this worker meanwhile means another one."""
+        if not self._is_called:
+            await self._wait(BUSY_S if self._is_announced else self._poll_s)
+        if self._is_called:
+            self._hears_of_more = False
+            await self.withdraw_idle()
+        await self._withdraw_idle_when_busy()
 
     def _may_take_what_was_left(self, order: tasks.ClaimOrder) -> bool:
         """A pass leaves out sync tasks for which no child is idle (W-30a); with more room they may fit."""
@@ -292,7 +316,7 @@ class Claimer:
             self._last_task = monotonic()
             self._on_claimed()
 
-    async def _run_dry(self, *, found: bool) -> None:
+    async def _run_dry(self) -> None:
         if self._is_deaf:
             now = monotonic()
             self._look_at = now + polling_pause(now - self._last_task, self._poll_s)
@@ -304,8 +328,8 @@ class Claimer:
         self._full_since = None
         self._look_at = now + min(pause, self._poll_s)
         is_old = not self._is_announced or now >= self._announcement_is_old_at
-        # In the other modes too before a long sleep, because the recorded mode may have changed (D-60).
-        if pause >= self._poll_s or (self.notify == "when_waiting" and is_old and not found):
+        # In the mode off too before a long sleep, because the recorded mode may have changed (D-60).
+        if pause >= self._poll_s or (self.notify != "off" and is_old):
             await self._announce_idle()
         if pause >= LONG_PAUSE_S:
             await self._look_ahead()
@@ -329,23 +353,24 @@ class Claimer:
         """Request notifications for inserts, until some time after the next pass, which closes the gap."""
         until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
         async with self._pool.connection() as conn:
-            self.notify = await workers.announce_idle(conn, self.who.worker_id, self._queues, until)
-        self._is_announced = self.notify == "when_waiting"
+            self.notify = await workers.announce_idle(conn, self.who.worker_id, self._wake_key, self._queues, until)
+        self._is_announced = self.notify != "off"
         self._announcement_is_old_at = begun + self._poll_s
 
     async def _withdraw_idle_when_busy(self) -> None:
         """Do not withdraw for every task that fills the room for a moment: each request is a row that is written, and a
         dead row later."""
-        if self._full_since is not None and monotonic() - self._full_since > BUSY_S:
+        self._full_since = self._full_since or monotonic()
+        if monotonic() - self._full_since > BUSY_S:
             await self.withdraw_idle()
 
     async def withdraw_idle(self) -> None:
-        """There is plenty to do: this worker needs no notifications."""
-        if self._is_announced:
+        """There is plenty to do: this worker needs no notifications, and hands on the last one."""
+        if self._is_announced or self._is_called:
             self._announcement_is_old_at = 0.0  # first, because the row may be gone even if the reply is lost
             async with self._pool.connection() as conn:
                 await workers.withdraw_idle(conn, self.who.worker_id, self._queues)
-            self._is_announced = False
+            self._is_announced = self._is_called = False
 
     async def _wait(self, seconds: float | None) -> None:
         try:

@@ -201,6 +201,7 @@ class Worker:
             self._database,
             self._who,
             plan.limits,
+            wake_key=me.liveness_key,
             in_hand=self._in_hand,
             children=self._children,
             dispatcher=self._dispatcher,
@@ -244,8 +245,7 @@ class Worker:
         listener.on_reconnect(self._claimer.listens_anew)
         listener.on_reconnect(self._fence.pulse.back)
         listener.on_lost(self._fence.pulse.lost)
-        for channel in ("task_new", *(f"task_queue_{queue}" for queue, _ in self.plan.limits.queues)):
-            listener.subscribe(channel, self._claimer.ring)
+        listener.subscribe(workers.wake_channel(self.me.liveness_key), self._claimer.call)
         listener.subscribe("horsies_claim_lost", self._on_claim_lost)
         listener.subscribe("horsies_worker_ping", self._pings.hear)
         return listener

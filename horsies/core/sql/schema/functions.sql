@@ -1,13 +1,56 @@
--- The channels that do not depend on the notify mode: the end of workflows, and live monitoring, which notifies only
--- while a monitor has said that it listens. They are separate from the documented task trigger, whose behaviour is
--- exact.
+-- Everything beside the documented task trigger, whose behaviour is exact: how idle workers are woken, the end of
+-- workflows, and live monitoring, which notifies only while a monitor has said that it listens. The notify modes replace
+-- some of these functions.
 
--- This runs once per statement, not per row. If no monitor listens, a batch costs one look at a tiny table.
+-- Wakes idle workers that serve this queue, each on a channel of its own (D-61); no more of them than `most`, the one first
+-- whose mark is the newest, and `giver` only if there is no other. A worker whose session has ended is passed over: its
+-- liveness lock is free (D-62). Nothing can come between taking that lock and releasing it, because no statement ends there.
+CREATE OR REPLACE FUNCTION horsies_wake_workers(queue text, most bigint, giver text, word text)
+RETURNS void AS $$
+BEGIN
+    PERFORM pg_notify('horsies_wake_' || alive.wake_key, word) FROM (
+        SELECT idle.wake_key FROM (
+            SELECT wake_key FROM horsies_waiting
+            WHERE topic = 'worker' AND until > clock_timestamp() AND queue = ANY(queues)
+            ORDER BY holder IS NOT DISTINCT FROM giver, age(xmin) OFFSET 0
+        ) idle
+        WHERE CASE WHEN pg_try_advisory_lock(idle.wake_key) THEN NOT pg_advisory_unlock(idle.wake_key) ELSE TRUE END
+        LIMIT most
+    ) alive;
+END;
+$$ LANGUAGE plpgsql;
+
+-- For the mode when_waiting. The marks for a queue are those of workers of schema version 4 and older, and of others' programs.
+CREATE OR REPLACE FUNCTION horsies_ring_for_queue(queue text, tasks bigint, task_id text, giver text)
+RETURNS void AS $$
+BEGIN
+    IF EXISTS (SELECT FROM horsies_waiting WHERE topic = 'queue:' || queue AND until > clock_timestamp()) THEN
+        PERFORM pg_notify('task_new', task_id);
+        PERFORM pg_notify('task_queue_' || queue, task_id);
+    END IF;
+    PERFORM horsies_wake_workers(queue, tasks, giver, task_id);
+END;
+$$ LANGUAGE plpgsql;
+
+-- What code of schema version 4 and older calls; the notify mode has the function with three arguments.
+CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
+RETURNS void AS $$
+BEGIN
+    PERFORM horsies_ring(queue, task_id, NULL);
+END;
+$$ LANGUAGE plpgsql;
+
+-- This runs once per statement, not per row. If no monitor listens and no worker is idle, a batch costs one look at a small
+-- table.
 CREATE OR REPLACE FUNCTION horsies_monitor_new_tasks()
 RETURNS trigger AS $$
 BEGIN
     IF EXISTS (SELECT FROM horsies_waiting WHERE topic = 'monitor' AND until > clock_timestamp()) THEN
         PERFORM pg_notify('horsies_task_status', id) FROM new_rows;
+    END IF;
+    IF EXISTS (SELECT FROM horsies_waiting WHERE topic = 'worker' AND until > clock_timestamp()) THEN
+        PERFORM horsies_wake_workers(n.queue_name, count(*), NULL, min(n.id))
+        FROM new_rows n WHERE n.status = 'PENDING' GROUP BY n.queue_name;
     END IF;
     RETURN NULL;
 END;

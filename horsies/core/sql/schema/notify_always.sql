@@ -14,11 +14,12 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- Statements that move a row back to PENDING call this. It does what the trigger does for an insert.
-CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text)
+-- Statements that move a row back to PENDING call this. It does what the triggers do for an insert.
+CREATE OR REPLACE FUNCTION horsies_ring(queue text, task_id text, giver text)
 RETURNS void AS $$
 BEGIN
     PERFORM pg_notify('task_new', task_id);
     PERFORM pg_notify('task_queue_' || queue, task_id);
+    PERFORM horsies_wake_workers(queue, 1, giver, task_id);
 END;
 $$ LANGUAGE plpgsql;

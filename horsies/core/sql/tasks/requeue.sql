@@ -26,4 +26,4 @@ WITH wanted AS (
     RETURNING t.id, t.queue_name, t.enqueued_at
 )
 SELECT id, CASE WHEN enqueued_at <= now() OR row_number() OVER (PARTITION BY queue_name ORDER BY enqueued_at, id) = 1
-                THEN horsies_ring(queue_name, id) END FROM moved
+                THEN horsies_ring(queue_name, id, %(worker_id)s) END FROM moved
