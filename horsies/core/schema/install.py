@@ -263,7 +263,8 @@ async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
 
 
 async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
-    """Replace functions, and create triggers that are missing, without locking tables that need no change."""
+    """Replace functions, and create triggers and settings that are missing, without locking tables that need no
+    change."""
     await conn.execute(load(f"schema/notify_{mode}").encode())
     await conn.execute(load("schema/functions").encode())
     # A plan that was made while the waiting list was empty would read all of it when thousands wait. There is an index.
@@ -274,6 +275,7 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
             )
         )
     await conn.execute(load("schema/triggers").encode())
+    await conn.execute(load("schema/compression").encode())
 
 
 async def _install_locked(

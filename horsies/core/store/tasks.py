@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection
@@ -26,6 +27,7 @@ from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeu
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
+NO_LIMIT = 1 << 62
 _IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority
 
 
@@ -49,6 +51,7 @@ class Claimed(NamedTuple):
     start_failures: int = 0  # children that died in a row when this task was next (R-102)
     exits: str | None = None  # how these children ended
     recoveries: int = 0  # deaths of workers that have interrupted it; counted only for a worker with worker recovery
+    size: int = 0  # bytes of its arguments
 
 
 class ClaimOrder(NamedTuple):
@@ -67,6 +70,7 @@ class ClaimOrder(NamedTuple):
     room: int = 1 << 30
     whole: int = 0
     concurrency: int = 1
+    free_bytes: int = NO_LIMIT  # tasks are taken while those before them have fewer bytes of arguments (W-25b)
 
     @property
     def counting(self) -> bool:
@@ -75,7 +79,9 @@ class ClaimOrder(NamedTuple):
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
         """Whether the queues may have more tasks than these rows, which were all that could be requested."""
         taken = Counter(row.queue_name for row in rows)
-        return len(rows) >= self.budget or any(taken[q] >= n for q, n in zip(self.queues, self.takes, strict=True))
+        if len(rows) >= self.budget or sum(row.size for row in rows) >= self.free_bytes:
+            return True
+        return any(taken[q] >= n for q, n in zip(self.queues, self.takes, strict=True))
 
 
 class Claimant(NamedTuple):
@@ -88,7 +94,7 @@ class Claimant(NamedTuple):
 
 async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
-    params = {**who._asdict(), **order._asdict(), "counting": order.counting}
+    params = {**who._asdict(), **order._asdict(), "counting": order.counting, "free_bytes": Int8(order.free_bytes)}
     statement = load("tasks/claim")
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
@@ -104,15 +110,17 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
     return _claimed(await cursor.fetchall())
 
 
-async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:
+async def claim_expired(
+    conn: Connection, who: Claimant, queues: list[str], budget: int, free_bytes: int = NO_LIMIT
+) -> list[Claimed]:
     """Take over claims whose lease ran out."""
-    params = {**who._asdict(), "queues": queues, "budget": budget}
+    params = {**who._asdict(), "queues": queues, "budget": budget, "free_bytes": Int8(free_bytes)}
     cursor = await conn.execute(load("tasks/claim_expired"), params, prepare=False)  # see `expire_waiting`
     return _claimed(await cursor.fetchall())
 
 
 def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
-    return sorted(Claimed(*row[:17]) for row in rows)
+    return sorted(Claimed(*row[:18]) for row in rows)
 
 
 async def start(

@@ -35,6 +35,7 @@ from horsies.core.worker.refusals import Refusals
 log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 1000  # of one claim statement
+MAX_BATCH_BYTES = 16 << 20  # the same for their arguments
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
@@ -80,6 +81,7 @@ class Claimer:
         self._announcement_is_old_at = 0.0
         self._full_since: float | None = None
         self._earned = pace.EARNED  # short tasks that came in a row
+        self._task_bytes = 0.0  # of the arguments of a task, as they came lately
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
         self.is_looking = False
         self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
@@ -153,9 +155,10 @@ class Claimer:
         try:
             rows = await self._claim_all(order)
             self.looked_at = monotonic()
-            if len(rows) < order.budget and monotonic() >= self._lapsed_at:
+            free_bytes = order.free_bytes - sum(row.size for row in rows)
+            if len(rows) < order.budget and free_bytes > 0 and monotonic() >= self._lapsed_at:
                 self._lapsed_at = monotonic() + LAPSED_EVERY_S
-                rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows))
+                rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows), free_bytes)
         except BaseException:
             self._may_have_unknown_claims = True
             raise
@@ -173,13 +176,13 @@ class Claimer:
             self._refusals.forget()
         return rows
 
-    async def _claim_all_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
+    async def _claim_all_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         try:
-            return await self._claim_lapsed(queues, most)
+            return await self._claim_lapsed(queues, most, free_bytes)
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
-            return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most))
+            return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most, free_bytes))
 
     def _next_order(self) -> tasks.ClaimOrder | None:
         return next(iter(orders(self._limits, self._holding(), self._children.async_names)), None)
@@ -194,9 +197,9 @@ class Claimer:
         self._take(rows, self._keep(rows))
         return rows
 
-    async def _claim_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
+    async def _claim_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
-            rows = await tasks.claim_expired(conn, self._who, queues, most)
+            rows = await tasks.claim_expired(conn, self._who, queues, most, free_bytes)
         self._take(rows, len(rows))
         return rows
 
@@ -231,6 +234,7 @@ class Claimer:
                 staying = len(waiting)
         self._dispatcher.hand_back(len(waiting) - staying)
         if rows:
+            self._task_bytes = pace.task_bytes(self._task_bytes, sum(row.size for row in rows) / len(rows))
             self._pauses = 0
             self._last_task = monotonic()
             self._on_claimed()
@@ -340,6 +344,8 @@ class Claimer:
             ahead=ahead,
             waiting_sync=waiting_sync,
             taken_whole=taken_whole,
+            free_bytes=self._limits.max_held_bytes - in_hand.bytes,
+            task_bytes=self._task_bytes,
         )
 
     def _ended_but_unwritten(self, usable: list[Child]) -> int:
@@ -370,6 +376,8 @@ class Holding(NamedTuple):
     ahead: int  # how many more tasks than slots the children may have before them
     waiting_sync: int = 0
     taken_whole: int = 0  # children that a sync task has, or will have, to itself
+    free_bytes: int = tasks.NO_LIMIT  # of arguments and results that it may keep (W-25b)
+    task_bytes: float = 0.0  # what one more task brings, by those that came lately
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
@@ -386,7 +394,7 @@ def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.C
         found = [_order(limits, now, open_queues, strict, room, 0, async_names)]
         if strict <= 0:
             found = [_order(limits, now, uncapped, strict + ahead, room, ahead, async_names)]
-    return [order for order in found if order.budget > 0 and order.queues]
+    return [order for order in found if order.budget > 0 and order.free_bytes > 0 and order.queues]
 
 
 def _order(
@@ -398,7 +406,9 @@ def _order(
     ahead: int,
     async_names: list[str],
 ) -> tasks.ClaimOrder:
-    budget = min(budget, MAX_BATCH)
+    free_bytes = min(now.free_bytes, MAX_BATCH_BYTES)
+    # Rows that do not fit would be locked for nothing.
+    budget = min(budget, MAX_BATCH, pace.rows_for(free_bytes, now.task_bytes))
     sync_budget, whole = budget, 0
     if limits.concurrency > 1:
         whole = max(0, now.idle_children - now.waiting_sync)
@@ -415,4 +425,5 @@ def _order(
         room=room + ahead,
         whole=whole,
         concurrency=limits.concurrency,
+        free_bytes=free_bytes,
     )

@@ -101,6 +101,16 @@ def patience_s(late_s: float) -> float:
     return min(LONGEST_S, LONG_S + BUSY_FACTOR * late_s)
 
 
+def task_bytes(previous: float, sample: float) -> float:
+    """How many bytes the arguments of a task have, as they came lately: it rises at once and falls slowly."""
+    return max(sample, (previous + sample) / 2)
+
+
+def rows_for(free_bytes: int, each: float) -> int:
+    """How many tasks to ask for, if there is room for so many bytes: more than probably fit, but not many more."""
+    return 1 + int(2 * max(0, free_bytes) / max(each, 1.0))
+
+
 def kept(paces: Iterable[NamePace | None], *, free: int, ahead: int, children: int, run_ahead_ms: int) -> int:
     """How many of these tasks, from the first on, may stay with the worker; the others return to the queue.
 
