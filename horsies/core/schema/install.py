@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 """What this code creates; raised with each migration."""
 

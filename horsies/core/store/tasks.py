@@ -28,7 +28,8 @@ from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, W
 
 CLAIM_LOCK = lock_key(CLAIM)
 NO_LIMIT = 1 << 62
-_IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority
+# In `claim.sql`: the tasks of one priority.
+_IN_LINE = "is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority"
 
 
 class Claimed(NamedTuple):

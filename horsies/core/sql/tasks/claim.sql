@@ -33,10 +33,10 @@ WITH queues AS (
         SELECT c.* FROM (SELECT priority FROM level ORDER BY priority) l CROSS JOIN LATERAL (
             SELECT ctid AS at, id, task_name, priority, enqueued_at,
                    COALESCE(octet_length(args), 0) + COALESCE(octet_length(kwargs), 0) AS size FROM horsies_tasks p
-            WHERE is_waiting AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
+            WHERE is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
               AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
               AND (good_until IS NULL OR good_until > statement_timestamp())
-              -- As a value: EXISTS could be planned as a hash of every open workflow.
+              -- The truth: `is_held` may be behind (R-39). As a value: EXISTS could be planned as a hash of every open workflow.
               AND (workflow_id IS NULL
                    OR (SELECT w.status FROM horsies_workflows w WHERE w.id = p.workflow_id) IN ('PENDING', 'RUNNING'))
             ORDER BY enqueued_at, id FOR UPDATE SKIP LOCKED

@@ -13,7 +13,7 @@ FROM unnest(%(queues)s::text[]) AS q(name) CROSS JOIN LATERAL (
     )
     SELECT d.enqueued_at FROM level l CROSS JOIN LATERAL (
         SELECT enqueued_at FROM horsies_tasks
-        WHERE is_waiting AND queue_name = q.name AND priority = l.priority AND enqueued_at > statement_timestamp()
+        WHERE is_waiting AND NOT is_held AND queue_name = q.name AND priority = l.priority AND enqueued_at > statement_timestamp()
           AND enqueued_at <= statement_timestamp() + make_interval(secs => %(within)s::float8)
         ORDER BY queue_name, priority, enqueued_at LIMIT 1
     ) d
