@@ -208,6 +208,14 @@ async def test_w25b_taking_over_lapsed_claims_keeps_to_the_free_bytes_too(db: Db
     assert len(await tasks.claim_expired(db, ME, ["default"], 10, 1)) == 1
 
 
+async def test_w22a_the_queues_in_which_tasks_wait(db: Db) -> None:
+    assert await tasks.busy_queues(db) == set()
+    for queue in ("a", "b", "b", "c"):
+        await given_task(db, queue_name=queue)
+    assert len(await tasks.claim(db, ME, order("c"))) == 1
+    assert await tasks.busy_queues(db) == {"a", "b"}
+
+
 async def test_l06_a_lapsed_claim_is_taken_over_and_its_owner_fenced(db: Db) -> None:
     task_id = await given_task(db)
     old = await claim_one(db, OTHER)

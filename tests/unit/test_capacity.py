@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horsies.core.worker.claim import Holding, orders
@@ -89,6 +89,7 @@ def test_w25b_a_pass_asks_for_about_as_many_tasks_as_fit() -> None:
     assert (order.budget, order.free_bytes) == (904, 16 << 20)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1 << 30), min_size=1))
 def test_w25b_the_size_of_tasks_is_never_underrated_and_soon_forgotten(sizes: list[int]) -> None:
     seen = 0.0

@@ -9,9 +9,9 @@ row; these two do not (D-63).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
@@ -77,8 +77,27 @@ class ClaimOrder(NamedTuple):
     def counting(self) -> bool:
         return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
 
+    def narrowed(self, busy: Collection[str], due: Mapping[str, int]) -> Self:
+        """The same for those of its queues that are `busy`: first those that are `due`, with at most so many tasks."""
+        places = [place for place, name in enumerate(self.queues) if name in busy]
+        places.sort(key=lambda place: self.queues[place] not in due)
+        queues = [self.queues[place] for place in places]
+        takes = [min(self.takes[place], due.get(self.queues[place], self.budget)) for place in places]
+        return self._replace(queues=queues, takes=takes, caps=[self.caps[place] for place in places])
+
+    def emptied(self, rows: Sequence[Claimed]) -> set[str]:
+        """The queues that certainly have no more tasks for it, if these rows are the answer."""
+        if self.concurrency > 1:
+            return set()  # sync tasks may have found no idle child
+        taken = Counter(row.queue_name for row in rows)
+        is_cut = len(rows) >= self.budget or sum(row.size for row in rows) >= self.free_bytes
+        end = rows[-1].place - 1 if is_cut else None  # places count from 1
+        return {name for name, take in zip(self.queues[:end], self.takes[:end], strict=True) if taken[name] < take}
+
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
         """Whether the queues may have more tasks than these rows, which were all that could be requested."""
+        if not rows:
+            return False
         taken = Counter(row.queue_name for row in rows)
         if len(rows) >= self.budget or sum(row.size for row in rows) >= self.free_bytes:
             return True
@@ -109,6 +128,11 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
         await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
         cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall())
+
+
+async def busy_queues(conn: Connection) -> set[str]:
+    """The queues in which tasks wait, whoever serves them."""
+    return {row[0] for row in await (await conn.execute(load("tasks/busy_queues"), prepare=True)).fetchall()}
 
 
 async def claim_expired(

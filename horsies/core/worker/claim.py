@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -36,6 +37,7 @@ log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 1000  # of one claim statement
 MAX_BATCH_BYTES = 16 << 20  # the same for their arguments
+MANY_QUEUES = 40  # for more it pays to ask first in which of them tasks wait
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
@@ -81,7 +83,9 @@ class Claimer:
         self._announcement_is_old_at = 0.0
         self._full_since: float | None = None
         self._earned = pace.EARNED  # short tasks that came in a row
+        self._shares = pace.Shares(limits.shares)
         self._task_bytes = 0.0  # of the arguments of a task, as they came lately
+        self._is_more = False  # the last claim left tasks in a queue for the next one
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
         self.is_looking = False
         self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
@@ -138,7 +142,7 @@ class Claimer:
             rows = await self._look(wanted[0])
         finally:
             self.is_looking = False
-        is_more = wanted[0].is_answered_in_full(rows)
+        is_more = self._is_more or wanted[0].is_answered_in_full(rows)
         if not is_more and rings == self._rings:
             await self._run_dry(found=bool(rows))
         elif is_more:
@@ -151,7 +155,7 @@ class Claimer:
         return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
 
     async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
-        self._seen = (order.room, order.sync_budget)
+        self._seen, self._is_more = (order.room, order.sync_budget), False
         try:
             rows = await self._claim_all(order)
             self.looked_at = monotonic()
@@ -165,6 +169,10 @@ class Claimer:
         return rows
 
     async def _claim_all(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
+        if self._shares or len(order.queues) > MANY_QUEUES:
+            order = order.narrowed(await self._busy(order.queues), self._shares.due())
+            if not order.queues:
+                return []
         try:
             rows = await self._claim(order)
         except psycopg.Error as problem:
@@ -172,9 +180,19 @@ class Claimer:
                 raise
             self.suspect_lost_claims()
             return await self._refusals.claim(order)
+        self._is_more = order.is_answered_in_full(rows)
         if self._refusals.are_known:
             self._refusals.forget()
         return rows
+
+    async def _busy(self, queues: Sequence[str]) -> Collection[str]:
+        """Those of these queues in which tasks wait; all, if they are so few that each can be looked at (W-22a)."""
+        if len(queues) <= MANY_QUEUES:
+            return queues
+        async with self._pool.connection() as conn:
+            busy = await tasks.busy_queues(conn)
+        self.looked_at = monotonic()
+        return busy.intersection(queues)
 
     async def _claim_all_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         try:
@@ -195,6 +213,8 @@ class Claimer:
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, self._keep(rows))
+        if self._shares and only is None:
+            self._shares.note(Counter(row.queue_name for row in rows), order.emptied(rows))
         return rows
 
     async def _claim_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
@@ -260,8 +280,9 @@ class Claimer:
     async def _set_alarm(self) -> None:
         """Look again as soon as the next task falls due. This comes after the request for notifications, so that a task
         that is set to a later time meanwhile is either seen here or notified of."""
+        queues = await self._busy(self._queues)
         async with self._pool.connection() as conn:
-            due_s = await tasks.next_due(conn, self._queues, self._poll_s)
+            due_s = await tasks.next_due(conn, sorted(queues), self._poll_s) if queues else None
         if due_s is not None and (at := monotonic() + due_s) < self._look_at:
             self._look_at = at
             self._pauses = min(self._pauses, 1)  # it may be locked for a moment when it falls due

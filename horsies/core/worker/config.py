@@ -284,6 +284,7 @@ def _limits(app: Horsies, config: WorkerConfig) -> in_hand.Limits:
         run_ahead_ms=config.run_ahead_ms,
         concurrency=config.concurrency,
         max_held_bytes=config.max_held_bytes,
+        shares={name: share for name, _ in queues if (share := served[name].share) is not None},
     )
 
 

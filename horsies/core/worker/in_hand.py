@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -166,6 +166,7 @@ class Limits(NamedTuple):
     run_ahead_ms: int
     concurrency: int
     max_held_bytes: int = MAX_HELD_BYTES
+    shares: Mapping[str, float] = {}  # of the queues that have one (W-22b)
 
     @property
     def hard(self) -> bool:
