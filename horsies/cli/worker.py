@@ -21,7 +21,8 @@ from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.monitoring import http
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.worker import scheduler_process, service
-from horsies.core.worker.config import MOST_CLAIMED, WorkerConfig
+from horsies.core.worker.config import MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
+from horsies.core.worker.in_hand import MAX_HELD_BYTES
 
 log = logging.getLogger("horsies.cli")
 
@@ -56,6 +57,12 @@ def worker(
             min=0, max=1_000, help="Prepare about this much work for each child if tasks are very short; 0: never."
         ),
     ] = 20,
+    max_held_bytes: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_HELD_BYTES, help="Bytes of arguments and results that may wait in the worker's own process."
+        ),
+    ] = MAX_HELD_BYTES,
     max_tasks_per_child: Annotated[
         int, typer.Option(min=0, max=MOST, help="Replace a child after this many tasks (at least 2); 0: never.")
     ] = 0,
@@ -122,6 +129,7 @@ def worker(
             max_claim_batch=max_claim_batch,
             max_claim_per_worker=max_claim_per_worker,
             run_ahead_ms=run_ahead_ms,
+            max_held_bytes=max_held_bytes,
             max_tasks_per_child=max_tasks_per_child,
             max_memory_per_child_mb=max_memory_per_child_mb,
             metrics_port=metrics_port,

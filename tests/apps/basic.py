@@ -178,6 +178,11 @@ def big(size: int) -> TaskResult[str, TaskError]:
     return TaskResult(ok="x" * size)
 
 
+@app.task("length")
+def length(text: str) -> Outcome:
+    return TaskResult(ok=len(text))
+
+
 @app.task("nul")
 def nul() -> TaskResult[str, TaskError]:
     return TaskResult(ok="a\x00b")

@@ -10,6 +10,8 @@ from horsies import AppConfig, CustomQueueConfig, Horsies, PostgresConfig, Queue
 from horsies.core.models.recovery import RecoveryConfig, WorkerResilienceConfig
 
 CAP = os.environ.get("CLUSTER_CAP")
+SHARE = os.environ.get("SHARE")
+QUEUES = int(os.environ.get("MORE_QUEUES", "0"))
 PREFETCH = int(os.environ.get("PREFETCH", "0"))
 
 app = Horsies(
@@ -17,10 +19,11 @@ app = Horsies(
         broker=PostgresConfig(database_url=os.environ.get("DATABASE_URL", "postgresql://nobody@localhost:1/none")),
         queue_mode=QueueMode.CUSTOM,
         custom_queues=[
-            CustomQueueConfig(name="free", priority=50, max_concurrency=None),
+            CustomQueueConfig(name="free", priority=50, max_concurrency=None, share=float(SHARE) if SHARE else None),
             CustomQueueConfig(name="urgent", priority=1, max_concurrency=None),
             CustomQueueConfig(name="narrow", priority=10, max_concurrency=2),
             CustomQueueConfig(name="stopped", priority=1, max_concurrency=0),
+            *(CustomQueueConfig(name=f"q{n}", priority=100, max_concurrency=None) for n in range(QUEUES)),
         ],
         cluster_wide_cap=int(CAP) if CAP else None,
         prefetch_buffer=PREFETCH,

@@ -21,6 +21,7 @@ OF_A_WORKER: dict[str, tuple[Any, float | None]] = {
     "--max-tasks-per-child": (0, 0),
     "--concurrency": (1, 1),
     "--run-ahead-ms": (20, 0),
+    "--max-held-bytes": (64 * 1024 * 1024, 1),
     "--max-memory-per-child-mb": (None, 1),
     "--worker-recovery": (None, None),
     "--heartbeat-interval": (None, None),

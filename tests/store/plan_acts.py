@@ -146,6 +146,7 @@ PREPARED = {
     "claim of nodes": Act(
         "tasks/claim", lambda conn: tasks.claim(conn, ME, order(["nodes"])), {PENDING}, 3 * BATCH, 5_000
     ),
+    "busy queues": Act("tasks/busy_queues", tasks.busy_queues, {PENDING}, 3 * BATCH, 1_500),
     "start": bulk(
         "tasks/start",
         lambda conn: tasks.start(conn, "me", "h", claims("d"), [1] * BATCH, ["p"] * BATCH),

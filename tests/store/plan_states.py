@@ -42,6 +42,12 @@ FUTURE = """
     SELECT 'b' || lpad(n::text, 35, '0'), 't', 1 + n %% 10, at, CASE WHEN n %% 2 = 0 THEN at END
     FROM generate_series(1, %(rows)s) AS n, LATERAL (SELECT now() + interval '1 day' + n * interval '1 ms') AS _(at)
 """
+# The tasks of a paused workflow, which pause has taken out of the line (F-50).
+PAUSED = """
+    INSERT INTO horsies_tasks (id, task_name, workflow_id, enqueued_at, is_held)
+    SELECT 'b' || lpad(n::text, 35, '0'), 't', 'p1', now() - interval '1 hour' + n * interval '1 ms', TRUE
+    FROM generate_series(1, %(rows)s) AS n
+"""
 # A thousand that can be claimed: behind all that or, by their priority, among it.
 BEHIND = """
     INSERT INTO horsies_tasks (id, task_name, enqueued_at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -184,6 +185,35 @@ async def test_w30a_async_tasks_let_a_sync_one_that_waits_long_go_first(db: Db, 
     await db.execute("UPDATE horsies_tasks SET enqueued_at = now() - make_interval(secs => %s) WHERE id = 's'", (age,))
     rows = await tasks.claim(db, ME, order(sync_budget=0, async_names=["light"], concurrency=2))
     assert [row.id for row in rows] == taken
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_w25b_a_claim_stops_at_the_task_that_passes_the_free_bytes(db: Db, concurrency: int) -> None:
+    for nth in range(4):
+        await given_task(db, id=f"t{nth}", args="[]", kwargs=f'{{"text":"{"é" * 50}"}}', priority=nth + 1)
+    full = partial(order, concurrency=concurrency)
+    rows = await tasks.claim(db, ME, full(free_bytes=200))
+    assert [(row.id, row.size) for row in rows] == [("t0", 113), ("t1", 113)]
+    assert full(free_bytes=200).is_answered_in_full(rows) and not full(free_bytes=227).is_answered_in_full(rows)
+    assert [row.id for row in await tasks.claim(db, ME, full(free_bytes=1))] == ["t2"], "however large it is"
+    assert [row.id for row in await tasks.claim(db, ME, full())] == ["t3"]
+
+
+async def test_w25b_taking_over_lapsed_claims_keeps_to_the_free_bytes_too(db: Db) -> None:
+    for nth in range(3):
+        await given_task(db, id=f"t{nth}", args=f'["{"x" * 96}"]')
+    assert len(await tasks.claim(db, OTHER, order())) == 3
+    await db.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
+    assert [row.size for row in await tasks.claim_expired(db, ME, ["default"], 10, 101)] == [100, 100]
+    assert len(await tasks.claim_expired(db, ME, ["default"], 10, 1)) == 1
+
+
+async def test_w22a_the_queues_in_which_tasks_wait(db: Db) -> None:
+    assert await tasks.busy_queues(db) == set()
+    for queue in ("a", "b", "b", "c"):
+        await given_task(db, queue_name=queue)
+    assert len(await tasks.claim(db, ME, order("c"))) == 1
+    assert await tasks.busy_queues(db) == {"a", "b"}
 
 
 async def test_l06_a_lapsed_claim_is_taken_over_and_its_owner_fenced(db: Db) -> None:

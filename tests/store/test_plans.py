@@ -34,6 +34,7 @@ STATES = {
     "deep": (states.FINISHED, states.PENDING, states.NODES, states.RECORDS),
     "overdue": (states.OVERDUE, states.BEHIND),
     "future": (states.FUTURE, states.AMONG),
+    "paused": (states.PAUSED, states.BEHIND),
 }
 FLOOD = 20_000
 # These only read and lock a batch. They come after the others, when the versions of rows that those have left, and that

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from horsies.core.worker.claim import Holding, orders
 from horsies.core.worker.in_hand import Limits
-from horsies.core.worker.pace import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace
+from horsies.core.worker.pace import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace, task_bytes
 
 
 def limits(**changes: Any) -> Limits:
@@ -72,6 +74,31 @@ def test_w25a_only_uncapped_queues_run_ahead_beside_capped_ones() -> None:
     assert (order.queues, order.budget) == (["capped", "free"], 4)
     (order,) = orders(mixed, holding(ahead=100, held=4), [])
     assert (order.queues, order.budget) == (["free"], 100)
+
+
+def test_w25b_nothing_is_claimed_while_too_many_bytes_are_held() -> None:
+    (order,) = orders(limits(), holding(free_bytes=1), [])
+    assert (order.budget, order.free_bytes) == (3, 1)  # there may be a few tasks without arguments
+    assert orders(limits(), holding(free_bytes=0), []) == [] == orders(limits(), holding(free_bytes=-5), [])
+
+
+def test_w25b_a_pass_asks_for_about_as_many_tasks_as_fit() -> None:
+    (order,) = orders(limits(), holding(ahead=900, free_bytes=10_000_000, task_bytes=1_000_000.0), [])
+    assert (order.budget, order.free_bytes) == (21, 10_000_000)
+    (order,) = orders(limits(), holding(ahead=900, free_bytes=1 << 40, task_bytes=100.0), [])
+    assert (order.budget, order.free_bytes) == (904, 16 << 20)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 1 << 30), min_size=1))
+def test_w25b_the_size_of_tasks_is_never_underrated_and_soon_forgotten(sizes: list[int]) -> None:
+    seen = 0.0
+    for size in sizes:
+        seen = task_bytes(seen, size)
+        assert seen >= size
+    for _ in range(40):
+        seen = task_bytes(seen, 1)
+    assert seen < 2
 
 
 def test_w30a_with_concurrency_sync_tasks_are_bounded_by_idle_children() -> None:

@@ -57,6 +57,7 @@ def test_w04_defaults_of_a_worker() -> None:
         "recovery_delay": None,
         "concurrency": 1,
         "run_ahead_ms": 20,
+        "max_held_bytes": 64 * 1024 * 1024,
         "shutdown_grace_ms": None,
         "metrics_port": None,
         "metrics_host": "127.0.0.1",

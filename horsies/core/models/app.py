@@ -140,6 +140,8 @@ class AppConfig(ConfigModel):
             names = [queue.name for queue in self.custom_queues]
             for name in sorted({name for name in names if names.count(name) > 1}):
                 yield Violation(fields, f"queue {name!r} is listed more than once", code)
+            if sum(queue.share or 0 for queue in self.custom_queues) > 1 + 1e-9:
+                yield Violation(("custom_queues",), "the shares of the queues are more than 1 in all", code)
 
     def _cluster_cap_excludes_prefetch(self) -> Iterator[Violation]:
         if self.cluster_wide_cap is not None and self.prefetch_buffer > 0:

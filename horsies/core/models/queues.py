@@ -47,6 +47,13 @@ class CustomQueueConfig(ConfigModel):
         description="most tasks of the queue at the same time, over all workers; `None`: no limit, 0: claim none",
     )
 
+    share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="at least this part of what a worker claims, whatever the priority; `None`: only by priority",
+    )
+
     @field_validator("name")
     @classmethod
     def _name_fits_a_channel(cls, name: str) -> str:

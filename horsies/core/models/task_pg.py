@@ -125,6 +125,7 @@ class TaskModel(Base):
     # no indexed column is heap-only; CLAIMED → RUNNING and lease renewals are such updates.
     is_waiting: Mapped[bool] = mapped_column(sa.Boolean, sa.Computed(IS_WAITING, persisted=True))
     ended_at: Mapped[datetime | None] = mapped_column(TIMESTAMP, sa.Computed(ENDED_AT, persisted=True))
+    is_held: Mapped[bool] = mapped_column(sa.Boolean, server_default=FALSE)  # its workflow is paused (F-50)
 
     # There are few indexes, and they are partial: a transition rewrites every index that holds the row.
     __table_args__ = (
@@ -137,10 +138,12 @@ class TaskModel(Base):
             "horsies_tasks_pending_idx",
             "queue_name",
             "priority",
+            "is_held",
             "enqueued_at",
             "id",
             postgresql_where=sa.text("is_waiting"),
         ),
+        sa.Index("horsies_tasks_held_idx", "workflow_id", "id", postgresql_where=sa.text("is_held AND is_waiting")),
         sa.Index("horsies_tasks_owner_idx", "claimed_by_worker_id", postgresql_where=sa.text("claimed")),
         sa.Index(
             "horsies_tasks_deadline_idx",

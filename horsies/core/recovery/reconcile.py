@@ -89,6 +89,8 @@ class Reconciler:
     async def reconcile(self, until: float) -> int:
         """Repair nodes that nothing moves any more; return how many nodes and workflows were moved."""
         count = 0
+        if self._place == NODES:
+            await self._hold_or_release()
         while True:
             async with self._pool.connection() as conn:
                 found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
@@ -96,6 +98,13 @@ class Reconciler:
             count += await self._repair(found)
             if place is None or monotonic() >= until:
                 return count
+
+    async def _hold_or_release(self) -> None:
+        """If somebody died after a pause or a resume, or an error has paused the workflow (R-39)."""
+        async with self._pool.connection() as conn:
+            found = await recovery.misheld(conn)
+        for workflow_id in found:
+            await control.hold_or_release(self._pool, [workflow_id])
 
     async def end_workflows(self, until: float) -> int:
         """End workflows past their deadline, then running ones without an open node; return how many were moved."""

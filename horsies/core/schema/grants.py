@@ -98,7 +98,7 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         *_EVERYBODY,
         *_READ,
         _table(TASKS, "INSERT", columns=SENT_COLUMNS),
-        _table(TASKS, "UPDATE", columns=CANCELLED_COLUMNS),
+        _table(TASKS, "UPDATE", columns=(*CANCELLED_COLUMNS, "is_held")),
         *_START_WORKFLOWS,
         _table(WORKFLOWS, "UPDATE"),
         _table(NODES, "UPDATE"),

@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 """What this code creates; raised with each migration."""
 
@@ -260,7 +260,8 @@ async def read_meta(conn: psycopg.AsyncConnection[Any]) -> Recorded | None:
 
 
 async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: str) -> None:
-    """Replace functions, and create triggers that are missing, without locking tables that need no change."""
+    """Replace functions, and create triggers and settings that are missing, without locking tables that need no
+    change."""
     await conn.execute(load("schema/functions").encode())
     await conn.execute(load(f"schema/notify_{mode}").encode())  # this replaces some of them
     # A plan that was made while the waiting list was empty would read all of it when thousands wait. There is an index.
@@ -271,6 +272,7 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
             )
         )
     await conn.execute(load("schema/triggers").encode())
+    await conn.execute(load("schema/compression").encode())
 
 
 async def _install_locked(

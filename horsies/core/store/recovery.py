@@ -163,5 +163,10 @@ async def over(conn: Connection, after: str = WORKFLOWS, most: int = LOOK_AT) ->
     return [row[0] for row in rows], rows[-1][0] if rows else None
 
 
+async def misheld(conn: Connection, most: int = LOOK_AT) -> list[str]:
+    """The workflows whose waiting tasks are held although they should not be, or the other way round."""
+    return [row[0] for row in await _rows(conn, "workflows/find_misheld", {"most": most})]
+
+
 async def _rows(conn: Connection, statement: str, params: dict[str, Any]) -> Sequence[Sequence[Any]]:
     return await (await conn.execute(load(statement), params, prepare=False)).fetchall()

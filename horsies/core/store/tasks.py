@@ -9,12 +9,13 @@ the task and moves with it. The statements of `workflows.py` run under the lock 
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection
@@ -26,7 +27,9 @@ from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeu
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 CLAIM_LOCK = lock_key(CLAIM)
-_IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority
+NO_LIMIT = 1 << 62
+# In `claim.sql`: the tasks of one priority.
+_IN_LINE = "is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority"
 
 
 class Claimed(NamedTuple):
@@ -49,6 +52,7 @@ class Claimed(NamedTuple):
     start_failures: int = 0  # children that died in a row when this task was next (R-102)
     exits: str | None = None  # how these children ended
     recoveries: int = 0  # deaths of workers that have interrupted it; counted only for a worker with worker recovery
+    size: int = 0  # bytes of its arguments
 
 
 class ClaimOrder(NamedTuple):
@@ -67,15 +71,37 @@ class ClaimOrder(NamedTuple):
     room: int = 1 << 30
     whole: int = 0
     concurrency: int = 1
+    free_bytes: int = NO_LIMIT  # tasks are taken while those before them have fewer bytes of arguments (W-25b)
 
     @property
     def counting(self) -> bool:
         return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
 
+    def narrowed(self, busy: Collection[str], due: Mapping[str, int]) -> Self:
+        """The same for those of its queues that are `busy`: first those that are `due`, with at most so many tasks."""
+        places = [place for place, name in enumerate(self.queues) if name in busy]
+        places.sort(key=lambda place: self.queues[place] not in due)
+        queues = [self.queues[place] for place in places]
+        takes = [min(self.takes[place], due.get(self.queues[place], self.budget)) for place in places]
+        return self._replace(queues=queues, takes=takes, caps=[self.caps[place] for place in places])
+
+    def emptied(self, rows: Sequence[Claimed]) -> set[str]:
+        """The queues that certainly have no more tasks for it, if these rows are the answer."""
+        if self.concurrency > 1:
+            return set()  # sync tasks may have found no idle child
+        taken = Counter(row.queue_name for row in rows)
+        is_cut = len(rows) >= self.budget or sum(row.size for row in rows) >= self.free_bytes
+        end = rows[-1].place - 1 if is_cut else None  # places count from 1
+        return {name for name, take in zip(self.queues[:end], self.takes[:end], strict=True) if taken[name] < take}
+
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
         """Whether the queues may have more tasks than these rows, which were all that could be requested."""
+        if not rows:
+            return False
         taken = Counter(row.queue_name for row in rows)
-        return len(rows) >= self.budget or any(taken[q] >= n for q, n in zip(self.queues, self.takes, strict=True))
+        if len(rows) >= self.budget or sum(row.size for row in rows) >= self.free_bytes:
+            return True
+        return any(taken[q] >= n for q, n in zip(self.queues, self.takes, strict=True))
 
 
 class Claimant(NamedTuple):
@@ -88,7 +114,7 @@ class Claimant(NamedTuple):
 
 async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
-    params = {**who._asdict(), **order._asdict(), "counting": order.counting}
+    params = _claim_params(who, order, counting=order.counting)
     statement = load("tasks/claim")
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
@@ -104,6 +130,10 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
     return _claimed(await cursor.fetchall())
 
 
+def _claim_params(who: Claimant, order: ClaimOrder, *, counting: bool) -> dict[str, Any]:
+    return {**who._asdict(), **order._asdict(), "counting": counting, "free_bytes": Int8(order.free_bytes)}
+
+
 class SentClaim:
     """A claim without counting at the end of a transaction that has more to write; its rows are there after the commit,
     which is as durable as it was."""
@@ -113,8 +143,7 @@ class SentClaim:
 
     @classmethod
     async def send(cls, conn: Connection, who: Claimant, order: ClaimOrder) -> Self:
-        params = {**who._asdict(), **order._asdict(), "counting": False}
-        cursor = await conn.execute(load("tasks/claim"), params, prepare=True)
+        cursor = await conn.execute(load("tasks/claim"), _claim_params(who, order, counting=False), prepare=True)
         await conn.execute("SET LOCAL synchronous_commit TO DEFAULT")
         return cls(cursor)
 
@@ -122,15 +151,22 @@ class SentClaim:
         return _claimed(await self._cursor.fetchall())
 
 
-async def claim_expired(conn: Connection, who: Claimant, queues: list[str], budget: int) -> list[Claimed]:
+async def busy_queues(conn: Connection) -> set[str]:
+    """The queues in which tasks wait, whoever serves them."""
+    return {row[0] for row in await (await conn.execute(load("tasks/busy_queues"), prepare=True)).fetchall()}
+
+
+async def claim_expired(
+    conn: Connection, who: Claimant, queues: list[str], budget: int, free_bytes: int = NO_LIMIT
+) -> list[Claimed]:
     """Take over claims whose lease ran out."""
-    params = {**who._asdict(), "queues": queues, "budget": budget}
+    params = {**who._asdict(), "queues": queues, "budget": budget, "free_bytes": Int8(free_bytes)}
     cursor = await conn.execute(load("tasks/claim_expired"), params, prepare=False)  # see `expire_waiting`
     return _claimed(await cursor.fetchall())
 
 
 def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
-    return sorted(Claimed(*row[:17]) for row in rows)
+    return sorted(Claimed(*row[:18]) for row in rows)
 
 
 class NodeCheck(NamedTuple):
@@ -359,9 +395,12 @@ class Ahead(NamedTuple):
     workers: int  # how many there are
 
 
-async def look_ahead(conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0) -> Ahead:
-    """Everything that a worker waits for. It is planned anew each time (see `expire_waiting`)."""
-    params = {"queues": texts(queues), "within": within_s}
+async def look_ahead(
+    conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0, busy: Collection[str] | None = None
+) -> Ahead:
+    """Everything that a worker waits for; `busy` are those queues in which tasks wait, if that is known. It is planned
+    anew each time (see `expire_waiting`)."""
+    params = {"served": texts(queues), "queues": texts(queues if busy is None else sorted(busy)), "within": within_s}
     [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
     return Ahead(*row)
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -40,6 +41,8 @@ from horsies.core.worker.refusals import Refusals
 log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 1000  # of one claim statement
+MAX_BATCH_BYTES = 16 << 20  # the same for their arguments
+MANY_QUEUES = 40  # for more it pays to ask first in which of them tasks wait
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
@@ -94,6 +97,9 @@ class Claimer:
         self._announcement_is_old_at = 0.0
         self._full_since: float | None = None
         self._earned = pace.EARNED  # short tasks that came in a row
+        self._shares = pace.Shares(limits.shares)
+        self._task_bytes = 0.0  # of the arguments of a task, as they came lately
+        self._is_more = False  # the last claim left tasks in a queue for the next one
         self._seen = (0, 0)  # room, and room for sync tasks, at the last look
         self._along: set[str] = set()  # the tasks of a step that claims at this moment
         self.is_looking = False
@@ -166,7 +172,7 @@ class Claimer:
             rows = await self._look(wanted[0])
         finally:
             self.is_looking = False
-        is_more = wanted[0].is_answered_in_full(rows)
+        is_more = self._is_more or wanted[0].is_answered_in_full(rows)
         if not is_more and rings == self._rings:
             await self._run_dry()
         elif is_more:
@@ -198,14 +204,16 @@ class Claimer:
         return self._limits.concurrency > 1 and (order.room > room or order.sync_budget > sync_room)
 
     async def _look(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
-        self._seen = (order.room, order.sync_budget)
+        self._seen, self._is_more = (order.room, order.sync_budget), False
         try:
             rows = await self._claim_all(order)
             self.looked_at = monotonic()
-            if len(rows) < order.budget and monotonic() >= self._lapsed_at and self._may_be_lapsed(bool(rows)):
+            free_bytes = order.free_bytes - sum(row.size for row in rows)
+            is_time = monotonic() >= self._lapsed_at and self._may_be_lapsed(bool(rows))
+            if len(rows) < order.budget and free_bytes > 0 and is_time:
                 self._lapsed_at = monotonic() + LAPSED_EVERY_S
                 self._are_lapsed = False
-                rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows))
+                rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows), free_bytes)
         except BaseException:
             self._may_have_unknown_claims = True
             raise
@@ -219,6 +227,10 @@ class Claimer:
         return PAUSES[self._pauses] if self._pauses < len(PAUSES) else self._poll_s
 
     async def _claim_all(self, order: tasks.ClaimOrder) -> list[tasks.Claimed]:
+        if self._shares or len(order.queues) > MANY_QUEUES:
+            order = order.narrowed(await self._busy(order.queues), self._shares.due())
+            if not order.queues:
+                return []
         try:
             rows = await self._claim(order)
         except psycopg.Error as problem:
@@ -226,17 +238,27 @@ class Claimer:
                 raise
             self.suspect_lost_claims()
             return await self._refusals.claim(order)
+        self._is_more = order.is_answered_in_full(rows)
         if self._refusals.are_known:
             self._refusals.forget()
         return rows
 
-    async def _claim_all_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
+    async def _busy(self, queues: Sequence[str]) -> Collection[str]:
+        """Those of these queues in which tasks wait; all, if they are so few that each can be looked at (W-22a)."""
+        if len(queues) <= MANY_QUEUES:
+            return queues
+        async with self._pool.connection() as conn:
+            busy = await tasks.busy_queues(conn)
+        self.looked_at = monotonic()
+        return busy.intersection(queues)
+
+    async def _claim_all_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         try:
-            return await self._claim_lapsed(queues, most)
+            return await self._claim_lapsed(queues, most, free_bytes)
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
-            return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most))
+            return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most, free_bytes))
 
     def _next_order(self) -> tasks.ClaimOrder | None:
         return next(iter(orders(self._limits, self._holding(), self._children.async_names)), None)
@@ -249,11 +271,13 @@ class Claimer:
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, self._keep(rows))
+        if self._shares and only is None:
+            self._shares.note(Counter(row.queue_name for row in rows), order.emptied(rows))
         return rows
 
-    async def _claim_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
+    async def _claim_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
-            rows = await tasks.claim_expired(conn, self.who, queues, most)
+            rows = await tasks.claim_expired(conn, self.who, queues, most, free_bytes)
         self._take(rows, len(rows))
         return rows
 
@@ -265,6 +289,8 @@ class Claimer:
             return None
         order = self._next_order()
         if order is None or order.counting or {task.queue_name for task in new}.isdisjoint(order.queues):
+            return None
+        if self._shares or len(order.queues) > MANY_QUEUES:  # such a pass begins with another look
             return None
         self.is_looking = True
         self._along = {task.id for task in new}  # their bells may come before our own reply
@@ -312,6 +338,7 @@ class Claimer:
                 staying = len(waiting)
         self._dispatcher.hand_back(len(waiting) - staying)
         if rows:
+            self._task_bytes = pace.task_bytes(self._task_bytes, sum(row.size for row in rows) / len(rows))
             self._pauses = 0
             self._last_task = monotonic()
             self._on_claimed()
@@ -337,8 +364,9 @@ class Claimer:
     async def _look_ahead(self) -> None:
         """Look again as soon as the next task falls due. This comes after the request for notifications, so that a task
         that is set to a later time meanwhile is either seen here or notified of."""
+        busy = await self._busy(self._queues)
         async with self._pool.connection() as conn:
-            ahead = await tasks.look_ahead(conn, self._queues, self._poll_s)
+            ahead = await tasks.look_ahead(conn, self._queues, self._poll_s, busy)
         now = monotonic()
         self._is_due = ahead.is_due
         if ahead.is_lapsed:  # they may be locked, so not at once for ever
@@ -428,6 +456,8 @@ class Claimer:
             ahead=ahead,
             waiting_sync=waiting_sync,
             taken_whole=taken_whole,
+            free_bytes=self._limits.max_held_bytes - in_hand.bytes,
+            task_bytes=self._task_bytes,
         )
 
     def _ended_but_unwritten(self, usable: list[Child]) -> int:
@@ -458,6 +488,8 @@ class Holding(NamedTuple):
     ahead: int  # how many more tasks than slots the children may have before them
     waiting_sync: int = 0
     taken_whole: int = 0  # children that a sync task has, or will have, to itself
+    free_bytes: int = tasks.NO_LIMIT  # of arguments and results that it may keep (W-25b)
+    task_bytes: float = 0.0  # what one more task brings, by those that came lately
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
@@ -474,7 +506,7 @@ def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.C
         found = [_order(limits, now, open_queues, strict, room, 0, async_names)]
         if strict <= 0:
             found = [_order(limits, now, uncapped, strict + ahead, room, ahead, async_names)]
-    return [order for order in found if order.budget > 0 and order.queues]
+    return [order for order in found if order.budget > 0 and order.free_bytes > 0 and order.queues]
 
 
 def _order(
@@ -486,7 +518,9 @@ def _order(
     ahead: int,
     async_names: list[str],
 ) -> tasks.ClaimOrder:
-    budget = min(budget, MAX_BATCH)
+    free_bytes = min(now.free_bytes, MAX_BATCH_BYTES)
+    # Rows that do not fit would be locked for nothing.
+    budget = min(budget, MAX_BATCH, pace.rows_for(free_bytes, now.task_bytes))
     sync_budget, whole = budget, 0
     if limits.concurrency > 1:
         whole = max(0, now.idle_children - now.waiting_sync)
@@ -503,4 +537,5 @@ def _order(
         room=room + ahead,
         whole=whole,
         concurrency=limits.concurrency,
+        free_bytes=free_bytes,
     )

@@ -37,6 +37,7 @@ from horsies.core.worker import in_hand, pace
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
 MOST_NAMES = 1_000
 MOST_CLAIMED = 1_000_000
+MOST_HELD_BYTES = 1 << 40
 A_MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -81,6 +82,12 @@ class WorkerConfig(ConfigModel):
         ge=0,
         le=1_000,
         description="milliseconds of work to prepare for each child if tasks are very short; 0: none",
+    )
+    max_held_bytes: int = Field(
+        default=in_hand.MAX_HELD_BYTES,
+        ge=1,
+        le=MOST_HELD_BYTES,
+        description="bytes of arguments and results that wait in the worker; one task more may always come",
     )
     shutdown_grace_ms: int | None = Field(
         default=None,
@@ -284,6 +291,8 @@ def _limits(app: Horsies, config: WorkerConfig) -> in_hand.Limits:
         max_claim_per_worker=config.max_claim_per_worker,
         run_ahead_ms=config.run_ahead_ms,
         concurrency=config.concurrency,
+        max_held_bytes=config.max_held_bytes,
+        shares={name: share for name, _ in queues if (share := served[name].share) is not None},
     )
 
 

@@ -25,6 +25,8 @@ log = logging.getLogger("horsies.worker")
 
 WATCH_S = 0.05  # between two looks at tasks that may be long
 SOFT_GRACE_S = 1.0  # from the soft stop to SIGTERM, and from there to SIGKILL
+FEED_BYTES = 4 << 20  # of arguments that are sent to a child at once
+SMALL_BYTES = 4096  # smaller arguments are kept until the end of their task
 ASYNC_GRACE_S = 5.0  # an async task may clean up this long before its child is killed (W-30a)
 
 
@@ -62,6 +64,7 @@ class Dispatcher:
         self._is_watching = False
         self._late_s = 0.0  # how late our own timers are
         self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
+        self.is_held_up = False  # children get nothing, because too many bytes of results wait to be written (W-25b)
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
 
@@ -159,20 +162,37 @@ class Dispatcher:
         most = feed_limit(child.pace_ms, self._limits.concurrency)
         frames: list[bytes] = []
         is_traced = child.is_traced
-        while child.line and len(child.fed) < most:
+        size = 0
+        while child.line and len(child.fed) < most and size < FEED_BYTES and not self.is_held_up:
             held = child.line.popleft()
             held.phase = Phase.FED
             if not child.fed:
                 self._watch_time(held)
             child.fed[held.token] = held
             row = held.row
+            size += row.size
             name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
             if is_traced:
                 frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held), _about(held)))
             else:
                 frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held)))
+            if row.size > SMALL_BYTES:
+                held.row = row._replace(args=None, kwargs=None)  # nobody needs them any more
         if frames:
             child.write(b"".join(frames))
+
+    def _hold_up(self) -> None:
+        """Too many bytes of results wait to be written (W-25b)."""
+        self.is_held_up = True
+        for child in self._children.children:
+            self._ask_back(child, 0)
+
+    def feed_on(self) -> None:
+        """Results were written: children that had to wait for that get their tasks."""
+        if self._in_hand.result_bytes < self._limits.max_held_bytes:
+            self.is_held_up = False
+            for child in self._children.children:
+                self._feed(child)
 
     # What children say
 
@@ -198,6 +218,7 @@ class Dispatcher:
         if held is not None:
             held.phase = Phase.STARTED
             held.started = monotonic()
+            self._in_hand.is_with_its_child(held)
             self._watch_time(held)
 
     def _done(self, child: Child, token: int, parts: list[bytes]) -> None:
@@ -220,6 +241,8 @@ class Dispatcher:
             self._timed_out(held)
         else:
             self._settle(held, finalize.of_report(held, done))
+            if self._in_hand.result_bytes >= self._limits.max_held_bytes and not self.is_held_up:
+                self._hold_up()
 
     def _gave_up(self, child: Child, token: int) -> None:
         held = child.fed.pop(token, None)
@@ -254,6 +277,7 @@ class Dispatcher:
 
     def _settle(self, held: HeldTask, move: Move) -> None:
         self._disarm(held)
+        self._in_hand.keep_result(held, finalize.size_of(move))
         self._finalizer.put(held, move)
 
     def forget(self, held: HeldTask) -> None:
@@ -397,6 +421,9 @@ class Dispatcher:
         while child.line and len(child.fed) + len(child.line) > stay:
             held = child.line.pop()
             self._settle(held, Requeue(held.claim))
+        self._ask_back(child, stay)
+
+    def _ask_back(self, child: Child, stay: int) -> None:
         unstarted: list[int] = []
         for held in list(child.fed.values())[stay:]:
             if held.phase is Phase.FED and held.stop is None and not held.is_wanted_back:

@@ -109,7 +109,7 @@ class Finalizer:
             if batch and (self._endings[0].refusals or batch[0].refusals):
                 break  # what was refused is tried alone, or it would keep back a whole batch again
             ending = self._endings.popleft()
-            size += _size(ending.move)
+            size += size_of(ending.move)
             batch.append(ending)
         return batch
 
@@ -186,7 +186,8 @@ def _is_about_one(problem: Exception) -> bool:
     return isinstance(problem, psycopg.errors.LockNotAvailable) or is_about_content(problem)
 
 
-def _size(move: Move) -> int:
+def size_of(move: Move) -> int:
+    """About how many bytes its result has."""
     end = move.otherwise if isinstance(move, Retry) else move
     return len(getattr(end, "result", ""))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from horsies.core.worker.children import Child
 
 log = logging.getLogger("horsies.worker")
+
+MAX_HELD_BYTES = 64 << 20  # of arguments and results, by default (W-25b)
 
 
 class Phase(Enum):
@@ -67,6 +69,8 @@ class HeldTask:
     settling_since: float | None = None  # its code has ended and its result waits to be written
     marked: float = 0.0  # when the database was last told so (L-30)
     timer: asyncio.TimerHandle | None = None  # of its time limit
+    size: int = 0  # bytes of its arguments that are kept here
+    result_size: int = 0  # the same of its result
 
     def __post_init__(self) -> None:
         self.id = self.row.id
@@ -92,6 +96,8 @@ class InHand:
         self.held: dict[str, HeldTask] = {}
         self.waiting: deque[HeldTask] = deque()
         self._tokens = 0
+        self.bytes = 0  # of arguments and results that are kept here (W-25b)
+        self.result_bytes = 0  # those of results among them
         self.on_drop: Callable[[HeldTask], None] = lambda held: None
 
     def __len__(self) -> int:
@@ -107,16 +113,31 @@ class InHand:
         if older is not None and older.claim == claim:
             return None  # a crash of the server lost this claim, and it was made again under the same number (L-03)
         self._tokens += 1
-        held = HeldTask(row, is_async, self._tokens, claim)
+        held = HeldTask(row, is_async, self._tokens, claim, size=row.size)
+        self.bytes += row.size
         self.held[row.id] = held
         self.waiting.append(held)
         if self._is_suspect(row):
             self.suspects.add(held)
         return older
 
+    def is_with_its_child(self, held: HeldTask) -> None:
+        """The child has read its arguments, so they take up nothing here."""
+        self.bytes -= held.size
+        held.size = 0
+
+    def keep_result(self, held: HeldTask, size: int) -> None:
+        """Its end is known, and its result waits to be written."""
+        self.bytes += size - held.size
+        self.result_bytes += size
+        held.size, held.result_size = 0, size
+
     def drop(self, held: HeldTask) -> None:
         """The task is no longer ours, and none of its code runs here."""
         self.on_drop(held)
+        self.bytes -= held.size + held.result_size
+        self.result_bytes -= held.result_size
+        held.size = held.result_size = 0
         self.suspects.discard(held)
         if self.held.get(held.id) is held:
             del self.held[held.id]
@@ -144,6 +165,8 @@ class Limits(NamedTuple):
     max_claim_per_worker: int
     run_ahead_ms: int
     concurrency: int
+    max_held_bytes: int = MAX_HELD_BYTES
+    shares: Mapping[str, float] = {}  # of the queues that have one (W-22b)
 
     @property
     def hard(self) -> bool:

@@ -6,7 +6,7 @@ the pace of each task name says which tasks may be among them. `Paces` is the ta
 `dispatch.py` ask it, and `kept` decides for both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeGuard
@@ -24,6 +24,9 @@ TOLERANCE = 4  # what was claimed goes back only if it is so many times too much
 LONG_S = 0.1  # no task waits behind one that has run this long
 LONGEST_S = 0.3  # also where the machine is so busy that a short task may take as long as that
 BUSY_FACTOR = 8
+
+MOST_OWED = 2_000  # a share of so many tasks at most is made up for
+EPSILON = 1e-6
 
 EARNED = 16  # so many short tasks must come in a row before there is run-ahead again
 GROWTH = 2
@@ -99,6 +102,43 @@ def patience_s(late_s: float) -> float:
     """How long a task may run before those behind it are taken back, if our own timers are so late: where the machine
     is busy, a short task may wait long for a processor."""
     return min(LONGEST_S, LONG_S + BUSY_FACTOR * late_s)
+
+
+def task_bytes(previous: float, sample: float) -> float:
+    """How many bytes the arguments of a task have, as they came lately: it rises at once and falls slowly."""
+    return max(sample, (previous + sample) / 2)
+
+
+def rows_for(free_bytes: int, each: float) -> int:
+    """How many tasks to ask for, if there is room for so many bytes: more than probably fit, but not many more."""
+    return 1 + int(2 * max(0, free_bytes) / max(each, 1.0))
+
+
+class Shares:
+    """Which queues go first in the next claim, so that each gets its share of what is claimed, whatever its priority
+    (W-22b). A queue earns credit with every task that is claimed, and pays with those that are claimed from it."""
+
+    def __init__(self, shares: Mapping[str, float]) -> None:
+        self._shares = shares
+        self._credits = dict.fromkeys(shares, 0.0)
+
+    def __bool__(self) -> bool:
+        return bool(self._shares)
+
+    def due(self) -> dict[str, int]:
+        """The queues that are owed tasks, the most first, and how many."""
+        owed = {name: int(credit + EPSILON) for name, credit in self._credits.items() if credit + EPSILON >= 1}
+        return dict(sorted(owed.items(), key=lambda item: -item[1]))
+
+    def note(self, claimed: Mapping[str, int], emptied: Collection[str]) -> None:
+        """So many were claimed of each queue; nothing more could be claimed from those that are `emptied`."""
+        total = sum(claimed.values())
+        for name, share in self._shares.items():
+            if name in emptied:
+                self._credits[name] = 0.0  # nothing is owed for a time without tasks
+            elif total:
+                credit = self._credits[name] + share * total - claimed.get(name, 0)
+                self._credits[name] = min(max(0.0, credit), max(1.0, MOST_OWED * share))
 
 
 def kept(paces: Iterable[NamePace | None], *, free: int, ahead: int, children: int, run_ahead_ms: int) -> int:

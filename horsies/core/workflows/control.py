@@ -29,6 +29,7 @@ W = TypeVar("W", str, Collection[str])
 log = logging.getLogger("horsies.workflows")
 
 P = ParamSpec("P")
+AT_ONCE = 2_000  # tasks that leave or enter the line of the claims in one statement
 LATER = 0  # nodes are enqueued by this step: the next steps do it, and can handle a refusal
 
 
@@ -59,7 +60,7 @@ async def pause(pool: Connections, workflow_id: str) -> bool | None:
             if state.is_running:
                 state.status = WorkflowStatus.PAUSED
         after = await step.finish()
-    await _follow(pool, StepResult(children=after.children), None)
+    await _follow(pool, StepResult(children=after.children), None, [flow.id for flow in tree])
     return True
 
 
@@ -71,7 +72,7 @@ async def resume(pool: Connections, workflow_id: str, builder: registry.Builder 
         if tree is None or tree[0].status is not WorkflowStatus.PAUSED:
             return None if tree is None else False
         after = await _resume(conn, tree)
-    await _follow(pool, after, builder)
+    await _follow(pool, after, builder, [flow.id for flow in tree])
     return True
 
 
@@ -137,7 +138,7 @@ async def retry_nodes(
         await step.settle()
         after = await _resume(conn, tree, step) if was is WorkflowStatus.PAUSED else await step.finish()
         after.flows.setdefault(workflow_id)  # if nothing can run, the next step ends the workflow
-    await _follow(pool, after, builder)
+    await _follow(pool, after, builder, [flow.id for flow in tree] if was is WorkflowStatus.PAUSED else ())
     return True
 
 
@@ -272,11 +273,27 @@ async def _below(conn: Connection, top: list[workflows.Flow], states: Collection
     return found
 
 
-async def _follow(pool: Connections, after: StepResult, builder: registry.Builder | None) -> None:
-    """The request itself is done; if the database goes away now, reconciliation does the follow-up work."""
+async def hold_or_release(pool: Connections, ids: Collection[str]) -> None:
+    """The waiting tasks of those of these workflows that are paused leave the line of the claims, the others return to
+    it (F-50, F-52). In parts, each under the locks of the workflows: whoever comes last has seen their last state."""
+    is_more = bool(ids)
+    while is_more:
+        async with transaction(pool) as conn:
+            paused = {flow.id for flow in await workflows.lock(conn, ids) if flow.status is WorkflowStatus.PAUSED}
+            held = await workflows.hold(conn, paused, AT_ONCE)
+            released = await workflows.release(conn, [i for i in ids if i not in paused], AT_ONCE)
+        is_more = held >= AT_ONCE or released >= AT_ONCE
+
+
+async def _follow(
+    pool: Connections, after: StepResult, builder: registry.Builder | None, turned: Collection[str] = ()
+) -> None:
+    """The request itself is done; if the database goes away now, reconciliation does the follow-up work. `turned`:
+    workflows that were paused or resumed."""
     worklist = advance.Worklist()
     worklist.add(after)
     try:
+        await hold_or_release(pool, turned)
         await worklist.work_off(pool, builder)
     except AWAY as problem:
         log.warning("the next steps are left to the workers: %s", describe(problem))

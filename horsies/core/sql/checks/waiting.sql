@@ -8,7 +8,7 @@ WITH looked_at AS (
         FROM (
             SELECT id, task_name FROM horsies_tasks
             WHERE is_waiting AND queue_name = w.queue_name
-            ORDER BY queue_name, priority, enqueued_at, id LIMIT %(most)s
+            ORDER BY queue_name, priority, is_held, enqueued_at, id LIMIT %(most)s
         ) first
     ) t
 )

@@ -13,7 +13,7 @@ FROM (
 ) f CROSS JOIN (
     SELECT count(*) FILTER (WHERE enqueued_at <= now()) AS due, count(*) AS looked FROM (
         SELECT enqueued_at FROM horsies_tasks
-        WHERE is_waiting AND queue_name = %(queue)s
+        WHERE is_waiting AND NOT is_held AND queue_name = %(queue)s
           AND (priority, enqueued_at, id) < (%(priority)s::int, %(enqueued_at)s::timestamptz, %(task_id)s::text)
         ORDER BY priority, enqueued_at, id LIMIT %(look)s
     ) front

@@ -4,6 +4,8 @@
 -- The first `whole` sync tasks take a child each and so fill `concurrency` slots of the `room` (W-30a).
 -- A sync task that found no idle child for ten seconds lets no async one pass it for the next ten, so that a child becomes
 -- idle, and so on in turn: neither kind starves, and long async tasks do not stop the others for good.
+-- Tasks are taken as long as those before them have fewer than `free_bytes` of arguments (W-25b): so the limit is passed by
+-- one task at most, and there is always a first one. The size of a value that is stored apart is known without reading it.
 -- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
 WITH queues AS (
     SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[], %(caps)s::int[]) WITH ORDINALITY AS q(name, take, cap, place)
@@ -29,11 +31,12 @@ WITH queues AS (
             ) n
         )
         SELECT c.* FROM (SELECT priority FROM level ORDER BY priority) l CROSS JOIN LATERAL (
-            SELECT ctid AS at, id, task_name, priority, enqueued_at FROM horsies_tasks p
-            WHERE is_waiting AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
+            SELECT ctid AS at, id, task_name, priority, enqueued_at,
+                   COALESCE(octet_length(args), 0) + COALESCE(octet_length(kwargs), 0) AS size FROM horsies_tasks p
+            WHERE is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
               AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
               AND (good_until IS NULL OR good_until > statement_timestamp())
-              -- As a value: EXISTS could be planned as a hash of every open workflow.
+              -- The truth: `is_held` may be behind (R-39). As a value: EXISTS could be planned as a hash of every open workflow.
               AND (workflow_id IS NULL
                    OR (SELECT w.status FROM horsies_workflows w WHERE w.id = p.workflow_id) IN ('PENDING', 'RUNNING'))
             ORDER BY enqueued_at, id FOR UPDATE SKIP LOCKED
@@ -55,11 +58,13 @@ WITH queues AS (
     FROM ordered WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
 ), fitting AS (
     -- One task at a time in each child: all weigh the same, and nothing needs to be counted.
-    SELECT at, place, priority, enqueued_at, id FROM due WHERE %(concurrency)s = 1
+    SELECT at, place, priority, enqueued_at, id, size FROM due WHERE %(concurrency)s = 1
     UNION ALL
-    SELECT at, place, priority, enqueued_at, id FROM weighed WHERE filled <= %(room)s
+    SELECT at, place, priority, enqueued_at, id, size FROM weighed WHERE filled <= %(room)s
 ), chosen AS (
-    SELECT at, place FROM fitting
+    SELECT at, place, size FROM (
+        SELECT *, sum(size) OVER (ORDER BY place, priority, enqueued_at, id ROWS UNBOUNDED PRECEDING) - size AS before FROM fitting
+    ) f WHERE before < %(free_bytes)s
     ORDER BY place, priority, enqueued_at, id
     LIMIT GREATEST(0, LEAST(%(budget)s, %(cluster_cap)s::int - (SELECT COALESCE(sum(held), 0) FROM in_flight)))
 )
@@ -73,6 +78,6 @@ RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.
           t.start_failures, CASE WHEN t.start_failures > 0 THEN t.failed_reason END,
           -- Of what was recovered or tried before: how many workers have died with it (R-58).
           CASE WHEN %(enrolled)s AND (t.failed_reason IS NOT NULL OR t.retry_count > 0) THEN (
-              SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = t.id AND a.outcome = 'WORKER_FAILURE') ELSE 0 END,
+              SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = t.id AND a.outcome = 'WORKER_FAILURE') ELSE 0 END, c.size,
           -- A lost claim costs nothing (the fence), so its commit need not wait for the disk.
           (SELECT set_config('synchronous_commit', 'off', TRUE))

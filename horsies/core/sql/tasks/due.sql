@@ -3,7 +3,7 @@
 SELECT t.id, t.claim_seq, t.task_name, t.queue_name, t.workflow_id
 FROM unnest(%(queues)s::text[]) WITH ORDINALITY AS q(name, place) CROSS JOIN LATERAL (
     SELECT * FROM horsies_tasks p
-    WHERE is_waiting AND queue_name = q.name AND enqueued_at <= statement_timestamp()
+    WHERE is_waiting AND NOT is_held AND queue_name = q.name AND enqueued_at <= statement_timestamp()
       AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
       AND (good_until IS NULL OR good_until > statement_timestamp())
       AND (workflow_id IS NULL

@@ -5,7 +5,7 @@
 -- nothing that waits has one; and how many workers were heard of lately.
 SELECT min(extract(epoch FROM t.enqueued_at - statement_timestamp()))::float8 AS due_s, COALESCE(bool_or(t.is_due), FALSE) AS is_due,
     (SELECT p.id FROM horsies_tasks p
-     WHERE p.claimed AND p.status = 'CLAIMED' AND p.claim_expires_at < statement_timestamp() AND p.queue_name = ANY(%(queues)s::text[])
+     WHERE p.claimed AND p.status = 'CLAIMED' AND p.claim_expires_at < statement_timestamp() AND p.queue_name = ANY(%(served)s::text[])
        AND (p.good_until IS NULL OR p.good_until > statement_timestamp())
        AND (p.workflow_id IS NULL
             OR (SELECT w.status FROM horsies_workflows w WHERE w.id = p.workflow_id) IN ('PENDING', 'RUNNING'))
@@ -29,12 +29,12 @@ FROM unnest(%(queues)s::text[]) AS q(name) CROSS JOIN LATERAL (
     )
     SELECT d.enqueued_at, (
         SELECT id FROM horsies_tasks
-        WHERE is_waiting AND queue_name = q.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
+        WHERE is_waiting AND NOT is_held AND queue_name = q.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
         ORDER BY queue_name, priority, enqueued_at LIMIT 1
     ) IS NOT NULL AS is_due
     FROM level l LEFT JOIN LATERAL (
         SELECT enqueued_at FROM horsies_tasks
-        WHERE is_waiting AND queue_name = q.name AND priority = l.priority AND enqueued_at > statement_timestamp()
+        WHERE is_waiting AND NOT is_held AND queue_name = q.name AND priority = l.priority AND enqueued_at > statement_timestamp()
           AND enqueued_at <= statement_timestamp() + make_interval(secs => %(within)s::float8)
         ORDER BY queue_name, priority, enqueued_at LIMIT 1
     ) d ON TRUE

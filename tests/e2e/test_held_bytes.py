@@ -1,0 +1,86 @@
+"""A worker keeps a bounded number of bytes in its own process, whatever its tasks take and return (W-25b)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+import pytest
+
+from horsies.core import events
+from horsies.core.worker.service import Worker
+from tests.support import eventually
+from tests.worker_support import Rows, running_worker
+
+pytestmark = pytest.mark.e2e
+
+KB = 1_000
+LIMIT = 1_000 * KB
+SIZE = 100 * KB
+
+
+def kept(worker: Worker) -> int:
+    """Bytes of the arguments and results that lie in this process now."""
+    arguments = sum(len(held.row.args or "") + len(held.row.kwargs or "") for held in worker._in_hand)
+    return arguments + sum(len(getattr(ending.move, "result", "")) for ending in worker._finalizer._endings)
+
+
+async def run_short_tasks(basic: Any) -> None:
+    """So many that the worker has good reason to run far ahead."""
+    handles = (await basic.length.send_many_async([basic.length.prepare("x") for _ in range(600)])).unwrap()
+    for handle in handles:
+        assert (await handle.get_async(timeout_ms=60_000)).ok == 1
+    handles = (await basic.big.send_many_async([basic.big.prepare(1) for _ in range(600)])).unwrap()
+    for handle in handles:
+        assert (await handle.get_async(timeout_ms=60_000)).ok
+
+
+async def all_completed(rows: Rows) -> bool:
+    [found] = await rows.all("SELECT count(*) FILTER (WHERE status <> 'COMPLETED') AS open FROM horsies_tasks")
+    return found["open"] == 0
+
+
+async def test_w25b_claims_stop_when_the_arguments_of_waiting_tasks_are_too_large(basic: Any, rows: Rows) -> None:
+    most = 0
+
+    def look(_name: str, facts: Mapping[str, Any]) -> None:
+        nonlocal most
+        most = max(most, kept(worker) + sum(row.size for row in facts.get("rows", ())))
+
+    async with running_worker(basic.app, processes=2, max_held_bytes=LIMIT) as worker:
+        await run_short_tasks(basic)
+        unsubscribe = events.subscribe(look)
+        calls = [basic.length.prepare("x" * SIZE) for _ in range(300)]
+        for handle in (await basic.length.send_many_async(calls)).unwrap():
+            assert (await handle.get_async(timeout_ms=120_000)).ok == SIZE
+        unsubscribe()
+        assert worker._in_hand.bytes == worker._in_hand.result_bytes == 0
+    assert SIZE < most <= LIMIT + 2 * SIZE
+
+
+async def test_w25b_a_task_larger_than_the_limit_runs_too(basic: Any, rows: Rows) -> None:
+    async with running_worker(basic.app, processes=2, max_held_bytes=1):
+        handles = [(await basic.length.send_async("x" * SIZE)).unwrap() for _ in range(5)]
+        handles += [(await basic.big.send_async(SIZE)).unwrap() for _ in range(5)]
+        for handle in handles:
+            assert (await handle.get_async(timeout_ms=60_000)).ok
+
+
+async def test_w25b_children_get_nothing_while_too_many_results_wait_to_be_written(
+    basic: Any, rows: Rows, database_url: str
+) -> None:
+    async with running_worker(basic.app, processes=2, max_held_bytes=LIMIT) as worker:
+        await run_short_tasks(basic)
+        async with await psycopg.AsyncConnection.connect(database_url) as db:
+            await db.execute("LOCK TABLE horsies_task_attempts IN EXCLUSIVE MODE")  # no end can be written
+            (await basic.big.send_many_async([basic.big.prepare(SIZE) for _ in range(300)])).unwrap()
+            in_hand, dispatcher = worker._in_hand, worker._dispatcher
+            await eventually(lambda: dispatcher.is_held_up, 60, what="too many results")
+            # What the children have already begun may still come.
+            running = worker._children.children
+            await eventually(lambda: not any(child.fed for child in running), 60, what="idle children")
+            assert LIMIT <= in_hand.result_bytes < 3 * LIMIT
+            await db.rollback()
+        await eventually(lambda: all_completed(rows), 60, what="the end of all tasks")
+        assert in_hand.bytes == in_hand.result_bytes == 0

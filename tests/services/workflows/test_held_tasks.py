@@ -1,0 +1,86 @@
+"""Waiting tasks of a paused workflow leave the line of the claims, and return with it (F-50, F-52, R-39)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from horsies import OnError
+from horsies.core.db.pool import Pool
+from horsies.core.recovery.reconcile import Reconciler
+from horsies.core.store import tasks as task_store
+from horsies.core.workflows import control
+from tests.services.workflows.flows import node, started
+from tests.services.workflows.hand import Hand, Tasks
+
+Db = AsyncConnection[Any]
+
+
+async def held(db: Db) -> list[bool]:
+    cursor = await db.execute("SELECT is_held FROM horsies_tasks WHERE status = 'PENDING' ORDER BY id")
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def reconcile(pool: Pool) -> None:
+    await Reconciler(pool, None, timedelta(seconds=10)).run()
+
+
+async def test_f50_f52_pause_takes_the_waiting_tasks_out_of_the_line_and_resume_puts_them_back(
+    clean_db: Db, clean_pool: Pool, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "AT_ONCE", 2)
+    flow = await started(clean_db, *(node(f"n{n}") for n in range(5)))
+    other = await started(clean_db, node("other"))
+    assert await control.pause(clean_pool, flow) is True
+    assert sorted(await held(clean_db)) == [False] + [True] * 5
+    assert len(await hand.claimable()) == 1
+    async with await psycopg.AsyncConnection.connect(clean_db.info.dsn, autocommit=True) as ear:
+        await ear.execute("LISTEN task_queue_default")
+        assert await control.resume(clean_pool, flow, None) is True
+        assert [told async for told in ear.notifies(timeout=5, stop_after=1)]
+    assert await held(clean_db) == [False] * 6
+    assert len(await hand.claimable()) == 6
+    assert await control.pause(clean_pool, other) is True and sorted(await held(clean_db)) == [False] * 5 + [True]
+
+
+async def test_f50_a_held_task_expires_and_is_cancelled_like_every_other(clean_db: Db, clean_pool: Pool) -> None:
+    flow = await started(clean_db, node("a"), node("b"))
+    assert await control.pause(clean_pool, flow) is True
+    await clean_db.execute(
+        "UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id = (SELECT min(id) FROM horsies_tasks)"
+    )
+    assert len(await task_store.expire_waiting(clean_db)) == 1
+    assert await control.cancel(clean_pool, flow, None) is True
+    cursor = await clean_db.execute("SELECT status FROM horsies_tasks ORDER BY status")
+    assert await cursor.fetchall() == [("CANCELLED",), ("EXPIRED",)]
+
+
+async def test_r39_marks_that_a_death_after_the_pause_or_the_resume_left_behind_are_set_right(
+    clean_db: Db, clean_pool: Pool, hand: Hand
+) -> None:
+    paused = await started(clean_db, node("a"), node("b"))
+    running = await started(clean_db, node("c"), node("d"))
+    assert await control.pause(clean_pool, paused) is True
+    await clean_db.execute("UPDATE horsies_tasks SET is_held = NOT is_held")
+    assert await hand.claimable() == set(), "neither is claimed: one by its mark, one by its workflow"
+    await reconcile(clean_pool)
+    cursor = await clean_db.execute("SELECT DISTINCT workflow_id, is_held FROM horsies_tasks")
+    assert set(await cursor.fetchall()) == {(paused, True), (running, False)}
+    assert len(await hand.claimable()) == 2
+
+
+async def test_r39_f41_a_workflow_that_an_error_has_paused_is_held_by_reconciliation(
+    tasks: Tasks, hand: Hand, clean_db: Db, clean_pool: Pool
+) -> None:
+    handle = tasks.diamond(on_error=OnError.PAUSE).start().unwrap()
+    await hand.finish(handle, "a")
+    await hand.fail(handle, "b")
+    assert await held(clean_db) == [False] and await hand.claimable() == set()
+    await reconcile(clean_pool)
+    assert await held(clean_db) == [True]
+    assert (await handle.retry_failed_async()).unwrap() is True
+    assert await held(clean_db) == [False, False] and len(await hand.claimable()) == 2
