@@ -13,19 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 from psycopg.rows import dict_row
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection
 from horsies.core.hooks import Job
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
-from horsies.core.schema.install import CLAIM, lock_key
 from horsies.core.sql import load, numbers, stored, texts
+from horsies.core.store import caps
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
-CLAIM_LOCK = lock_key(CLAIM)
 _IN_LINE = "is_waiting AND queue_name = r.name AND priority = l.priority"  # in `claim.sql`: the tasks of one priority
 
 
@@ -53,7 +52,7 @@ class Claimed(NamedTuple):
 
 class ClaimOrder(NamedTuple):
     """What one pass may take: at most `takes` from each queue (in claiming order) and up to its cap, and `budget` in
-    all."""
+    all. What exceeds `strict` is run-ahead, and comes only from queues that are far from their cap."""
 
     queues: list[str]
     takes: list[int]
@@ -67,10 +66,12 @@ class ClaimOrder(NamedTuple):
     room: int = 1 << 30
     whole: int = 0
     concurrency: int = 1
+    strict: int = 1 << 30
 
     @property
-    def counting(self) -> bool:
-        return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
+    def counted(self) -> list[str]:
+        """The queues whose tasks in flight are asked for."""
+        return caps.counted(self.queues, self.caps, self.cluster_cap)
 
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
         """Whether the queues may have more tasks than these rows, which were all that could be requested."""
@@ -88,18 +89,29 @@ class Claimant(NamedTuple):
 
 async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
-    params = {**who._asdict(), **order._asdict(), "counting": order.counting}
+    counted = order.counted
+    params = {**who._asdict(), **order._asdict(), "counting": bool(counted)}
     statement = load("tasks/claim")
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
         params["only"] = texts(only)
         statement = statement.replace(_IN_LINE, f"{_IN_LINE} AND id = ANY(%(only)s::text[])")
-    if not order.counting:
+    if not counted:
         cursor = await conn.execute(statement, params, prepare=only is None)
         return _claimed(await cursor.fetchall())
-    # All statements are sent at once: a worker that is paused in between must not keep the claim lock of all.
+    try:
+        return await _claim_counted(conn, counted, statement, params)
+    except errors.ObjectNotInPrerequisiteState:  # nobody has claimed under this cap yet, or not for long (D-65)
+        await caps.start_counting(conn, counted)
+        return await _claim_counted(conn, counted, statement, params)
+
+
+async def _claim_counted(
+    conn: Connection, counted: Sequence[str], statement: str, params: dict[str, Any]
+) -> list[Claimed]:
+    # All statements are sent at once: a worker that is paused in between must not keep the locks of others.
     async with conn.pipeline(), conn.transaction():
-        await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
+        await caps.lock(conn, counted)
         cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall())
 

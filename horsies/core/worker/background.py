@@ -48,8 +48,9 @@ class RecoveryServices:
         settings = (self._recovery, self._sweeping)
         self._dead_workers = dead_workers.DeadWorkers(pool, patient, me, *settings, hooks, pulse, on_ended=on_ended)
         self._reaper = reaper.Reaper(
-            pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
-        )
+            pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later,
+            counted=plan.limits.counted,
+        )  # fmt: skip
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self._retention = retention.Retention(pool, *settings)
 

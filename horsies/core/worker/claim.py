@@ -23,8 +23,8 @@ from typing import NamedTuple
 import psycopg
 
 from horsies.core import events
-from horsies.core.db import Pool, by_halves, describe, is_about_content, is_about_one
-from horsies.core.store import tasks, workers
+from horsies.core.db import Connection, Pool, by_halves, describe, is_about_content, is_about_one
+from horsies.core.store import caps, tasks, workers
 from horsies.core.tasks.moves import Claim, Requeue
 from horsies.core.worker import pace
 from horsies.core.worker.children import Child, Children
@@ -38,6 +38,8 @@ MAX_BATCH = 1000  # of one claim statement
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
+CAPPED_PAUSE_S = 0.25  # where tasks wait for room under a cap, which another worker may have made
+FOLD_EVERY = 32  # claims under a cap, before what they have noted is added up
 BUSY_S = 0.25  # a worker that has been given all it asked for this long is busy, and needs no notifications
 
 
@@ -62,6 +64,8 @@ class Claimer:
         self._who = who
         self._limits = limits
         self._queues = [name for name, cap in limits.queues if cap != 0]
+        self._capped = sorted(limits.capped_queues() & set(self._queues))
+        self._unfolded = 0  # claims under a cap
         self._in_hand = in_hand
         self._children = children
         self._dispatcher = dispatcher
@@ -187,12 +191,20 @@ class Claimer:
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
         began = monotonic()
         async with self._pool.connection() as conn:
+            if self._capped:
+                await self._fold(conn, order.counted)
             rows = await tasks.claim(conn, self._who, order, only)
         self.looked_at = monotonic()
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, self._keep(rows))
         return rows
+
+    async def _fold(self, conn: Connection, counted: list[str]) -> None:
+        self._unfolded += 1
+        if self._unfolded >= FOLD_EVERY:
+            self._unfolded = 0
+            await caps.fold(conn, counted, counted)
 
     async def _claim_lapsed(self, queues: list[str], most: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
@@ -258,6 +270,8 @@ class Claimer:
         that is set to a later time meanwhile is either seen here or notified of."""
         async with self._pool.connection() as conn:
             due_s = await tasks.next_due(conn, self._queues, self._poll_s)
+            if self._capped and await caps.is_task_due(conn, self._capped):
+                self._look_at = min(self._look_at, monotonic() + CAPPED_PAUSE_S)
         if due_s is not None and (at := monotonic() + due_s) < self._look_at:
             self._look_at = at
             self._pauses = min(self._pauses, 1)  # it may be locked for a moment when it falls due
@@ -373,41 +387,25 @@ class Holding(NamedTuple):
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
-    """The claim statements of one pass: what W-24 allows, plus what run-ahead adds for queues without any cap."""
+    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues that are far from a cap."""
     per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
     room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
     strict = min(room, per_worker)
     ahead = now.ahead if limits.may_run_ahead else 0
-    open_queues = [(name, cap) for name, cap in limits.queues if cap != 0]
-    uncapped = [(name, cap) for name, cap in open_queues if cap is None]
-    if len(uncapped) == len(open_queues):
-        found = [_order(limits, now, open_queues, strict + ahead, room, ahead, async_names)]
-    else:
-        found = [_order(limits, now, open_queues, strict, room, 0, async_names)]
-        if strict <= 0:
-            found = [_order(limits, now, uncapped, strict + ahead, room, ahead, async_names)]
-    return [order for order in found if order.budget > 0 and order.queues]
-
-
-def _order(
-    limits: Limits,
-    now: Holding,
-    queues: Sequence[tuple[str, int | None]],
-    budget: int,
-    room: int,
-    ahead: int,
-    async_names: list[str],
-) -> tasks.ClaimOrder:
-    budget = min(budget, MAX_BATCH)
+    queues = [(name, cap) for name, cap in limits.queues if cap != 0]
+    budget = min(strict + ahead, MAX_BATCH)
+    if budget <= 0 or not queues:
+        return []
     sync_budget, whole = budget, 0
     if limits.concurrency > 1:
         whole = max(0, now.idle_children - now.waiting_sync)
         sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
-    return tasks.ClaimOrder(
+    order = tasks.ClaimOrder(
         queues=[name for name, _ in queues],
         takes=[min(limits.max_claim_batch or budget, budget)] * len(queues),
         caps=[cap for _, cap in queues],
         budget=budget,
+        strict=max(0, strict),
         sync_budget=sync_budget,
         cluster_cap=limits.cluster_cap,
         hard=limits.hard,
@@ -416,3 +414,4 @@ def _order(
         whole=whole,
         concurrency=limits.concurrency,
     )
+    return [order]

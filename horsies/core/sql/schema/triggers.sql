@@ -31,6 +31,15 @@ BEGIN
     END IF;
 
     IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_load_delete') THEN
+        CREATE TRIGGER horsies_task_load_delete
+        AFTER DELETE ON horsies_tasks
+        REFERENCING OLD TABLE AS old_rows
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_count_deleted_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
                    WHERE tgrelid = 'horsies_workflows'::regclass AND tgname = 'horsies_workflow_insert') THEN
         CREATE TRIGGER horsies_workflow_insert
         AFTER INSERT ON horsies_workflows
