@@ -320,7 +320,7 @@ class WaitingModel(Base):
 
 class LoadModel(Base):
     """How many tasks of a counted queue are in flight, but for the moves since; the newest row of the queue counts. The
-    queue ``*`` stands for all of them (D-65)."""
+    queue ``*`` stands for all of them (D-56)."""
 
     __tablename__ = "horsies_load"
 
@@ -337,7 +337,7 @@ class LoadModel(Base):
 
 
 class LoadMoveModel(Base):
-    """What one statement has changed about the tasks in flight of a counted queue (D-65)."""
+    """What one statement has changed about the tasks in flight of a counted queue (D-56)."""
 
     __tablename__ = "horsies_load_moves"
 

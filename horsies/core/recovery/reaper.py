@@ -31,7 +31,7 @@ from horsies.core.workflows.advance import BuildLater
 log = logging.getLogger("horsies.recovery")
 
 PASS_S = 10.0  # for each pass of a tick (R-17)
-UNUSED = timedelta(days=1)  # a queue for which no worker has had a cap for so long is not counted any more (D-65)
+UNUSED = timedelta(days=1)  # a queue for which no worker has had a cap for so long is not counted any more (D-56)
 MOST_IN_PARTS = 5_000  # tasks past their deadline, if one of them is refused
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
@@ -205,12 +205,12 @@ class Reaper:
             await workers.forget_sleepers(conn)
 
     async def check_counts(self) -> None:
-        """See to it that the count of each queue with a cap is right (D-65), and that it stays short."""
+        """See to it that the count of each queue with a cap is right (D-56), and that it stays short."""
         async with self._pool.connection() as conn:
             for queue, held, running in await caps.compare(conn):
                 log.warning(
                     "the count of tasks in flight of %s was wrong, by %d in flight and %d of them running, and is "
-                    "corrected; were the triggers of horsies_tasks switched off, or its rows truncated or restored?",
+                    "corrected; were the triggers of horsies_tasks switched off?",
                     "all queues" if queue == caps.ALL else f"queue {queue!r}", -held, -running,
                 )  # fmt: skip
             await caps.fold(conn, None, self._counted)

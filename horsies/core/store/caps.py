@@ -1,4 +1,4 @@
-"""The statements about queues with a cap: the locks of a claim, and the count of what is in flight (D-65).
+"""The statements about queues with a cap: the locks of a claim, and the count of what is in flight (D-56).
 
 A queue is counted from the first claim under a cap on. The triggers of the table of tasks note every move; `fold` adds
 them up, and `compare` sees to it that the count is right.
@@ -49,7 +49,7 @@ async def start_counting(conn: Connection, names: Sequence[str]) -> None:
     """Count what is in flight now, under a lock that stops everybody for a moment. It happens once for each queue."""
     async with conn.pipeline(), conn.transaction():
         await conn.execute("SELECT set_config('lock_timeout', %s, TRUE)", [LOCK_TIMEOUT])
-        await conn.execute(load("caps/lock_tasks"))
+        await conn.execute("LOCK TABLE horsies_tasks IN SHARE ROW EXCLUSIVE MODE")
         await conn.execute(load("caps/start"), {"queues": texts(names)})
 
 

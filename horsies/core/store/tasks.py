@@ -101,7 +101,7 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
         return _claimed(await cursor.fetchall())
     try:
         return await _claim_counted(conn, counted, statement, params)
-    except errors.ObjectNotInPrerequisiteState:  # nobody has claimed under this cap yet, or not for long (D-65)
+    except errors.ObjectNotInPrerequisiteState:  # nobody has claimed under this cap yet, or not for long (D-56)
         await caps.start_counting(conn, counted)
         return await _claim_counted(conn, counted, statement, params)
 

@@ -156,7 +156,7 @@ class Limits(NamedTuple):
 
     @property
     def counted(self) -> list[str]:
-        """The queues, or all together, whose tasks in flight are counted for these limits (D-65)."""
+        """The queues, or all together, whose tasks in flight are counted for these limits (D-56)."""
         return caps.counted([name for name, _ in self.queues], [cap for _, cap in self.queues], self.cluster_cap)
 
     def capped_queues(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
--- What is in flight in queues with a cap, counted move by move (D-65). `install` adds the trigger for deleted tasks, and
+-- What is in flight in queues with a cap, counted move by move (D-56). `install` adds the triggers for deleted tasks, and
 -- what the functions of the others do for these tables.
 CREATE TABLE horsies_load (
     queue_name VARCHAR(100) NOT NULL,

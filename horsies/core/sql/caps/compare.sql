@@ -1,5 +1,5 @@
--- Compares what is counted with what is in flight, in one snapshot, and notes the difference as a move (D-65). There is one
--- only where the triggers were off, tasks were truncated, or a transaction was open longer than the count. The caller has
+-- Compares what is counted with what is in flight, in one snapshot, and notes the difference as a move (D-56). There is one
+-- only where the triggers were off, or a transaction has looked at the tables before the count began. The caller has
 -- `horsies:load`, so that two do not both correct it.
 WITH counted AS (
     SELECT DISTINCT queue_name AS name FROM horsies_load

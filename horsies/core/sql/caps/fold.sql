@@ -1,4 +1,4 @@
--- Adds the moves of these queues, or of all that are counted, to their sums (D-65). Who else does so at this moment is not
+-- Adds the moves of these queues, or of all that are counted, to their sums (D-56). Who else does so at this moment is not
 -- waited for. It needs no claim lock: in every snapshot the newest sum and the moves that are left come to the same. It must
 -- be a transaction of its own, because the moves of its own transaction would be taken for summed up.
 -- `capped` are queues that the caller still has a cap for.

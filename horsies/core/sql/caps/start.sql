@@ -1,5 +1,5 @@
 -- Counts what is in flight in queues that are not counted yet, or in all together ('*'), while nobody changes a task. From
--- then on the triggers of the table note every move (D-65). What an earlier count has left is of no use.
+-- then on the triggers of the table note every move (D-56). What an earlier count has left is of no use.
 WITH wanted AS (
     SELECT q.name FROM unnest(%(queues)s::text[]) AS q(name)
     WHERE NOT EXISTS (SELECT FROM horsies_load l WHERE l.queue_name = q.name)

@@ -51,11 +51,15 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- A task that is deleted while it is in flight, by hand, is in flight no more (D-65).
+-- A task that is deleted while it is in flight, by hand, is in flight no more (D-56). After TRUNCATE, which names no rows,
+-- nothing is counted until the next claim under a cap.
 CREATE OR REPLACE FUNCTION horsies_count_deleted_tasks()
 RETURNS trigger AS $$
 BEGIN
-    IF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM horsies_load;
+        DELETE FROM horsies_load_moves;
+    ELSIF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
         INSERT INTO horsies_load_moves (queue_name, xid, held, running)
         SELECT d.name, pg_current_xact_id()::text::bigint, -d.held, -d.running
         FROM (
@@ -70,7 +74,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- How many tasks of a counted queue, or of all with '*', are in flight in the snapshot of the statement that asks (D-65).
+-- How many tasks of a counted queue, or of all with '*', are in flight in the snapshot of the statement that asks (D-56).
 -- It is STABLE for that snapshot. The bounds only pass over moves that were summed up and deleted: while somebody reads the
 -- database for hours, these cannot be cleared away. Transaction numbers of another server, from a dump, mean nothing.
 CREATE OR REPLACE FUNCTION horsies_in_flight(queue text, OUT held bigint, OUT running bigint) AS $$

@@ -40,6 +40,14 @@ BEGIN
     END IF;
 
     IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_load_truncate') THEN
+        CREATE TRIGGER horsies_task_load_truncate
+        AFTER TRUNCATE ON horsies_tasks
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_count_deleted_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
                    WHERE tgrelid = 'horsies_workflows'::regclass AND tgname = 'horsies_workflow_insert') THEN
         CREATE TRIGGER horsies_workflow_insert
         AFTER INSERT ON horsies_workflows
