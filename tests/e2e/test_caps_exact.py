@@ -52,16 +52,7 @@ async def ended(rows: Rows, *, of: int, at_least: int) -> None:
     async def enough() -> bool:
         return (await rows.all(query))[0]["n"] >= min(of, at_least)
 
-    import time
-    print("DBG", at_least, time.time(), await rows.all("SELECT status, queue_name, claimed_by_worker_id w, count(*) FROM horsies_tasks GROUP BY 1,2,3"), flush=True)
-    try:
-        await eventually(enough, 60 if at_least == 10 else 25, what="x")
-        return
-    except BaseException:
-        for q in ("SELECT status, queue_name, claimed_by_worker_id w, count(*) FROM horsies_tasks GROUP BY 1,2,3", "SELECT pid, state, wait_event_type, wait_event, now()-xact_start AS x, left(query, 90) FROM pg_stat_activity WHERE datname=current_database()", "SELECT pid, locktype, mode, granted FROM pg_locks WHERE locktype='advisory'", "SELECT * FROM horsies_load", "SELECT * FROM horsies_load_moves"):
-            print("DBG", q)
-            for r in await rows.all(q): print("DBG   ", r, flush=True)
-    await eventually(enough, 1, what=f"{at_least} of {of} tasks have ended")
+    await eventually(enough, 60, what=f"{at_least} of {of} tasks have ended")
 
 
 async def test_w26_d56_caps_hold_while_workers_are_killed_and_stopped(
@@ -69,23 +60,23 @@ async def test_w26_d56_caps_hold_while_workers_are_killed_and_stopped(
 ) -> None:
     module = limits(CLUSTER_CAP=str(CAP))
     count = 0
-    for n in range(240):
+    for n in range(150):
         (await (module.narrow if n % 3 == 0 else module.free).send_async(0.01)).unwrap()
         count += 1
     sampler = Sampler()
 
     def start() -> WorkerProcess:
-        return stack.enter_context(WorkerProcess(database_url, "--processes", "4", locator=f"{LIMITS}:app"))
+        return stack.enter_context(WorkerProcess(database_url, "--processes", "3", locator=f"{LIMITS}:app"))
 
     with ExitStack() as stack:
         workers = [start() for _ in range(3)]
         await ended(rows, of=count, at_least=10)
         looking = asyncio.create_task(sampler.run(database_url))
         kill_all(workers[0])
-        await ended(rows, of=count, at_least=60)
+        await ended(rows, of=count, at_least=40)
         workers[1].process.send_signal(signal.SIGSTOP)
         workers.append(start())
-        await ended(rows, of=count, at_least=110)
+        await ended(rows, of=count, at_least=70)
         workers[1].process.send_signal(signal.SIGCONT)
         kill_all(workers[2])
         await ended(rows, of=count, at_least=count)

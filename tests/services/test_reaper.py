@@ -121,7 +121,9 @@ async def test_r16_d56_a_tick_corrects_the_count_of_a_queue_with_a_cap(
     caplog.clear()
     await reaper.check_counts()
     assert caplog.text == ""
-    counted = await db.execute("SELECT q, f.* FROM unnest(%s::text[]) q, horsies_in_flight(q) f", [["default", "other"]])
+    counted = await db.execute(
+        "SELECT q, f.* FROM unnest(%s::text[]) q, horsies_in_flight(q) f", [["default", "other"]]
+    )
     assert await counted.fetchall() == [("default", 1, 1), ("other", 0, 0)]
 
 
