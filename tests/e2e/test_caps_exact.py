@@ -1,5 +1,5 @@
-"""Caps hold in every state that is committed, whatever happens to the workers (W-26), and the count of what is in flight
-is right all the while (D-56)."""
+"""Caps hold in every state that is committed, whatever happens to the workers (W-26), and what is in flight is counted
+correctly all the while (D-56)."""
 
 from __future__ import annotations
 
@@ -105,5 +105,5 @@ async def test_w24_a_worker_learns_that_another_has_made_room_under_the_cap(limi
             for handle in (*first, *waiting):
                 assert (await handle.get_async(timeout_ms=20_000)).is_ok()
     gap = "SELECT extract(epoch FROM min(claimed_at) - (SELECT min(completed_at) FROM horsies_tasks))::float8 AS s"
-    (row,) = await rows.all(f"{gap} FROM horsies_tasks WHERE id = ANY(%s)", [one.task_id for one in waiting])  # noqa: S608
+    (row,) = await rows.all(f"{gap} FROM horsies_tasks WHERE id = ANY(%s)", [one.task_id for one in waiting])
     assert row["s"] >= 0

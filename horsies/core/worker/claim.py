@@ -387,7 +387,8 @@ class Holding(NamedTuple):
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
-    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues that are far from a cap."""
+    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues that are far from a cap
+    (W-25a)."""
     per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
     room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
     strict = min(room, per_worker)
