@@ -50,7 +50,7 @@ async def ended(rows: Rows, *, of: int, at_least: int) -> None:
     query = "SELECT count(*) AS n FROM horsies_tasks WHERE status IN ('COMPLETED', 'FAILED')"
 
     async def enough() -> bool:
-        return (await rows.all(query))[0]["n"] >= min(of, at_least)
+        return bool((await rows.all(query))[0]["n"] >= min(of, at_least))
 
     await eventually(enough, 60, what=f"{at_least} of {of} tasks have ended")
 

@@ -15,7 +15,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.schema.install import lock_key
 from horsies.core.sql import load
 from horsies.core.store import caps, tasks
-from horsies.core.tasks.moves import Claim, Complete, Fail, Requeue, Retry
+from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue, Retry
 from tests.store.test_arrows import ERR, ME, OK, OTHER, Db, given_task, order
 
 UNCLAIMED = "UPDATE horsies_tasks SET status = 'PENDING', claimed = FALSE"
@@ -70,7 +70,13 @@ async def test_d56_every_way_into_flight_and_out_of_it_is_counted(db: Db) -> Non
     await tasks.start(db, "me", "host", started, [1] * 6, ["c"] * 6)
     assert await in_flight(db, "default") == (8, 6)
     bad = Fail(three, ERR, "BAD", "m")
-    ends = [Complete(one, OK), Fail(two, ERR, "BAD", "m"), Retry(three, 5.0, bad), Requeue(four), Requeue(six)]
+    ends: list[Move] = [
+        Complete(one, OK),
+        Fail(two, ERR, "BAD", "m"),
+        Retry(three, 5.0, bad),
+        Requeue(four),
+        Requeue(six),
+    ]
     await tasks.apply(db, "me", ends)
     assert await in_flight(db, "default") == (3, 2)
     await db.execute("UPDATE horsies_tasks SET queue_name = 'elsewhere' WHERE id = %s", [five.task_id])

@@ -25,12 +25,6 @@ class Difference(NamedTuple):
     running: int
 
 
-def counted(queues: Sequence[str], caps: Sequence[int | None], cluster_cap: int | None) -> list[str]:
-    """The queues that must be counted for such limits."""
-    found = [name for name, cap in zip(queues, caps, strict=True) if cap is not None]
-    return found if cluster_cap is None else [*found, ALL]
-
-
 async def lock(conn: Connection, names: Sequence[str]) -> None:
     """Keep other passes from claiming under the same caps until the end of this transaction (W-23)."""
     keys, shared = [lock_key(CLAIM)], [ALL not in names]

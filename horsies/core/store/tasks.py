@@ -71,7 +71,8 @@ class ClaimOrder(NamedTuple):
     @property
     def counted(self) -> list[str]:
         """The queues whose tasks in flight are asked for."""
-        return caps.counted(self.queues, self.caps, self.cluster_cap)
+        found = [name for name, cap in zip(self.queues, self.caps, strict=True) if cap is not None]
+        return found if self.cluster_cap is None else [*found, caps.ALL]
 
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
         """Whether the queues may have more tasks than these rows, which were all that could be requested."""

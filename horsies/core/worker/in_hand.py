@@ -157,7 +157,8 @@ class Limits(NamedTuple):
     @property
     def counted(self) -> list[str]:
         """The queues, or all together, whose tasks in flight are counted for these limits (D-56)."""
-        return caps.counted([name for name, _ in self.queues], [cap for _, cap in self.queues], self.cluster_cap)
+        found = [name for name, cap in self.queues if cap is not None]
+        return found if self.cluster_cap is None else [*found, caps.ALL]
 
     def capped_queues(self) -> frozenset[str]:
         """The queues with a limit that is counted over several workers."""
