@@ -112,9 +112,8 @@ async def keep_and_fill(url: str, state: str) -> dict[str, list[Told]]:
         sessions(url, "generic") as open_sessions,
     ):
         await undisturbed(conn)
-        await conn.execute(
-            load("caps/start"), {"queues": [*EVERYWHERE, "*"]}
-        )  # the claim that would do so loses its plan
+        # The claim that would do so loses its plan.
+        await conn.execute(load("caps/start"), {"queues": [*EVERYWHERE, "*"]})
         if "little" in state:
             await states.sow(conn)
         if "analysed" in state:
