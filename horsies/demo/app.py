@@ -38,7 +38,7 @@ app = Horsies(
     AppConfig(
         broker=PostgresConfig(**_broker),
         queue_mode=QueueMode.CUSTOM,
-        custom_queues=[CustomQueueConfig(name=QUEUE, max_concurrency=None)],
+        custom_queues=[CustomQueueConfig(name=QUEUE)],
         recovery=RecoveryConfig(check_interval_ms=1_000),  # how often the deadlines of waiting tasks are checked
     )
 )

@@ -25,6 +25,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from horsies.core.db.connections import BY_INDEX, IN_BULK
 from horsies.core.embedded import ensure_running, stop
 from horsies.core.schema.install import install
+from horsies.core.sql import load
 from tests.embedded_support import is_gone
 from tests.support import eventually_sync
 
@@ -118,6 +119,7 @@ class Server:
     async def clear(self) -> None:
         conn = await self.connection("clear")
         await conn.execute(f"TRUNCATE {TABLES}")
+        await conn.execute(load("caps/start"), {"queues": ["a", "b", "*"]})  # while nobody is at work
 
     async def _install(self) -> None:
         async with await AsyncConnection.connect(self._url) as conn:

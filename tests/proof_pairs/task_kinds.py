@@ -10,7 +10,7 @@ from functools import partial
 from horsies.core.brokers import actions
 from horsies.core.db import Connection, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.store import odd_rows, recovery, retention, tasks
+from horsies.core.store import caps, odd_rows, recovery, retention, tasks
 from horsies.core.store.odd_rows import OddTask
 from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
@@ -225,10 +225,14 @@ TASK_KINDS = (
         tasks.claim,
         partial(_claim, capped=True),
         rows_in("PENDING"),
+        uses=(tasks.claim, caps.lock),
         skips=True,
         counts=True,
         statements=2,
     ),
+    Kind("fold counts", caps.fold, lambda pick, start: {"names": None, "capped": []}, skips=True, waits=False),
+    Kind("compare counts", caps.compare, waits=False, statements=2),
+    Kind("stop counting", caps.stop_counting, lambda pick, start: {"after": timedelta(days=1)}, waits=False),
     Kind("claim_expired", tasks.claim_expired, _takeover, rows_in("CLAIMED"), skips=True, waits=False),
     Kind("start", tasks.start, _start, _claimed, in_bulk=lambda arguments: True),
     _arrow("complete", Complete),

@@ -28,8 +28,9 @@ WRITING = re.compile(
     r"\b(?:INSERT\s+INTO|UPDATE\s+\w+|DELETE\s+FROM|FOR\s+(?:NO\s+KEY\s+)?UPDATE|FOR\s+(?:KEY\s+)?SHARE|pg_notify|horsies_ring"
     r"|pg_(?:try_)?advisory\w*)\b"
 )
-# Loaded by no function of the store, and asking nothing of the tables.
-APART = {"workers/ping"}
+# The first is loaded by no function of the store, and asks nothing of the tables; the second runs while nobody changes
+# tasks.
+APART = {"workers/ping", "caps/start"}
 
 
 def writing(texts: Mapping[str, str]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -17,6 +17,7 @@ from horsies.core.hooks import HookRegistry, JobInterrupted, JobRecovery, JobRec
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.recovery.hooks import InProcess, NoHooks
 from horsies.core.recovery.reaper import Reaper
+from horsies.core.store import caps
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.fence import Pulse
 from tests.audit import audit, transactions
@@ -86,7 +87,7 @@ def test_r16_the_passes_and_their_order(pool: Pool) -> None:
     names = [name for name, _ in a_reaper(pool).passes]
     assert names == [
         "expiry", "stale claims", "stale runs", "abandoned workers", "nodes of workflows", "ends of workflows",
-        "heartbeats", "doorbell",
+        "heartbeats", "doorbell", "caps",
     ]  # fmt: skip
 
 
@@ -104,6 +105,26 @@ async def test_r16_l07_r81_one_tick_makes_every_pass(db: Db, pool: Pool) -> None
     assert [
         name for name in ("horsies_heartbeats", "horsies_waiting", "horsies_workers") if await is_filled(db, name)
     ] == []
+
+
+async def test_r16_d56_a_tick_corrects_the_count_of_a_queue_with_a_cap(
+    db: Db, pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pool.connection() as conn:
+        await caps.start_counting(conn, ["default", "other"])
+    await db.execute("ALTER TABLE horsies_tasks DISABLE TRIGGER USER")
+    await given_task(db, status=RUNNING, claimed=True, claimed_by_worker_id="me", started_at=datetime.now(UTC))
+    await db.execute("ALTER TABLE horsies_tasks ENABLE TRIGGER USER")
+    reaper = a_reaper(pool)
+    await reaper.check_counts()
+    assert "of queue 'default' was wrong, by -1 in flight and -1 of them running" in caplog.text
+    caplog.clear()
+    await reaper.check_counts()
+    assert caplog.text == ""
+    counted = await db.execute(
+        "SELECT q, f.* FROM unnest(%s::text[]) q, horsies_in_flight(q) f", [["default", "other"]]
+    )
+    assert await counted.fetchall() == [("default", 1, 1), ("other", 0, 0)]
 
 
 async def is_filled(db: Db, table: str) -> bool:

@@ -226,6 +226,23 @@ WAITING = {
     "queues": Column("text[]", False, None),
     "wake_key": Column("bigint", False, None),
 }
+BIG = Column("bigint", True, None)
+LOAD = {
+    "queue_name": chars(100, required=True),
+    "number": BIG,
+    "held": BIG,
+    "running": BIG,
+    "after_xid": Column("bigint", True, "0"),
+    "open_xids": Column("bigint[]", True, "'{}'::bigint[]"),
+    "used_at": NOW,
+}
+LOAD_MOVES = {
+    "queue_name": chars(100, required=True),
+    "xid": BIG,
+    "id": Column("bigint", True, "identity"),
+    "held": Column("integer", True, None),
+    "running": Column("integer", True, None),
+}
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,
     "horsies_task_attempts": ATTEMPTS,
@@ -238,6 +255,8 @@ TABLES = {
     "horsies_workflow_tasks": WORKFLOW_TASKS,
     "horsies_meta": META,
     "horsies_waiting": WAITING,
+    "horsies_load": LOAD,
+    "horsies_load_moves": LOAD_MOVES,
 }
 RULE_OF_TABLE = {
     "horsies_tasks": "d10_d11",
@@ -251,6 +270,8 @@ RULE_OF_TABLE = {
     "horsies_workflow_tasks": "d50",
     "horsies_meta": "d55",
     "horsies_waiting": "d60",
+    "horsies_load": "d56",
+    "horsies_load_moves": "d56",
 }
 
 
@@ -303,6 +324,8 @@ INDEXES = {
     },
     "horsies_meta": {"UNIQUE (key)"},
     "horsies_waiting": {"UNIQUE (topic, holder)"},
+    "horsies_load": {"UNIQUE (queue_name, number)"},
+    "horsies_load_moves": {"UNIQUE (queue_name, xid, id)"},
 }
 FOREIGN_KEYS = {
     "horsies_task_attempts": {"FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE"},

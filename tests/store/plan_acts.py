@@ -138,10 +138,9 @@ PREPARED = {
     "claim with caps": Act(
         "tasks/claim",
         lambda conn: tasks.claim(conn, ME, order(EVERYWHERE, cap=ALL_IN_FLIGHT + BATCH)),
-        {PENDING, OWNER},
-        ALL_IN_FLIGHT + 3 * BATCH,
+        {PENDING},
+        3 * BATCH,
         6_000,
-        sorts=ALL_IN_FLIGHT,
     ),
     "claim of nodes": Act(
         "tasks/claim", lambda conn: tasks.claim(conn, ME, order(["nodes"])), {PENDING}, 3 * BATCH, 5_000

@@ -21,9 +21,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.db.connections import BY_INDEX, IN_BULK
+from horsies.core.sql import load
 from tests.conftest import fresh_database
 from tests.store import plan_states as states
-from tests.store.plan_acts import ACTS, PREPARED, Act
+from tests.store.plan_acts import ACTS, EVERYWHERE, PREPARED, Act
 from tests.store.plan_reading import Explainer, Plan, explaining
 from tests.store.plan_states import BATCH, DEEP
 
@@ -112,6 +113,8 @@ async def keep_and_fill(url: str, state: str) -> dict[str, list[Told]]:
         sessions(url, "generic") as open_sessions,
     ):
         await undisturbed(conn)
+        # The claim that would do so loses its plan.
+        await conn.execute(load("caps/start"), {"queues": [*EVERYWHERE, "*"]})
         if "little" in state:
             await states.sow(conn)
         if "analysed" in state:

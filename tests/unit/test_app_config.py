@@ -230,7 +230,7 @@ def test_t13_queue_rules_of_the_modes() -> None:
 
 def test_t13_custom_queue_config() -> None:
     queue = CustomQueueConfig(name="a")
-    assert (queue.priority, queue.max_concurrency) == (1, 5)
+    assert (queue.priority, queue.max_concurrency) == (1, None)
     assert CustomQueueConfig(name="a", max_concurrency=None).max_concurrency is None
     assert CustomQueueConfig(name="a", max_concurrency=0).max_concurrency == 0
     for wrong in ({"priority": 0}, {"priority": 101}, {"max_concurrency": -1}):

@@ -41,7 +41,7 @@ class CustomQueueConfig(ConfigModel):
     name: str = Field(description="1 to 52 letters, digits, `_`, `.` or `-`")
     priority: int = Field(default=1, ge=1, le=100, description="1 is served first")
     max_concurrency: int | None = Field(
-        default=5,
+        default=None,
         ge=0,
         le=MOST,
         description="most tasks of the queue at the same time, over all workers; `None`: no limit, 0: claim none",

@@ -323,6 +323,36 @@ class WaitingModel(Base):
     __table_args__ = (within_limits("horsies_waiting", ("until",)), {"prefixes": ["UNLOGGED"]})
 
 
+class LoadModel(Base):
+    """How many tasks of a counted queue are in flight, but for the moves since; the newest row of the queue counts. The
+    queue ``*`` stands for all of them (D-56)."""
+
+    __tablename__ = "horsies_load"
+
+    queue_name: Mapped[str] = mapped_column(sa.String(100), primary_key=True)
+    number: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    held: Mapped[int] = mapped_column(sa.BigInteger)
+    running: Mapped[int] = mapped_column(sa.BigInteger)
+    # Moves of earlier transactions are in the sums, except those of transactions that were still open.
+    after_xid: Mapped[int] = mapped_column(sa.BigInteger, server_default=ZERO)
+    open_xids: Mapped[list[int]] = mapped_column(ARRAY(sa.BigInteger), server_default=EMPTY_ARRAY)
+    used_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (within_limits("horsies_load", ("used_at",)),)
+
+
+class LoadMoveModel(Base):
+    """What one statement has changed about the tasks in flight of a counted queue (D-56)."""
+
+    __tablename__ = "horsies_load_moves"
+
+    queue_name: Mapped[str] = mapped_column(sa.String(100), primary_key=True)
+    xid: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    id: Mapped[int] = mapped_column(sa.BigInteger, sa.Identity(), primary_key=True)
+    held: Mapped[int] = mapped_column(sa.Integer)
+    running: Mapped[int] = mapped_column(sa.Integer)
+
+
 class MetaModel(Base):
     """``schema_version``, ``breaking_version`` and ``notify``."""
 
@@ -352,3 +382,6 @@ for _inserted in (TaskAttemptModel, TaskHeartbeatModel, WorkerStateModel):
         autovacuum_analyze_scale_factor=0.05,
     )
 stored_with(WaitingModel.__table__, fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)
+# Every row of these two is dead soon.
+stored_with(LoadModel.__table__, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)
+stored_with(LoadMoveModel.__table__, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=1000)

@@ -26,7 +26,7 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
-from horsies.core.store import odd_rows, tasks, workers
+from horsies.core.store import caps, odd_rows, tasks, workers
 from horsies.core.store.recovery import STEP, overdue
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -37,6 +37,7 @@ PASS_S = 10.0  # for each pass of a tick (R-17)
 EXPIRY_S = 1.0
 MOST_SHARES = 5  # of the looks for what has expired: if the other workers die, this one looks again soon
 IDLE_S = 6.0  # a little longer than the default of `notify_poll_interval_ms`, after which the worker looks ahead
+UNUSED = timedelta(days=1)  # a queue for which no worker has had a cap for so long is not counted any more (D-56)
 MOST_IN_PARTS = 5_000  # tasks past their deadline, if one of them is refused
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
@@ -45,7 +46,8 @@ Pass: TypeAlias = Callable[[], Awaitable[None]]
 class Reaper:
     """`tick` makes every pass once; `expire` and `expire_workflows` are also called separately, more often. `patient`
     lends the connection that is kept while hooks are called. `on_ended` gets tasks of workflows that a pass has ended,
-    `build_later` gets nodes whose child workflow has not been built."""
+    `build_later` gets nodes whose child workflow has not been built. `counted` are the queues with a cap in this
+    worker."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class Reaper:
         patient: Connections | None = None,
         on_ended: apply.OnEnded = apply.nobody,
         build_later: BuildLater | None = None,
+        counted: Sequence[str] = (),
         pass_s: float = PASS_S,
     ) -> None:
         self._pool = pool
@@ -69,6 +72,7 @@ class Reaper:
         self._me = me
         self._pulse = pulse
         self._pass_s = pass_s
+        self._counted = counted
         self._on_ended = on_ended
         grace = timedelta(milliseconds=recovery.crashed_worker_recovery_grace_ms)
         self._reconciler = Reconciler(pool, None, grace, build_later=build_later)
@@ -91,6 +95,7 @@ class Reaper:
         yield "ends of workflows", self.end_workflows
         yield "heartbeats", self.prune_heartbeats
         yield "doorbell", self.forget_sleepers
+        yield "caps", self.check_counts
 
     async def tick(self) -> None:
         """Make every pass once. A pass that fails is logged and does not stop the next."""
@@ -204,6 +209,18 @@ class Reaper:
         """Delete rows of the waiting list whose time is over, because the processes that wrote them have died."""
         async with self._pool.connection() as conn:
             await workers.forget_sleepers(conn)
+
+    async def check_counts(self) -> None:
+        """See to it that the count of each queue with a cap is right (D-56), and that it stays short."""
+        async with self._pool.connection() as conn:
+            for queue, held, running in await caps.compare(conn):
+                log.warning(
+                    "the count of tasks in flight of %s was wrong, by %d in flight and %d of them running, and is "
+                    "corrected; were the triggers of horsies_tasks switched off?",
+                    "all queues" if queue == caps.ALL else f"queue {queue!r}", -held, -running,
+                )  # fmt: skip
+            await caps.fold(conn, None, self._counted)
+            await caps.stop_counting(conn, UNUSED)
 
     async def _recover(self, status: TaskStatus) -> None:
         if not self._pulse.may_judge():  # the silence may be the fault of the database (R-23)

@@ -47,8 +47,10 @@ TASKS, ATTEMPTS, HEARTBEATS = "horsies_tasks", "horsies_task_attempts", "horsies
 STATES, WORKERS, WAITING, META = "horsies_worker_states", "horsies_workers", "horsies_waiting", "horsies_meta"
 SCHEDULE_STATE, SCHEDULES = "horsies_schedule_state", "horsies_schedules"
 WORKFLOWS, NODES = "horsies_workflows", "horsies_workflow_tasks"
+LOAD, LOAD_MOVES = "horsies_load", "horsies_load_moves"
 TABLES = (
-    TASKS, ATTEMPTS, HEARTBEATS, STATES, WORKERS, WAITING, META, SCHEDULE_STATE, SCHEDULES, WORKFLOWS, NODES,
+    TASKS, ATTEMPTS, HEARTBEATS, STATES, WORKERS, WAITING, META, SCHEDULE_STATE, SCHEDULES, WORKFLOWS, NODES, LOAD,
+    LOAD_MOVES,
 )  # fmt: skip
 
 # The columns of `tasks/insert.sql`, `workflows/insert.sql` and `workflows/insert_nodes.sql`.
@@ -78,6 +80,7 @@ def _table(name: str, *privileges: str, columns: tuple[str, ...] = ()) -> Right:
 _COUNT_ATTEMPTS = Right("SEQUENCE", "horsies_task_attempts_id_seq", ("USAGE",))
 _COUNT_NODES = Right("SEQUENCE", "horsies_workflow_tasks_id_seq", ("USAGE",))
 _FIND_SENT = Right("FUNCTION", "horsies_find_sent(json)", ("EXECUTE",))
+_IN_FLIGHT = Right("FUNCTION", "horsies_in_flight(text)", ("EXECUTE",))
 _RING = Right("FUNCTION", "horsies_ring(text, text, text)", ("EXECUTE",))
 _WAKE = Right("FUNCTION", "horsies_wake_workers(text, bigint, text, text)", ("EXECUTE",))
 
@@ -118,6 +121,9 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(SCHEDULE_STATE, "SELECT"),
         _table(WORKFLOWS, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(NODES, "SELECT", "INSERT", "UPDATE", "DELETE"),
+        _table(LOAD, "SELECT", "INSERT", "UPDATE", "DELETE"),  # a row is locked before it is replaced
+        _table(LOAD_MOVES, "SELECT", "INSERT", "DELETE"),
+        _IN_FLIGHT,
         _COUNT_ATTEMPTS,
         _COUNT_NODES,
         _FIND_SENT,

@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 """What this code creates; raised with each migration."""
 
@@ -41,6 +41,9 @@ TABLE_READERS = (
     "horsies_ring(text, text, text)",
     "horsies_monitor_new_tasks()",
     "horsies_monitor_moved_tasks()",
+    "horsies_count_new_task()",
+    "horsies_count_moved_tasks()",
+    "horsies_count_deleted_tasks()",
     "horsies_notify_workflow_changes()",
     "horsies_monitor_worker_states()",
     "horsies_find_sent(json)",
@@ -51,6 +54,7 @@ SCHEMA = "horsies:schema"
 CLAIM = "horsies:claim"
 SWEEP = "horsies:sweep"
 RETENTION = "horsies:retention"
+LOAD = "horsies:load"
 
 
 class SchemaError(HorsiesError):
@@ -383,6 +387,11 @@ async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path =
 def lock_key(purpose: str) -> int:
     """The first eight bytes of the purpose's SHA-256 as PostgreSQL's signed bigint."""
     return int.from_bytes(sha256(purpose.encode()).digest()[:8], "big", signed=True)
+
+
+def claim_purpose(queue: str) -> str:
+    """Claiming from one queue with a cap."""
+    return f"{CLAIM}:{queue}"
 
 
 def schedule_purpose(name: str) -> str:

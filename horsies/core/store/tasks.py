@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, errors
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8
 
@@ -21,12 +21,11 @@ from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection
 from horsies.core.hooks import Job
 from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
-from horsies.core.schema.install import CLAIM, lock_key
 from horsies.core.sql import load, numbers, stored, texts
+from horsies.core.store import caps
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
-CLAIM_LOCK = lock_key(CLAIM)
 NO_LIMIT = 1 << 62
 # In `claim.sql`: the tasks of one priority.
 _IN_LINE = "is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority"
@@ -57,7 +56,7 @@ class Claimed(NamedTuple):
 
 class ClaimOrder(NamedTuple):
     """What one pass may take: at most `takes` from each queue (in claiming order) and up to its cap, and `budget` in
-    all."""
+    all. What exceeds `strict` is run-ahead, and comes only from queues that are far from their cap."""
 
     queues: list[str]
     takes: list[int]
@@ -71,11 +70,14 @@ class ClaimOrder(NamedTuple):
     room: int = 1 << 30
     whole: int = 0
     concurrency: int = 1
+    strict: int = 1 << 30
     free_bytes: int = NO_LIMIT  # tasks are taken while those before them have fewer bytes of arguments (W-25b)
 
     @property
-    def counting(self) -> bool:
-        return self.cluster_cap is not None or any(cap is not None for cap in self.caps)
+    def counted(self) -> list[str]:
+        """The queues whose tasks in flight are asked for."""
+        found = [name for name, cap in zip(self.queues, self.caps, strict=True) if cap is not None]
+        return found if self.cluster_cap is None else [*found, caps.ALL]
 
     def narrowed(self, busy: Collection[str], due: Mapping[str, int]) -> Self:
         """The same for those of its queues that are `busy`: first those that are `due`, with at most so many tasks."""
@@ -114,18 +116,29 @@ class Claimant(NamedTuple):
 
 async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
-    params = _claim_params(who, order, counting=order.counting)
+    counted = order.counted
+    params = _claim_params(who, order, counting=bool(counted))
     statement = load("tasks/claim")
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
         params["only"] = texts(only)
         statement = statement.replace(_IN_LINE, f"{_IN_LINE} AND id = ANY(%(only)s::text[])")
-    if not order.counting:
+    if not counted:
         cursor = await conn.execute(statement, params, prepare=only is None)
         return _claimed(await cursor.fetchall())
-    # All statements are sent at once: a worker that is paused in between must not keep the claim lock of all.
+    try:
+        return await _claim_counted(conn, counted, statement, params)
+    except errors.ObjectNotInPrerequisiteState:  # nobody has claimed under this cap yet, or not for long (D-56)
+        await caps.start_counting(conn, counted)
+        return await _claim_counted(conn, counted, statement, params)
+
+
+async def _claim_counted(
+    conn: Connection, counted: Sequence[str], statement: str, params: dict[str, Any]
+) -> list[Claimed]:
+    # All statements are sent at once: a worker that is paused in between must not keep the locks of others.
     async with conn.pipeline(), conn.transaction():
-        await conn.execute(load("workers/claim_lock"), {"key": CLAIM_LOCK})
+        await caps.lock(conn, counted)
         cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall())
 

@@ -57,8 +57,9 @@ class RecoveryServices:
             pool, patient, me, *settings, hooks, pulse, on_ended=on_ended, looks=self._looks
         )
         self._reaper = reaper.Reaper(
-            pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later
-        )
+            pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later,
+            counted=plan.limits.counted,
+        )  # fmt: skip
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
         self._retention = retention.Retention(pool, *settings)

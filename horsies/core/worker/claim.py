@@ -28,8 +28,8 @@ from typing import NamedTuple
 import psycopg
 
 from horsies.core import events
-from horsies.core.db import Pool, by_halves, describe, is_about_content, is_about_one
-from horsies.core.store import tasks, workers
+from horsies.core.db import Connection, Pool, by_halves, describe, is_about_content, is_about_one
+from horsies.core.store import caps, tasks, workers
 from horsies.core.store.workflows import NewTask
 from horsies.core.tasks.moves import Claim, Requeue
 from horsies.core.worker import pace
@@ -46,6 +46,8 @@ MANY_QUEUES = 40  # for more it pays to ask first in which of them tasks wait
 PAUSES = (0.02, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
+CAPPED_PAUSE_S = 0.25  # where tasks wait for room under a cap, which another worker may have made
+FOLD_EVERY = 32  # claims under a cap, before what they have noted is added up
 BUSY_S = 0.05  # a worker that has been given all it asked for this long is busy, and needs no notifications
 MORE = "more"  # what a worker says that wakes another one, because there is more than it can take
 
@@ -74,6 +76,8 @@ class Claimer:
         self._wake_key = wake_key
         self._limits = limits
         self._queues = [name for name, cap in limits.queues if cap != 0]
+        self._capped = sorted(limits.capped_queues() & set(self._queues))
+        self._unfolded = 0  # claims under a cap
         self._in_hand = in_hand
         self._children = children
         self._dispatcher = dispatcher
@@ -266,6 +270,8 @@ class Claimer:
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
         began = monotonic()
         async with self._pool.connection() as conn:
+            if self._capped:
+                await self._fold(conn, order.counted)
             rows = await tasks.claim(conn, self.who, order, only)
         self.looked_at = monotonic()
         if events.listeners:
@@ -274,6 +280,12 @@ class Claimer:
         if self._shares and only is None:
             self._shares.note(Counter(row.queue_name for row in rows), order.emptied(rows))
         return rows
+
+    async def _fold(self, conn: Connection, counted: list[str]) -> None:
+        self._unfolded += 1
+        if self._unfolded >= FOLD_EVERY:
+            self._unfolded = 0
+            await caps.fold(conn, counted, counted)
 
     async def _claim_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
@@ -288,7 +300,7 @@ class Claimer:
         if is_off or self.is_looking or not self.is_dry or self._may_have_unknown_claims:
             return None
         order = self._next_order()
-        if order is None or order.counting or {task.queue_name for task in new}.isdisjoint(order.queues):
+        if order is None or order.counted or {task.queue_name for task in new}.isdisjoint(order.queues):
             return None
         if self._shares or len(order.queues) > MANY_QUEUES:  # such a pass begins with another look
             return None
@@ -369,6 +381,8 @@ class Claimer:
             ahead = await tasks.look_ahead(conn, self._queues, self._poll_s, busy)
         now = monotonic()
         self._is_due = ahead.is_due
+        if ahead.is_due and self._capped:
+            self._look_at = min(self._look_at, now + CAPPED_PAUSE_S)
         if ahead.is_lapsed:  # they may be locked, so not at once for ever
             self._are_lapsed = True
             self._look_at = min(self._look_at, max(now, self._lapsed_at))
@@ -493,43 +507,28 @@ class Holding(NamedTuple):
 
 
 def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
-    """The claim statements of one pass: what W-24 allows, plus what run-ahead adds for queues without any cap."""
+    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues that are far from a cap
+    (W-25a)."""
     per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
     room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
     strict = min(room, per_worker)
     ahead = now.ahead if limits.may_run_ahead else 0
-    open_queues = [(name, cap) for name, cap in limits.queues if cap != 0]
-    uncapped = [(name, cap) for name, cap in open_queues if cap is None]
-    if len(uncapped) == len(open_queues):
-        found = [_order(limits, now, open_queues, strict + ahead, room, ahead, async_names)]
-    else:
-        found = [_order(limits, now, open_queues, strict, room, 0, async_names)]
-        if strict <= 0:
-            found = [_order(limits, now, uncapped, strict + ahead, room, ahead, async_names)]
-    return [order for order in found if order.budget > 0 and order.free_bytes > 0 and order.queues]
-
-
-def _order(
-    limits: Limits,
-    now: Holding,
-    queues: Sequence[tuple[str, int | None]],
-    budget: int,
-    room: int,
-    ahead: int,
-    async_names: list[str],
-) -> tasks.ClaimOrder:
+    queues = [(name, cap) for name, cap in limits.queues if cap != 0]
     free_bytes = min(now.free_bytes, MAX_BATCH_BYTES)
     # Rows that do not fit would be locked for nothing.
-    budget = min(budget, MAX_BATCH, pace.rows_for(free_bytes, now.task_bytes))
+    budget = min(strict + ahead, MAX_BATCH, pace.rows_for(free_bytes, now.task_bytes))
+    if budget <= 0 or free_bytes <= 0 or not queues:
+        return []
     sync_budget, whole = budget, 0
     if limits.concurrency > 1:
         whole = max(0, now.idle_children - now.waiting_sync)
         sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
-    return tasks.ClaimOrder(
+    order = tasks.ClaimOrder(
         queues=[name for name, _ in queues],
         takes=[min(limits.max_claim_batch or budget, budget)] * len(queues),
         caps=[cap for _, cap in queues],
         budget=budget,
+        strict=max(0, strict),
         sync_budget=sync_budget,
         cluster_cap=limits.cluster_cap,
         hard=limits.hard,
@@ -539,3 +538,4 @@ def _order(
         concurrency=limits.concurrency,
         free_bytes=free_bytes,
     )
+    return [order]

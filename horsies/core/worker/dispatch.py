@@ -54,7 +54,6 @@ class Dispatcher:
         self._finalizer = finalizer
         self._limits = limits
         self._fence = fence
-        self._capped = limits.capped_queues()
         self._max_tasks = max_tasks_per_child
         self._max_memory_mb = max_memory_mb
         self._crash_of = crash_of
@@ -89,14 +88,13 @@ class Dispatcher:
     def place(self, held: HeldTask) -> Child | None:
         """Reserve a place in a child for this task; None if no child has room. Nothing more is placed behind one that
         is not known to be short."""
-        may_wait = held.row.queue_name not in self._capped
         best: Child | None = None
         least = 0
         for child in self._children.usable:
             load = child.load
             if best is not None and load >= least:
                 continue
-            if load == 0 or (may_wait and load <= child.ahead) or self._has_slot(child, held, load):
+            if load <= child.ahead or load == 0 or self._has_slot(child, held, load):
                 best, least = child, load
         if best is not None:
             best.starting.add(held)

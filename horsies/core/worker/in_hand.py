@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from horsies.core.models.tasks import TaskOptions
+from horsies.core.store import caps
 from horsies.core.store.tasks import Claimed
 from horsies.core.tasks.moves import Claim
 
@@ -174,7 +175,13 @@ class Limits(NamedTuple):
 
     @property
     def may_run_ahead(self) -> bool:
-        return self.run_ahead_ms > 0 and self.cluster_cap is None and self.max_claim_per_worker == 0
+        return self.run_ahead_ms > 0 and self.max_claim_per_worker == 0
+
+    @property
+    def counted(self) -> list[str]:
+        """The queues, or all together, whose tasks in flight are counted for these limits (D-56)."""
+        found = [name for name, cap in self.queues if cap is not None]
+        return found if self.cluster_cap is None else [*found, caps.ALL]
 
     def capped_queues(self) -> frozenset[str]:
         """The queues with a limit that is counted over several workers."""

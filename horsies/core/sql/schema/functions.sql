@@ -67,6 +67,91 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
+-- What changes about the tasks in flight of counted queues (D-56). Nothing is counted unless a worker has a cap; then a
+-- statement costs one look at an empty table.
+CREATE OR REPLACE FUNCTION horsies_count_moved_tasks()
+RETURNS trigger AS $$
+BEGIN
+    -- The newest row, because the older ones may be dead: an index that is read from the back finds it at once.
+    IF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
+        INSERT INTO horsies_load_moves (queue_name, xid, held, running)
+        SELECT d.name, pg_current_xact_id()::text::bigint, d.held, d.running
+        FROM (
+            SELECT COALESCE(queue_name, '*') AS name, sum(held) AS held, sum(running) AS running
+            FROM (
+                SELECT queue_name, claimed::int AS held, (claimed AND status = 'RUNNING')::int AS running FROM new_rows
+                UNION ALL
+                SELECT queue_name, -claimed::int, -(claimed AND status = 'RUNNING')::int FROM old_rows
+            ) r
+            GROUP BY GROUPING SETS ((queue_name), ())
+        ) d
+        WHERE (d.held <> 0 OR d.running <> 0)
+          AND (SELECT TRUE FROM horsies_load l WHERE l.queue_name = d.name ORDER BY l.number DESC LIMIT 1);
+    END IF;
+    RETURN NULL;
+END;
+$$ LANGUAGE plpgsql;
+
+-- Only for a row that is written as claimed, by hand.
+CREATE OR REPLACE FUNCTION horsies_count_new_task()
+RETURNS trigger AS $$
+BEGIN
+    INSERT INTO horsies_load_moves (queue_name, xid, held, running)
+    SELECT d.name, pg_current_xact_id()::text::bigint, 1, (NEW.status = 'RUNNING')::int
+    FROM unnest(ARRAY[NEW.queue_name, '*']) AS d(name)
+    WHERE (SELECT TRUE FROM horsies_load l WHERE l.queue_name = d.name ORDER BY l.number DESC LIMIT 1);
+    RETURN NULL;
+END;
+$$ LANGUAGE plpgsql;
+
+-- A task that is deleted while it is in flight, by hand, is in flight no more (D-56). After TRUNCATE, which names no rows,
+-- nothing is counted until the next claim under a cap.
+CREATE OR REPLACE FUNCTION horsies_count_deleted_tasks()
+RETURNS trigger AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM horsies_load;
+        DELETE FROM horsies_load_moves;
+    ELSIF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
+        INSERT INTO horsies_load_moves (queue_name, xid, held, running)
+        SELECT d.name, pg_current_xact_id()::text::bigint, -d.held, -d.running
+        FROM (
+            SELECT COALESCE(queue_name, '*') AS name, count(*) AS held,
+                   count(*) FILTER (WHERE status = 'RUNNING') AS running
+            FROM old_rows WHERE claimed GROUP BY GROUPING SETS ((queue_name), ())
+        ) d
+        WHERE d.held <> 0
+          AND (SELECT TRUE FROM horsies_load l WHERE l.queue_name = d.name ORDER BY l.number DESC LIMIT 1);
+    END IF;
+    RETURN NULL;
+END;
+$$ LANGUAGE plpgsql;
+
+-- How many tasks of a counted queue, or of all with '*', are in flight in the snapshot of the statement that asks (D-56).
+-- It is STABLE for that snapshot. The bounds only pass over moves that were summed up and deleted: while somebody reads the
+-- database for hours, these cannot be cleared away. Transaction numbers of another server, from a dump, mean nothing.
+CREATE OR REPLACE FUNCTION horsies_in_flight(queue text, OUT held bigint, OUT running bigint) AS $$
+DECLARE
+    newest horsies_load;
+BEGIN
+    SELECT l.* INTO newest FROM horsies_load l WHERE l.queue_name = queue ORDER BY l.number DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RAISE object_not_in_prerequisite_state USING MESSAGE = format('the queue %s is not counted', queue);
+    END IF;
+    IF newest.after_xid > pg_snapshot_xmax(pg_current_snapshot())::text::bigint THEN
+        newest.after_xid := 0;
+        newest.open_xids := '{}';
+    END IF;
+    SELECT newest.held + COALESCE(sum(m.held), 0), newest.running + COALESCE(sum(m.running), 0) INTO held, running
+    FROM (
+        SELECT s.held, s.running FROM horsies_load_moves s WHERE s.queue_name = queue AND s.xid >= newest.after_xid
+        UNION ALL
+        SELECT s.held, s.running FROM horsies_load_moves s
+        WHERE s.queue_name = queue AND s.xid < newest.after_xid AND s.xid = ANY(newest.open_xids)
+    ) m;
+END;
+$$ LANGUAGE plpgsql STABLE;
+
 -- PAUSED is not an end, but those who wait for the workflow are notified of it too.
 CREATE OR REPLACE FUNCTION horsies_notify_workflow_changes()
 RETURNS trigger AS $$

@@ -7,6 +7,11 @@ ALTER TABLE horsies_heartbeats ADD CONSTRAINT horsies_heartbeats_limits_check CH
     AND sent_at < '10000-01-01Z'
 ) NOT VALID;
 
+ALTER TABLE horsies_load ADD CONSTRAINT horsies_load_limits_check CHECK (
+    used_at >= '0001-01-01Z'
+    AND used_at < '10000-01-01Z'
+) NOT VALID;
+
 ALTER TABLE horsies_tasks ADD CONSTRAINT horsies_tasks_limits_check CHECK (
     LEAST(sent_at, enqueued_at, claimed_at, started_at, completed_at, failed_at, good_until, next_retry_at,
         claim_expires_at, created_at, updated_at, finalizing_at) >= '0001-01-01Z'

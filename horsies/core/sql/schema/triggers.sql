@@ -31,6 +31,40 @@ BEGIN
     END IF;
 
     IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_load_insert') THEN
+        CREATE TRIGGER horsies_task_load_insert
+        AFTER INSERT ON horsies_tasks
+        FOR EACH ROW WHEN (NEW.claimed)
+        EXECUTE FUNCTION horsies_count_new_task();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_load_update') THEN
+        CREATE TRIGGER horsies_task_load_update
+        AFTER UPDATE ON horsies_tasks
+        REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_count_moved_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_load_delete') THEN
+        CREATE TRIGGER horsies_task_load_delete
+        AFTER DELETE ON horsies_tasks
+        REFERENCING OLD TABLE AS old_rows
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_count_deleted_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_tasks'::regclass AND tgname = 'horsies_task_load_truncate') THEN
+        CREATE TRIGGER horsies_task_load_truncate
+        AFTER TRUNCATE ON horsies_tasks
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_count_deleted_tasks();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
                    WHERE tgrelid = 'horsies_workflows'::regclass AND tgname = 'horsies_workflow_insert') THEN
         CREATE TRIGGER horsies_workflow_insert
         AFTER INSERT ON horsies_workflows

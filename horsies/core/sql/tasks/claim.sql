@@ -1,6 +1,7 @@
 -- PENDING → CLAIMED (L-05), for all served queues in one statement: the queues in their order, in each the due tasks by
 -- priority, age and id (W-22), as many as the budgets allow (W-24).
--- `caps` are counted only with `counting`, under the claim lock, which a statement before this one has taken (W-23).
+-- What is in flight is asked for only with `counting`, under the claim locks, which a statement before this one has taken
+-- (W-23). Beyond `strict`, the free slots, rows come only from queues that stay within a quarter of their cap (W-25a).
 -- The first `whole` sync tasks take a child each and so fill `concurrency` slots of the `room` (W-30a).
 -- A sync task that found no idle child for ten seconds lets no async one pass it for the next ten, so that a child becomes
 -- idle, and so on in turn: neither kind starves, and long async tasks do not stop the others for good.
@@ -9,15 +10,16 @@
 -- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
 WITH queues AS (
     SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[], %(caps)s::int[]) WITH ORDINALITY AS q(name, take, cap, place)
-), in_flight AS (
-    SELECT queue_name, count(*) FILTER (WHERE status = 'RUNNING' OR %(hard)s) AS counted, count(*) AS held
-    FROM horsies_tasks WHERE claimed AND %(counting)s GROUP BY queue_name
+), load AS (
+    SELECT *, CASE WHEN cap IS NOT NULL
+                   THEN (SELECT CASE WHEN %(hard)s THEN f.held ELSE f.running END FROM horsies_in_flight(name) f) END AS counted
+    FROM queues
 ), room AS (
-    SELECT q.name, q.place, GREATEST(0, LEAST(q.take, q.cap - COALESCE(
-               (SELECT f.counted FROM in_flight f WHERE f.queue_name = q.name), 0))) AS take
-    FROM queues q
+    SELECT name, place, CASE WHEN cap IS NULL THEN take ELSE GREATEST(0, LEAST(
+               take, GREATEST(LEAST(%(strict)s, cap - counted), cap / 4 - counted))) END AS take, cap / 4 - counted AS easy
+    FROM load
 ), due AS (
-    SELECT t.*, r.place, t.task_name = ANY(%(async_names)s::text[]) AS is_async
+    SELECT t.*, r.place, COALESCE(r.take <= r.easy, TRUE) AS is_easy, t.task_name = ANY(%(async_names)s::text[]) AS is_async
     FROM (SELECT * FROM room WHERE take > 0 ORDER BY place) r CROSS JOIN LATERAL (
         -- From priority to priority: one walk through the queue would pass every task that is not due yet. Backwards,
         -- because claimed tasks leave their dead entries in front; who waits is at the back.
@@ -58,15 +60,19 @@ WITH queues AS (
     FROM ordered WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
 ), fitting AS (
     -- One task at a time in each child: all weigh the same, and nothing needs to be counted.
-    SELECT at, place, priority, enqueued_at, id, size FROM due WHERE %(concurrency)s = 1
+    SELECT at, place, priority, enqueued_at, id, size, is_easy FROM due WHERE %(concurrency)s = 1
     UNION ALL
-    SELECT at, place, priority, enqueued_at, id, size FROM weighed WHERE filled <= %(room)s
+    SELECT at, place, priority, enqueued_at, id, size, is_easy FROM weighed WHERE filled <= %(room)s
+), ranked AS (
+    SELECT *, row_number() OVER line AS nth, sum(size) OVER line - size AS before FROM fitting
+    WINDOW line AS (ORDER BY place, priority, enqueued_at, id ROWS UNBOUNDED PRECEDING)
 ), chosen AS (
-    SELECT at, place, size FROM (
-        SELECT *, sum(size) OVER (ORDER BY place, priority, enqueued_at, id ROWS UNBOUNDED PRECEDING) - size AS before FROM fitting
-    ) f WHERE before < %(free_bytes)s
+    SELECT at, place, size FROM ranked
+    WHERE before < %(free_bytes)s AND (is_easy OR nth <= %(strict)s OR NOT %(counting)s)
     ORDER BY place, priority, enqueued_at, id
-    LIMIT GREATEST(0, LEAST(%(budget)s, %(cluster_cap)s::int - (SELECT COALESCE(sum(held), 0) FROM in_flight)))
+    LIMIT CASE WHEN %(cluster_cap)s::int IS NULL THEN %(budget)s ELSE GREATEST(0, LEAST(%(budget)s, (
+        SELECT GREATEST(LEAST(%(strict)s, c.cap - f.held), c.cap / 4 - f.held)
+        FROM horsies_in_flight('*') f CROSS JOIN (SELECT %(cluster_cap)s::int AS cap) c))) END
 )
 UPDATE horsies_tasks t
 SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
