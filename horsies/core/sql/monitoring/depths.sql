@@ -5,6 +5,6 @@ FROM unnest(%(queues)s::text[]) AS q(name) CROSS JOIN LATERAL (
     SELECT count(*) AS number, count(*) FILTER (WHERE enqueued_at <= now()) AS due
     FROM (
         SELECT enqueued_at FROM horsies_tasks WHERE is_waiting AND queue_name = q.name
-        ORDER BY queue_name DESC, priority DESC, enqueued_at DESC, id DESC LIMIT %(most)s
+        ORDER BY queue_name DESC, priority DESC, is_held DESC, enqueued_at DESC, id DESC LIMIT %(most)s
     ) last
 ) t

@@ -7,7 +7,7 @@ SELECT id AS task_id, task_name, queue_name, priority, status, sent_at, enqueued
 FROM (
     SELECT id, task_name, queue_name, priority, status, sent_at, enqueued_at, claimed_at, started_at, ended_at,
            next_retry_at, good_until, retry_count, max_retries, error_code, claimed_by_worker_id, worker_hostname,
-           worker_pid, workflow_id, is_waiting, claimed,
+           worker_pid, workflow_id, is_waiting, is_held, claimed,
            CASE %(sort_by)s::text WHEN 'started_at' THEN COALESCE(started_at, claimed_at) WHEN 'ended_at' THEN ended_at
                                   WHEN 'sent_at' THEN sent_at END AS moment
     FROM horsies_tasks
@@ -26,15 +26,21 @@ FROM (
                WHEN %(walk)s::text = 'ended_at' AND %(descending)s
                    THEN (ended_at, id) < (%(after_time)s::timestamptz, %(after_id)s::text)
                WHEN %(walk)s::text = 'ended_at' THEN (ended_at, id) > (%(after_time)s::timestamptz, %(after_id)s::text)
-               WHEN %(descending)s THEN (queue_name, priority, enqueued_at, id)
-                   < (%(after_queue)s::text, %(after_priority)s::int, %(after_time)s::timestamptz, %(after_id)s::text)
-               ELSE (queue_name, priority, enqueued_at, id)
-                   > (%(after_queue)s::text, %(after_priority)s::int, %(after_time)s::timestamptz, %(after_id)s::text) END
+               WHEN %(descending)s THEN (queue_name, priority, is_held, enqueued_at, id)
+                   < (%(after_queue)s::text, %(after_priority)s::int,
+                      (SELECT COALESCE(bool_or(c.is_held), FALSE) FROM horsies_tasks c WHERE c.id = %(after_id)s::text),
+                      %(after_time)s::timestamptz, %(after_id)s::text)
+               ELSE (queue_name, priority, is_held, enqueued_at, id)
+                   > (%(after_queue)s::text, %(after_priority)s::int,
+                      (SELECT COALESCE(bool_or(c.is_held), FALSE) FROM horsies_tasks c WHERE c.id = %(after_id)s::text),
+                      %(after_time)s::timestamptz, %(after_id)s::text) END
     ORDER BY CASE WHEN %(walk)s::text = 'claim_order' AND NOT %(descending)s THEN queue_name END,
              CASE WHEN %(walk)s::text = 'claim_order' AND NOT %(descending)s THEN priority END,
+             CASE WHEN %(walk)s::text = 'claim_order' AND NOT %(descending)s THEN is_held END,
              CASE WHEN %(walk)s::text = 'claim_order' AND NOT %(descending)s THEN enqueued_at END,
              CASE WHEN %(walk)s::text = 'claim_order' AND %(descending)s THEN queue_name END DESC,
              CASE WHEN %(walk)s::text = 'claim_order' AND %(descending)s THEN priority END DESC,
+             CASE WHEN %(walk)s::text = 'claim_order' AND %(descending)s THEN is_held END DESC,
              CASE WHEN %(walk)s::text = 'claim_order' AND %(descending)s THEN enqueued_at END DESC,
              CASE WHEN %(walk)s::text = 'ended_at' AND NOT %(descending)s THEN ended_at END,
              CASE WHEN %(walk)s::text = 'ended_at' AND %(descending)s THEN ended_at END DESC,
@@ -61,9 +67,11 @@ WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[])
            ELSE (moment, id) > (%(after_time)s::timestamptz, %(after_id)s::text) END
 ORDER BY CASE WHEN %(sort_by)s::text = 'claim_order' AND NOT %(descending)s THEN queue_name END,
          CASE WHEN %(sort_by)s::text = 'claim_order' AND NOT %(descending)s THEN priority END,
+         CASE WHEN %(sort_by)s::text = 'claim_order' AND NOT %(descending)s THEN is_held END,
          CASE WHEN %(sort_by)s::text = 'claim_order' AND NOT %(descending)s THEN enqueued_at END,
          CASE WHEN %(sort_by)s::text = 'claim_order' AND %(descending)s THEN queue_name END DESC,
          CASE WHEN %(sort_by)s::text = 'claim_order' AND %(descending)s THEN priority END DESC,
+         CASE WHEN %(sort_by)s::text = 'claim_order' AND %(descending)s THEN is_held END DESC,
          CASE WHEN %(sort_by)s::text = 'claim_order' AND %(descending)s THEN enqueued_at END DESC,
          CASE WHEN %(sort_by)s::text = 'started_at' AND NOT %(descending)s THEN COALESCE(started_at, claimed_at) END,
          CASE WHEN %(sort_by)s::text = 'started_at' AND %(descending)s THEN COALESCE(started_at, claimed_at) END DESC,

@@ -11,9 +11,10 @@ FROM unnest(%(queues)s::text[]) AS q(name) CROSS JOIN LATERAL (
             ORDER BY queue_name DESC, priority DESC LIMIT 1
         ) n
     )
-    SELECT t.enqueued_at FROM level l CROSS JOIN LATERAL (
-        SELECT enqueued_at FROM horsies_tasks
-        WHERE is_waiting AND queue_name = q.name AND priority = l.priority AND enqueued_at <= now()
+    -- Tasks of paused workflows wait too; in the index they come after the others of their priority.
+    SELECT t.enqueued_at FROM level l CROSS JOIN (VALUES (FALSE), (TRUE)) AS h(is_held) CROSS JOIN LATERAL (
+        SELECT enqueued_at FROM horsies_tasks p
+        WHERE is_waiting AND queue_name = q.name AND priority = l.priority AND p.is_held = h.is_held AND enqueued_at <= now()
         ORDER BY enqueued_at LIMIT 1
     ) t
 ) f

@@ -6,7 +6,7 @@ FROM unnest(%(queues)s::text[]) AS q(name) CROSS JOIN LATERAL (
     FROM (
         SELECT task_name, enqueued_at <= now() AND (next_retry_at IS NULL OR next_retry_at <= now()) AS is_due
         FROM horsies_tasks WHERE is_waiting AND queue_name = q.name
-        ORDER BY queue_name DESC, priority DESC, enqueued_at DESC, id DESC LIMIT %(most)s
+        ORDER BY queue_name DESC, priority DESC, is_held DESC, enqueued_at DESC, id DESC LIMIT %(most)s
     ) last
 ) t
 GROUP BY q.name, t.task_name
