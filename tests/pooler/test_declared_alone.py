@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from horsies import Horsies, PostgresConfig
-from horsies.core.worker.claim import polling_pause
+from horsies.core.worker.pace import polling_pause
 from tests.e2e.cli_support import run
 from tests.metrics_support import free_port
 from tests.pooler.conftest import Route

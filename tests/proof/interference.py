@@ -19,7 +19,7 @@ from horsies.core.models.tasks import RetryPolicy, TaskOptions, TaskSendPayload
 from horsies.core.producer.enqueue import SendMismatchError, Sent, enqueue, enqueue_all, in_transaction, run_async
 from horsies.core.producer.envelope import enqueue_sha
 from horsies.core.recovery.decide import not_charged
-from horsies.core.store import tasks
+from horsies.core.store import recovery, tasks
 from horsies.core.store.sends import Rows, Send, Statement
 from horsies.core.store.tasks import Beat, Claimant, Claimed
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
@@ -128,7 +128,7 @@ async def cancel(story: Story, task_id: str, fault: int | None, *, include_runni
 
 
 async def expire_waiting(story: Story, most: int, fault: int | None) -> None:
-    answer = await story.ask("client", fault, lambda conn: tasks.expire_waiting(conn, most))
+    answer = await story.ask("client", fault, lambda conn: recovery.expire_waiting(conn, most))
     if answer.is_committed:
         expected = story.world.expire_waiting(most, story.stored.instants("good_until"))
         story.demand(len(answer.get()) == expected, f"expired {answer.value}, should be {expected}")

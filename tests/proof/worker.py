@@ -14,8 +14,8 @@ from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
-from horsies.core.worker.claim import Holding, orders
 from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason
+from horsies.core.worker.pace import Holding, orders
 from tests.proof.rows import Budgets
 from tests.proof.rows import Claimant as ModelClaimant
 from tests.proof.values import Died, ErrorResult, Failed, Hold, Names, Report, Returned

@@ -244,7 +244,7 @@ TASK_KINDS = (
     _arrow("hand back", Complete, Fail, Retry, Requeue, Expire),
     Kind(
         "expire_waiting",
-        tasks.expire_waiting,
+        recovery.expire_waiting,
         lambda pick, start: {"most": pick.of((500, 1, 2))},
         rows_in("PENDING"),
         skips=True,

@@ -16,8 +16,8 @@ from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError,
 from horsies.core.checks import live
 from horsies.core.checks.live import WaitingTasks, grouped_by_name
 from horsies.core.errors import HorsiesError
-from horsies.core.store import tasks
-from horsies.core.store.tasks import WaitingSample
+from horsies.core.store import task_reads, tasks
+from horsies.core.store.task_reads import WaitingSample
 from horsies.core.types.status import TaskStatus
 from tests.conftest import with_database
 from tests.factories import given_task
@@ -146,7 +146,7 @@ async def test_m20_a_task_that_was_taken_meanwhile_is_nobodys_business(
     """Between the look and the reading of its arguments."""
     task_id = await given_task(db, task_name="shop.price", kwargs=OLD)
 
-    look = tasks.waiting
+    look = task_reads.waiting
 
     async def taken(conn: AsyncConnection, *args: Any, **limits: Any) -> list[WaitingSample]:
         found = await look(conn, *args, **limits)

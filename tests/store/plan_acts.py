@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from horsies.core.brokers import actions
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
-from horsies.core.store import recovery, retention, sends, tasks, workers
+from horsies.core.store import recovery, retention, sends, task_reads, tasks, workers
 from horsies.core.store.retention import Choice
 from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
 from horsies.core.store.workers import WHENEVER, Gone
@@ -165,7 +165,7 @@ PREPARED = {
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
     "lock_claims": by_id("tasks/lock_claims", lambda conn: recovery.lock_claims(conn, silent()), 2_000),
-    "jobs": by_id("tasks/jobs", lambda conn: tasks.jobs(conn, ids("d")), 1_600),
+    "jobs": by_id("tasks/jobs", lambda conn: task_reads.jobs(conn, ids("d")), 1_600),
     "neighbours": Act(
         "workers/neighbours", lambda conn: workers.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),
@@ -187,7 +187,7 @@ RARE = {
         sorts=ALL_IN_FLIGHT,
     ),
     "expire_waiting": Act(
-        "tasks/expire_waiting", lambda conn: tasks.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
+        "tasks/expire_waiting", lambda conn: recovery.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
     "next_due": Act(
         "tasks/next_due",

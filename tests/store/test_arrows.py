@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from horsies.core.sql import load
-from horsies.core.store import tasks
+from horsies.core.store import recovery, tasks
 from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
@@ -383,7 +383,7 @@ async def test_l03_a_terminal_row_never_changes_again(db: Db, status: str, kind:
     await db.execute("UPDATE horsies_tasks SET status = %s, claimed = FALSE", [status])
     before = await row_of(db, claim.task_id)
     assert await tasks.apply(db, "me", [_moves(claim)[kind]]) == set()
-    assert await tasks.expire_waiting(db) == set()
+    assert await recovery.expire_waiting(db) == set()
     assert await row_of(db, claim.task_id) == before
 
 
@@ -421,7 +421,7 @@ async def test_l07_waiting_tasks_past_their_deadline_expire_in_bounded_steps(db:
     for _ in range(5):
         await given_task(db, good_until="2020-01-01Z")
     alive = await given_task(db, good_until="2100-01-01Z")
-    assert [len(await tasks.expire_waiting(db, 3)) for _ in range(3)] == [3, 2, 0]
+    assert [len(await recovery.expire_waiting(db, 3)) for _ in range(3)] == [3, 2, 0]
     assert (await row_of(db, alive))["status"] == "PENDING"
     cursor = await db.execute("SELECT DISTINCT status, error_code, result FROM horsies_tasks WHERE id <> %s", [alive])
     ((status, code, result),) = await cursor.fetchall()

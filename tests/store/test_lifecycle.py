@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from horsies.core.schema.install import lock_key
 from horsies.core.sql import load
-from horsies.core.store import tasks
+from horsies.core.store import recovery, tasks
 from horsies.core.store.tasks import Beat
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
@@ -132,7 +132,7 @@ async def test_l08_a_running_task_does_not_expire(db: Db) -> None:
     claim = await running(db, good_until=await now(db) + timedelta(hours=1))
     await db.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")
     assert await tasks.apply(db, "me", [Expire(claim, ERR)]) == set()
-    assert await tasks.expire_waiting(db) == set()
+    assert await recovery.expire_waiting(db) == set()
     assert await tasks.apply(db, "me", [Complete(claim, OK)]) == {claim.task_id}
 
 
@@ -140,7 +140,7 @@ async def test_t58_a_deadline_that_passed_ends_waiting_and_nothing_else(db: Db) 
     waiting = await given_task(db, good_until="2020-01-01Z")
     held = await given_task(db, good_until="2020-01-01Z", status="CLAIMED", claimed=True, claimed_by_worker_id="me")
     assert await tasks.claim(db, ME, order()) == [], "not claimable any more, even before it is expired"
-    assert len(await tasks.expire_waiting(db)) == 1
+    assert len(await recovery.expire_waiting(db)) == 1
     row = await row_of(db, waiting)
     assert (row["status"], row["error_code"], row["claimed"]) == ("EXPIRED", "TASK_EXPIRED", False)
     assert json.loads(row["result"])["err"]["error_code"] == {"__builtin_task_code__": "TASK_EXPIRED"}
@@ -228,7 +228,7 @@ async def test_l22_a_task_that_waits_for_its_retry_expires_like_any_other_and_ke
     claim = await running(db, max_retries=1, good_until=await now(db) + timedelta(hours=1))
     await tasks.apply(db, "me", [Retry(claim, 60.0, Fail(claim, ERR, "BAD", "m"))])
     await db.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")
-    assert len(await tasks.expire_waiting(db)) == 1
+    assert len(await recovery.expire_waiting(db)) == 1
     assert (await row_of(db, claim.task_id))["status"] == "EXPIRED"
     assert [(a["attempt"], a["outcome"]) for a in await attempts_of(db, claim.task_id)] == [(1, "FAILED")]
 
@@ -241,7 +241,7 @@ async def test_l17_a_cancelled_task_is_never_claimed_nor_expired(db: Db) -> None
     assert await cancel(db, task_id) == [(task_id, "PENDING")]
     await db.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s', claim_expires_at = '2020-01-01Z'")
     assert await tasks.claim(db, ME, order()) == await tasks.claim_expired(db, ME, ["default"], 9) == []
-    assert await tasks.expire_waiting(db) == set()
+    assert await recovery.expire_waiting(db) == set()
     row = await row_of(db, task_id)
     assert (row["status"], row["error_code"], row["result"]) == ("CANCELLED", "TASK_CANCELLED", ERR)
 
@@ -288,7 +288,7 @@ async def test_l35_a_run_leaves_exactly_one_row_and_what_never_ran_leaves_none(d
     cancelled = await running(db, priority=1)
     await cancel(db, cancelled.task_id, include_running=True)
     await given_task(db, good_until="2020-01-01Z")
-    await tasks.expire_waiting(db)
+    await recovery.expire_waiting(db)
     cursor = await db.execute("SELECT DISTINCT task_id FROM horsies_task_attempts")
     assert await cursor.fetchall() == [(ran.task_id,)]
 

@@ -11,8 +11,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.db.connections import BY_INDEX
-from horsies.core.store import tasks
-from horsies.core.store.tasks import WaitingSample
+from horsies.core.store import task_reads
+from horsies.core.store.task_reads import WaitingSample
 from tests.conftest import fresh_database
 from tests.factories import given_task
 from tests.store.plan_reading import Plan, explaining
@@ -45,7 +45,7 @@ def told(server_url: str, template: str) -> Iterator[list[Plan]]:
                     await conn.execute("VACUUM ANALYZE")
                 async with explaining(url, BY_INDEX, "auto") as session:
                     plans += await session.plans(
-                        lambda conn: tasks.waiting(conn, ["q0", "q1", "none"], most=MOST, sample=5)
+                        lambda conn: task_reads.waiting(conn, ["q0", "q1", "none"], most=MOST, sample=5)
                     )
         return plans
 
@@ -75,12 +75,12 @@ async def test_m20_the_first_of_each_queue_by_name_in_the_order_of_claims(frozen
             priority=priority,
             enqueued_at=f"2026-01-0{number + 1}",
         )
-    assert await tasks.waiting(frozen, ["a", "b"], most=10, sample=2) == [
+    assert await task_reads.waiting(frozen, ["a", "b"], most=10, sample=2) == [
         WaitingSample("a", "t", 3, ["1", "0"]),
         WaitingSample("a", "u", 1, ["2"]),
         WaitingSample("b", "t", 1, ["4"]),
     ]
-    assert await tasks.waiting(frozen, ["a"], most=2, sample=2) == [
+    assert await task_reads.waiting(frozen, ["a"], most=2, sample=2) == [
         WaitingSample("a", "t", 1, ["1"]),
         WaitingSample("a", "u", 1, ["2"]),
     ]

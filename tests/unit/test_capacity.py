@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horsies.core.worker.claim import Holding, orders
 from horsies.core.worker.in_hand import Limits
-from horsies.core.worker.pace import MAX_AHEAD, MAX_FED, ahead_limit, feed_limit, pace, task_bytes
+from horsies.core.worker.pace import MAX_AHEAD, MAX_FED, Holding, ahead_limit, feed_limit, orders, pace, task_bytes
 
 
 def limits(**changes: Any) -> Limits:

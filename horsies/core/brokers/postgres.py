@@ -25,7 +25,7 @@ from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
 from horsies.core.producer.hub import Hub, can_exist
 from horsies.core.recovery import apply, reconcile
 from horsies.core.recovery.hooks import NoHooks
-from horsies.core.store import tasks, workers
+from horsies.core.store import task_reads, tasks, workers
 from horsies.core.store.sends import Send
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
@@ -191,11 +191,11 @@ class PostgresBroker:
         if not can_exist(task_id):
             return None
         async with self.hub.connection() as conn:
-            row = await tasks.info(
+            row = await task_reads.info(
                 conn, task_id, include_result=include_result, include_failed_reason=include_failed_reason
             )
             if row is not None:
-                row["attempts"] = await tasks.attempts(conn, task_id) if include_attempts else None
+                row["attempts"] = await task_reads.attempts(conn, task_id) if include_attempts else None
             return row
 
     async def get_task_info_async(

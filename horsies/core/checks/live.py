@@ -37,7 +37,7 @@ from horsies.core.models.broker import BrokerErrorCode, BrokerResult
 from horsies.core.scheduler.payloads import schedule_problems
 from horsies.core.scheduler.sync import read, unusable
 from horsies.core.schema.install import refuse_unfit
-from horsies.core.store import schedules, tasks
+from horsies.core.store import schedules, task_reads
 from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[error
     """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
     most = max(LEAST, min(MOST, MOST_IN_ALL // max(1, len(queues))))
-    found = visit.ask(lambda conn: tasks.waiting(conn, queues, most=most, sample=SAMPLE))
+    found = visit.ask(lambda conn: task_reads.waiting(conn, queues, most=most, sample=SAMPLE))
     if isinstance(found, Err):
         yield from no_answer(found)
         return
@@ -139,10 +139,10 @@ class ArgumentsRead:
     why: str = ""
 
 
-def grouped_by_name(found: Sequence[tasks.WaitingSample], most: int) -> list[WaitingTasks]:
+def grouped_by_name(found: Sequence[task_reads.WaitingSample], most: int) -> list[WaitingTasks]:
     """By name alone. If a queue was not read to its end, the total is unknown."""
     looked_at: dict[str, int] = {}
-    by_name: dict[str, list[tasks.WaitingSample]] = {}
+    by_name: dict[str, list[task_reads.WaitingSample]] = {}
     for each in found:
         looked_at[each.queue_name] = looked_at.get(each.queue_name, 0) + each.tasks
         by_name.setdefault(each.task_name, []).append(each)
@@ -176,7 +176,7 @@ def _read(visit: CheckConnection, task: TaskFunction[Any, Any], each: WaitingTas
 
 
 def _jobs(conn: psycopg.AsyncConnection[Any], ids: Sequence[str]) -> Awaitable[list[Job]]:
-    return tasks.jobs(conn, ids)
+    return task_reads.jobs(conn, ids)
 
 
 def _problem(task: TaskFunction[Any, Any], job: Job) -> str | None:

@@ -21,8 +21,8 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OperationalErrorCode
 from horsies.core.recovery.decide import Action, move_for
 from horsies.core.recovery.hooks import HookCaller
-from horsies.core.store import odd_rows, recovery, tasks, workers
-from horsies.core.store.tasks import Expired
+from horsies.core.store import odd_rows, recovery, task_reads, tasks, workers
+from horsies.core.store.recovery import Expired
 from horsies.core.tasks.moves import Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
 from horsies.core.types import TaskStatus
 
@@ -193,7 +193,7 @@ async def _recover(
         silent = await recovery.lock_stale(conn, found)
         is_told = action is Action.RETRY_OR_FAIL and hook_caller.has(hooks.JobInterrupted)
         # The views are loaded before the tasks are moved: afterwards their owner is no longer known.
-        views = await tasks.jobs(conn, [task.task_id for task in silent]) if silent and is_told else []
+        views = await task_reads.jobs(conn, [task.task_id for task in silent]) if silent and is_told else []
         recovered = await recover_tasks(conn, silent, action, REASON, me)
     ids = {task.task_id for task in recovered}
     interrupted = [job for job in views if job.id in ids]

@@ -27,7 +27,7 @@ from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.store import caps, odd_rows, tasks, workers
-from horsies.core.store.recovery import STEP, overdue
+from horsies.core.store.recovery import STEP, Expired, expire_waiting, overdue
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
 
@@ -141,9 +141,9 @@ class Reaper:
             events.emit("tasks.expired", count=total)
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
 
-    async def _expire(self, only: Sequence[str] | None = None) -> set[tasks.Expired]:
+    async def _expire(self, only: Sequence[str] | None = None) -> set[Expired]:
         async with self._pool.connection() as conn:
-            expired = await tasks.expire_waiting(conn, STEP, only)
+            expired = await expire_waiting(conn, STEP, only)
         self._on_ended(apply.of_workflows(expired))
         return expired
 

@@ -14,7 +14,7 @@ from horsies.core.db import Connection
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
 from horsies.core.sql import load, stored
-from horsies.core.store import tasks
+from horsies.core.store import task_reads
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 
@@ -71,7 +71,7 @@ async def task_detail(conn: Connection, task_id: str) -> models.TaskDetail | Non
         "status": stored(TaskStatus, row["status"]),
         "error_category": models.category_of(row["error_code"]),
     }
-    return models.TaskDetail(**known, attempts=tuple(await tasks.attempts(conn, task_id)))
+    return models.TaskDetail(**known, attempts=tuple(await task_reads.attempts(conn, task_id)))
 
 
 async def schedules(conn: Connection, *, most: int) -> tuple[cluster.ScheduleStateInfo, ...]:

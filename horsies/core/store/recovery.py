@@ -1,7 +1,7 @@
 """One typed function per statement that looks for something to recover: tasks, and stuck workflows and nodes (R-30 to
-R-38). Other modules decide what becomes of them; `store.tasks.apply` moves the tasks, and the workflow engine moves the
-nodes. None is prepared: on an empty table any index looks good, and the plan of a prepared statement is kept for a long
-time.
+R-38); and `expire_waiting`, about which there is nothing to decide. Other modules decide what becomes of the others;
+`store.tasks.apply` moves the tasks, and the workflow engine moves the nodes. None is prepared: on an empty table any
+index looks good, and the plan of a prepared statement is kept for a long time.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,40 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
+from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.db import Connection
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
+from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.sql import load, numbers, stored, texts
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types import TaskStatus
 
 STEP = 500  # rows that one transaction of a maintenance pass handles (R-17)
 LOOK = 10_000  # rows that one look finds; a look reads everything in flight, so it serves many steps
+
+
+class Expired(NamedTuple):
+    """A task whose deadline passed while it waited."""
+
+    id: str
+    workflow_id: str | None
+
+
+async def expire_waiting(conn: Connection, most: int = 500, only: Sequence[str] | None = None) -> set[Expired]:
+    """PENDING → EXPIRED for at most `most` tasks past their deadline; `only` these if they are named."""
+    params = {"most": most, "result": EXPIRED_WAITING, "only": None if only is None else texts(only)}
+    cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
+    return {Expired(*row) for row in await cursor.fetchall()}
+
+
+def _expired_result() -> str:
+    error = TaskError(
+        error_code=OutcomeCode.TASK_EXPIRED, message="The deadline passed before a worker claimed the task."
+    )
+    return serialize_error_payload(TaskResult(err=error))
+
+
+EXPIRED_WAITING = _expired_result()
 
 
 async def find_stale(

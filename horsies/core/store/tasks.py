@@ -2,29 +2,26 @@
 caller. `apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many
 tasks.
 
-Behind the moves follow the reads: the state and the end of tasks, the mark of a waiting client, tasks as recovery hooks
-see them, and waiting tasks for checks. `start_nodes` is about the node of a workflow's task too: it is locked before
-the task and moves with it. The statements of `workflows.py` run under the lock of the workflow's row; this one does not
-(D-63).
+Behind the moves follow the end of tasks, and the mark of a client that waits for it. `start_nodes` is about the node of
+a workflow's task too: it is locked before the task and moves with it. The statements of `workflows.py` run under the
+lock of the workflow's row; this one does not (D-63).
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
 from psycopg import AsyncConnection, AsyncCursor, errors
-from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection
-from horsies.core.hooks import Job
-from horsies.core.models.tasks import OperationalErrorCode, OutcomeCode, TaskAttemptInfo, TaskError, TaskResult
+from horsies.core.models.tasks import OperationalErrorCode, TaskError, TaskResult
 from horsies.core.sql import load, numbers, stored, texts
 from horsies.core.store import caps
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
-from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 NO_LIMIT = 1 << 62
 # In `claim.sql`: the tasks of one priority.
@@ -174,7 +171,7 @@ async def claim_expired(
 ) -> list[Claimed]:
     """Take over claims whose lease ran out."""
     params = {**who._asdict(), "queues": queues, "budget": budget, "free_bytes": Int8(free_bytes)}
-    cursor = await conn.execute(load("tasks/claim_expired"), params, prepare=False)  # see `expire_waiting`
+    cursor = await conn.execute(load("tasks/claim_expired"), params, prepare=False)  # see `store.recovery`
     return _claimed(await cursor.fetchall())
 
 
@@ -338,24 +335,6 @@ _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
 }
 
 
-class Expired(NamedTuple):
-    """A task whose deadline passed while it waited."""
-
-    id: str
-    workflow_id: str | None
-
-
-async def expire_waiting(conn: Connection, most: int = 500, only: Sequence[str] | None = None) -> set[Expired]:
-    """PENDING → EXPIRED for at most `most` tasks past their deadline; `only` these if they are named.
-
-    It is planned anew each time, because it runs rarely: on an empty table any index looks good, and a plan is kept for
-    a long time.
-    """
-    params = {"most": most, "result": EXPIRED_WAITING, "only": None if only is None else texts(only)}
-    cursor = await conn.execute(load("tasks/expire_waiting"), params, prepare=False)
-    return {Expired(*row) for row in await cursor.fetchall()}
-
-
 class Beat(NamedTuple):
     """One claim in a heartbeat round."""
 
@@ -412,20 +391,10 @@ async def look_ahead(
     conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0, busy: Collection[str] | None = None
 ) -> Ahead:
     """Everything that a worker waits for; `busy` are those queues in which tasks wait, if that is known. It is planned
-    anew each time (see `expire_waiting`)."""
+    anew each time (see `store.recovery`)."""
     params = {"served": texts(queues), "queues": texts(queues if busy is None else sorted(busy)), "within": within_s}
     [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
     return Ahead(*row)
-
-
-def _expired_result() -> str:
-    error = TaskError(
-        error_code=OutcomeCode.TASK_EXPIRED, message="The deadline passed before a worker claimed the task."
-    )
-    return serialize_error_payload(TaskResult(err=error))
-
-
-EXPIRED_WAITING = _expired_result()
 
 
 class EndedTask(NamedTuple):
@@ -453,51 +422,3 @@ async def announce(conn: AsyncConnection[Any], ids: list[str], holder: str, seco
 
 async def withdraw(conn: AsyncConnection[Any], ids: list[str], holder: str) -> None:
     await conn.execute(load("waiting/withdraw"), {"ids": ids, "holder": holder})
-
-
-async def info(
-    conn: AsyncConnection[Any], task_id: str, *, include_result: bool, include_failed_reason: bool
-) -> dict[str, Any] | None:
-    """The columns of `TaskInfo`, with the result as stored text."""
-    wanted = {
-        "task_id": task_id,
-        "include_result": include_result,
-        "include_failed_reason": include_failed_reason,
-    }
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(load("tasks/info"), wanted)
-        row = await cursor.fetchone()
-    return None if row is None else {**row, "status": stored(TaskStatus, row["status"])}
-
-
-async def attempts(conn: AsyncConnection[Any], task_id: str) -> list[TaskAttemptInfo]:
-    """The attempts of a task, newest first."""
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(load("tasks/attempts"), {"task_id": task_id})
-        rows = await cursor.fetchall()
-    return [TaskAttemptInfo(**{**row, "outcome": stored(TaskAttemptOutcome, row["outcome"])}) for row in rows]
-
-
-async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:
-    """Views of these tasks, in the order of the ids; missing tasks are left out."""
-    cursor = await conn.execute(load("tasks/jobs"), {"ids": texts(task_ids)})
-    found = {
-        row[0]: Job(row[0], row[1], row[2], stored(TaskStatus, row[3]), *row[4:]) for row in await cursor.fetchall()
-    }
-    return [found[task_id] for task_id in task_ids if task_id in found]
-
-
-class WaitingSample(NamedTuple):
-    """Tasks of one name that wait in one queue, as far as they were read; `ids` are the first of them."""
-
-    queue_name: str
-    task_name: str
-    tasks: int
-    ids: list[str]
-
-
-async def waiting(conn: Connection, queues: Sequence[str], *, most: int, sample: int) -> list[WaitingSample]:
-    """The first `most` of each queue, by name, with the ids of at most `sample` of each name."""
-    params = {"queues": texts(queues), "most": most, "sample": sample}
-    cursor = await conn.execute(load("checks/waiting"), params)
-    return [WaitingSample(*row) for row in await cursor.fetchall()]

@@ -10,8 +10,8 @@ since the last task (O-01).
 A new task wakes one idle worker, the one whose mark in `horsies_waiting` is the newest (D-61). If that worker has no
 room, it takes its mark back and wakes another one; so does one that has been full for a moment.
 
-How much may be claimed, and how far ahead of its children the worker may run, is plain arithmetic at the end of this
-module and in `pace.py` (W-24, W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
+How much may be claimed, and how far ahead of its children the worker may run, is plain arithmetic in `pace.py` (W-24,
+W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,24 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import NamedTuple
 
 import psycopg
 
 from horsies.core import events
-from horsies.core.db import Connection, Pool, by_halves, describe, is_about_content, is_about_one
+from horsies.core.db import Connection, Pool, is_about_content
 from horsies.core.store import caps, tasks, workers
 from horsies.core.store.workflows import NewTask
-from horsies.core.tasks.moves import Claim, Requeue
 from horsies.core.worker import pace
-from horsies.core.worker.children import Child, Children
+from horsies.core.worker.children import Children
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
-from horsies.core.worker.refusals import Refusals
+from horsies.core.worker.pace import Holding, orders, polling_pause
+from horsies.core.worker.refusals import Refusals, return_unknown_claims
 
 log = logging.getLogger("horsies.worker")
 
-MAX_BATCH = 1000  # of one claim statement
-MAX_BATCH_BYTES = 16 << 20  # the same for their arguments
 MANY_QUEUES = 40  # for more it pays to ask first in which of them tasks wait
-PAUSES = (0.02, 0.1, 0.5, 1.5)
+PAUSES = (pace.FIRST_PAUSE_S, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
 CAPPED_PAUSE_S = 0.25  # where tasks wait for room under a cap, which another worker may have made
@@ -434,108 +431,11 @@ class Claimer:
         # This is first, so that a suspicion that comes up meanwhile counts for the next look.
         self._may_have_unknown_claims = False
         try:
-            async with self._pool.connection() as conn:
-                known = {held.claim for held in self._in_hand}
-                unknown = [
-                    claim for claim in await tasks.unknown_claims(conn, self.who.worker_id) if claim not in known
-                ]
-                if unknown:
-                    log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
-                    await by_halves(
-                        unknown,
-                        lambda part: tasks.apply(conn, self.who.worker_id, [Requeue(claim) for claim in part]),
-                        is_refusal=is_about_one,
-                        give_up=_left_behind,
-                    )
+            await return_unknown_claims(self._pool, self.who.worker_id, {held.claim for held in self._in_hand})
         except BaseException:
             self._may_have_unknown_claims = True
             raise
 
     def _holding(self) -> Holding:
-        usable = self._children.usable
-        in_hand = self._in_hand
-        idle = sum(1 for child in usable if child.load == 0)
-        waiting_sync = taken_whole = 0
-        if self._limits.concurrency > 1:
-            waiting_sync = sum(1 for held in in_hand.waiting if not held.is_async)
-            taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
         ahead = pace.allowed(self._dispatcher.ahead(), self._earned)
-        return Holding(
-            slots=len(usable) * self._limits.concurrency,
-            held=len(in_hand) - (0 if ahead else self._ended_but_unwritten(usable)),
-            claimed=in_hand.count(Phase.CLAIMED, Phase.STARTING)
-            if self._limits.max_claim_per_worker
-            else len(in_hand.waiting),
-            idle_children=idle,
-            ahead=ahead,
-            waiting_sync=waiting_sync,
-            taken_whole=taken_whole,
-            free_bytes=self._limits.max_held_bytes - in_hand.bytes,
-            task_bytes=self._task_bytes,
-        )
-
-    def _ended_but_unwritten(self, usable: list[Child]) -> int:
-        """Tasks whose code has ended hold no slot. This matters where writing their ends takes longer than running
-        them."""
-        brisk = sum(self._limits.concurrency for child in usable if pace.is_short(child.pace_ms))
-        return min(brisk, self._in_hand.count(Phase.SETTLING)) if brisk else 0
-
-
-def _left_behind(claim: Claim, problem: Exception) -> None:
-    facts = {"horsies": {"task_id": claim.task_id}}
-    log.warning("a claim cannot be returned, and is left until its lease runs out: %s", describe(problem), extra=facts)
-
-
-def polling_pause(idle_s: float, longest_s: float) -> float:
-    """How long to wait before the next look, if nothing but a look finds tasks: short while there is work, and then at
-    most a quarter of the time for which there has been none."""
-    return min(longest_s, max(PAUSES[0], idle_s / 4))
-
-
-class Holding(NamedTuple):
-    """What the worker holds right now."""
-
-    slots: int
-    held: int
-    claimed: int
-    idle_children: int
-    ahead: int  # how many more tasks than slots the children may have before them
-    waiting_sync: int = 0
-    taken_whole: int = 0  # children that a sync task has, or will have, to itself
-    free_bytes: int = tasks.NO_LIMIT  # of arguments and results that it may keep (W-25b)
-    task_bytes: float = 0.0  # what one more task brings, by those that came lately
-
-
-def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
-    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues that are far from a cap
-    (W-25a)."""
-    per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
-    room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
-    strict = min(room, per_worker)
-    ahead = now.ahead if limits.may_run_ahead else 0
-    queues = [(name, cap) for name, cap in limits.queues if cap != 0]
-    free_bytes = min(now.free_bytes, MAX_BATCH_BYTES)
-    # Rows that do not fit would be locked for nothing.
-    budget = min(strict + ahead, MAX_BATCH, pace.rows_for(free_bytes, now.task_bytes))
-    if budget <= 0 or free_bytes <= 0 or not queues:
-        return []
-    sync_budget, whole = budget, 0
-    if limits.concurrency > 1:
-        whole = max(0, now.idle_children - now.waiting_sync)
-        sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
-    order = tasks.ClaimOrder(
-        queues=[name for name, _ in queues],
-        takes=[min(limits.max_claim_batch or budget, budget)] * len(queues),
-        caps=[cap for _, cap in queues],
-        budget=budget,
-        strict=max(0, strict),
-        sync_budget=sync_budget,
-        cluster_cap=limits.cluster_cap,
-        hard=limits.hard,
-        async_names=async_names,
-        room=room + ahead,
-        whole=whole,
-        concurrency=limits.concurrency,
-        free_bytes=free_bytes,
-    )
-    return [order]
+        return pace.holding(self._in_hand, self._children.usable, self._limits, ahead, self._task_bytes)

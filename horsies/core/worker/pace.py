@@ -1,4 +1,4 @@
-"""How long tasks take, and how far a worker may run ahead on the strength of that (W-25a): plain arithmetic.
+"""How many tasks a worker may claim (W-24), and how far it may run ahead of its children (W-25a): plain arithmetic.
 
 Run-ahead pays where commits take longer than the tasks. It costs nothing as long as the tasks that wait in one worker
 are short; others could run longer ones meanwhile. So a child's own pace says how many tasks it may have before it, and
@@ -6,10 +6,22 @@ the pace of each task name says which tasks may be among them. `Paces` is the ta
 `dispatch.py` ask it, and `kept` decides for both.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+
+from horsies.core.store import tasks
+from horsies.core.worker.in_hand import InHand, Limits, Phase
+
+if TYPE_CHECKING:
+    from horsies.core.worker.children import Child
+
+MAX_BATCH = 1000  # of one claim statement
+MAX_BATCH_BYTES = 16 << 20  # the same for their arguments
+FIRST_PAUSE_S = 0.02  # of a worker that finds no task
 
 SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
 MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
@@ -180,3 +192,85 @@ def earned_when_dry(earned: int) -> int:
 def allowed(ahead: int, earned: int) -> int:
     """What is left of the run-ahead of the children: a claim may bring a few times more than what came lately."""
     return 0 if earned < EARNED else min(ahead, GROWTH * earned)
+
+
+def polling_pause(idle_s: float, longest_s: float) -> float:
+    """How long to wait before the next look, if nothing but a look finds tasks: short while there is work, and then at
+    most a quarter of the time for which there has been none."""
+    return min(longest_s, max(FIRST_PAUSE_S, idle_s / 4))
+
+
+class Holding(NamedTuple):
+    """What the worker holds right now."""
+
+    slots: int
+    held: int
+    claimed: int
+    idle_children: int
+    ahead: int  # how many more tasks than slots the children may have before them
+    waiting_sync: int = 0
+    taken_whole: int = 0  # children that a sync task has, or will have, to itself
+    free_bytes: int = tasks.NO_LIMIT  # of arguments and results that it may keep (W-25b)
+    task_bytes: float = 0.0  # what one more task brings, by those that came lately
+
+
+def holding(in_hand: InHand, usable: Sequence[Child], limits: Limits, ahead: int, task_bytes: float) -> Holding:
+    """What the worker holds, with these children that can be used."""
+    idle = sum(1 for child in usable if child.load == 0)
+    waiting_sync = taken_whole = 0
+    if limits.concurrency > 1:
+        waiting_sync = sum(1 for held in in_hand.waiting if not held.is_async)
+        taken_whole = sum(1 for child in usable if child.has_sync) + min(idle, waiting_sync)
+    only_claimed = in_hand.count(Phase.CLAIMED, Phase.STARTING) if limits.max_claim_per_worker else len(in_hand.waiting)
+    return Holding(
+        slots=len(usable) * limits.concurrency,
+        held=len(in_hand) - (0 if ahead else _ended_but_unwritten(in_hand, usable, limits)),
+        claimed=only_claimed,
+        idle_children=idle,
+        ahead=ahead,
+        waiting_sync=waiting_sync,
+        taken_whole=taken_whole,
+        free_bytes=limits.max_held_bytes - in_hand.bytes,
+        task_bytes=task_bytes,
+    )
+
+
+def _ended_but_unwritten(in_hand: InHand, usable: Sequence[Child], limits: Limits) -> int:
+    """Tasks whose code has ended hold no slot. This matters where writing their ends takes longer than running them."""
+    brisk = sum(limits.concurrency for child in usable if is_short(child.pace_ms))
+    return min(brisk, in_hand.count(Phase.SETTLING)) if brisk else 0
+
+
+def orders(limits: Limits, now: Holding, async_names: list[str]) -> list[tasks.ClaimOrder]:
+    """The claim statements of one pass: what W-24 allows, and what run-ahead adds for queues that are far from a cap
+    (W-25a)."""
+    per_worker = (limits.max_claim_per_worker or now.slots + limits.prefetch) - now.claimed
+    room = now.slots + limits.prefetch - now.held - now.taken_whole * (limits.concurrency - 1)
+    strict = min(room, per_worker)
+    ahead = now.ahead if limits.may_run_ahead else 0
+    queues = [(name, cap) for name, cap in limits.queues if cap != 0]
+    free_bytes = min(now.free_bytes, MAX_BATCH_BYTES)
+    # Rows that do not fit would be locked for nothing.
+    budget = min(strict + ahead, MAX_BATCH, rows_for(free_bytes, now.task_bytes))
+    if budget <= 0 or free_bytes <= 0 or not queues:
+        return []
+    sync_budget, whole = budget, 0
+    if limits.concurrency > 1:
+        whole = max(0, now.idle_children - now.waiting_sync)
+        sync_budget = max(0, now.idle_children - now.waiting_sync + limits.prefetch + ahead)
+    order = tasks.ClaimOrder(
+        queues=[name for name, _ in queues],
+        takes=[min(limits.max_claim_batch or budget, budget)] * len(queues),
+        caps=[cap for _, cap in queues],
+        budget=budget,
+        strict=max(0, strict),
+        sync_budget=sync_budget,
+        cluster_cap=limits.cluster_cap,
+        hard=limits.hard,
+        async_names=async_names,
+        room=room + ahead,
+        whole=whole,
+        concurrency=limits.concurrency,
+        free_bytes=free_bytes,
+    )
+    return [order]

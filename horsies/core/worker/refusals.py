@@ -1,4 +1,4 @@
-"""Claims although the database refuses the claim of some task (L-19a).
+"""Claims although the database refuses the claim of some task (L-19a), and returns claims whose reply was lost (W-21).
 
 The claim chooses its own rows, so a refusal does not say which one is at fault. First, rows outside the limits are set
 aside. If there are none, somebody's trigger or constraint refuses a task: then tasks are claimed by their ids, in
@@ -8,15 +8,16 @@ queue would be wrong. What cannot be set aside is skipped for as long as the cla
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeAlias
 
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db import Pool, by_halves, describe, is_about_content, mending
+from horsies.core.db import Pool, by_halves, describe, is_about_content, is_about_one, mending
 from horsies.core.store import odd_rows, tasks
 from horsies.core.store.odd_rows import OddTask
+from horsies.core.tasks.moves import Claim, Requeue
 
 log = logging.getLogger("horsies.worker")
 
@@ -127,3 +128,22 @@ class Refusals:
         for task in aside:
             if task.workflow_id is not None:
                 self._on_ended(task.claim.task_id, task.workflow_id)
+
+
+async def return_unknown_claims(pool: Pool, worker_id: str, known: Collection[Claim]) -> None:
+    """Return claims that belong to this worker according to the database, and of which it does not know (W-21)."""
+    async with pool.connection() as conn:
+        unknown = [claim for claim in await tasks.unknown_claims(conn, worker_id) if claim not in known]
+        if unknown:
+            log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
+            await by_halves(
+                unknown,
+                lambda part: tasks.apply(conn, worker_id, [Requeue(claim) for claim in part]),
+                is_refusal=is_about_one,
+                give_up=_left_behind,
+            )
+
+
+def _left_behind(claim: Claim, problem: Exception) -> None:
+    facts = {"horsies": {"task_id": claim.task_id}}
+    log.warning("a claim cannot be returned, and is left until its lease runs out: %s", describe(problem), extra=facts)

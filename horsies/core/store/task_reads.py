@@ -1,0 +1,64 @@
+"""One typed function per statement that reads tasks: for users, for the hooks of recovery, and for checks.
+
+Nothing here changes anything: the moves of tasks are in `store/tasks.py`, with the reads that belong to them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+
+from horsies.core.db import Connection
+from horsies.core.hooks import Job
+from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.sql import load, stored, texts
+from horsies.core.types import TaskAttemptOutcome, TaskStatus
+
+
+async def info(
+    conn: AsyncConnection[Any], task_id: str, *, include_result: bool, include_failed_reason: bool
+) -> dict[str, Any] | None:
+    """The columns of `TaskInfo`, with the result as stored text."""
+    wanted = {
+        "task_id": task_id,
+        "include_result": include_result,
+        "include_failed_reason": include_failed_reason,
+    }
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("tasks/info"), wanted)
+        row = await cursor.fetchone()
+    return None if row is None else {**row, "status": stored(TaskStatus, row["status"])}
+
+
+async def attempts(conn: AsyncConnection[Any], task_id: str) -> list[TaskAttemptInfo]:
+    """The attempts of a task, newest first."""
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("tasks/attempts"), {"task_id": task_id})
+        rows = await cursor.fetchall()
+    return [TaskAttemptInfo(**{**row, "outcome": stored(TaskAttemptOutcome, row["outcome"])}) for row in rows]
+
+
+async def jobs(conn: Connection, task_ids: Sequence[str]) -> list[Job]:
+    """Views of these tasks, in the order of the ids; missing tasks are left out."""
+    cursor = await conn.execute(load("tasks/jobs"), {"ids": texts(task_ids)})
+    found = {
+        row[0]: Job(row[0], row[1], row[2], stored(TaskStatus, row[3]), *row[4:]) for row in await cursor.fetchall()
+    }
+    return [found[task_id] for task_id in task_ids if task_id in found]
+
+
+class WaitingSample(NamedTuple):
+    """Tasks of one name that wait in one queue, as far as they were read; `ids` are the first of them."""
+
+    queue_name: str
+    task_name: str
+    tasks: int
+    ids: list[str]
+
+
+async def waiting(conn: Connection, queues: Sequence[str], *, most: int, sample: int) -> list[WaitingSample]:
+    """The first `most` of each queue, by name, with the ids of at most `sample` of each name."""
+    params = {"queues": texts(queues), "most": most, "sample": sample}
+    cursor = await conn.execute(load("checks/waiting"), params)
+    return [WaitingSample(*row) for row in await cursor.fetchall()]
