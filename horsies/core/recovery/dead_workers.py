@@ -28,7 +28,7 @@ from horsies.core.recovery import apply, hooks, start_journal, sweep
 from horsies.core.recovery.decide import Action, Death, Process, TaskShares, is_gone, is_in_sight, judge, share_out
 from horsies.core.store import workers as worker_rows
 from horsies.core.store.recovery import STEP
-from horsies.core.store.tasks import jobs
+from horsies.core.store.task_reads import jobs
 from horsies.core.store.workers import START, WHENEVER, Gone, Judge, Registered
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types import TaskStatus

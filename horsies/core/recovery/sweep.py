@@ -22,7 +22,7 @@ from horsies.core.recovery.decide import SweepDecision, SweepDecisions, sweep_de
 from horsies.core.recovery.hooks import SWEEP_S, HookCaller, NoHooks
 from horsies.core.store import workers
 from horsies.core.store.recovery import STEP
-from horsies.core.store.tasks import jobs as load_jobs
+from horsies.core.store.task_reads import jobs as load_jobs
 from horsies.core.store.workers import START, WHENEVER, Gone, OrphanedTask, SweepPosition
 from horsies.core.tasks.moves import InFlight
 

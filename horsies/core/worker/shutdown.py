@@ -16,7 +16,7 @@ from horsies.core import logs
 from horsies.core.db import AWAY, Pool
 from horsies.core.hooks import FailureReason, Job, JobInterrupted
 from horsies.core.recovery.hooks import HookCaller
-from horsies.core.store.tasks import jobs
+from horsies.core.store.task_reads import jobs
 from horsies.core.tasks.moves import Fail, Move, Retry
 from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker import advance, claim, dispatch, liveness, start
@@ -53,7 +53,7 @@ class Shutdown:
     async def run(self) -> None:
         """Return when the worker holds nothing any more, or when it was told to hurry and has done what it could."""
         self.claimer.is_stopped = True
-        self.claimer.room()  # it sees that there is none, and takes back its mark before tasks that run for long have ended
+        self.claimer.room()  # it sees that there is none, and takes back its mark before long tasks have ended
         self.dispatcher.is_stopping = True
         self.children.is_replacing = False
         self.starter.hand_back()
