@@ -22,8 +22,9 @@ class World:
         self.roots: list[Workflow] = []
         self.ended_children: list[Workflow] = []
         # Within one step the rules leave open what comes first, the end of a map by its last elements or what other
-        # ends lead to; and whether ends that are told together are taken in one step or, in their order, in several.
-        self.closes_late = self.splits = False
+        # ends lead to; whether ends that are told together are taken in one step or, in their order, in several; and
+        # in which order children are built, of which the first that fails may pause those that would follow.
+        self.closes_late = self.splits = self.builds_by_id = False
 
     def copy(self) -> World:
         """Plans are shared: they never change."""
@@ -123,7 +124,8 @@ class World:
                 parent.resolve()
 
     def _build_one(self) -> bool:
-        for workflow in self.workflows():
+        known = list(self.workflows())
+        for workflow in sorted(known, key=lambda one: one.id or "") if self.builds_by_id else known:
             for node in workflow.nodes if workflow.status == "RUNNING" else ():
                 if node.status == "READY" and node.plan.node_type == "SUBWORKFLOW":
                     workflow.create_child(node)

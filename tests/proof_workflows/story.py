@@ -279,16 +279,17 @@ class Story:
 
     def _others(self, before: World, in_model: Callable[[World], object], *, is_whole: bool) -> Iterator[World]:
         """What may have happened instead, as far as the rules leave it open."""
-        for has_happened, splits, closes_late in product((True, False), (False, True), (False, True)):
+        no_yes = (False, True)
+        for has_happened, splits, closes_late, by_id in product((True, False), no_yes, no_yes, no_yes):
             if is_whole and not has_happened:
                 continue
             world = before.copy()
-            world.splits, world.closes_late = splits, closes_late
+            world.splits, world.closes_late, world.builds_by_id = splits, closes_late, by_id
             if has_happened:
                 in_model(world)
             if not is_whole:
                 world.reconcile()
-            world.splits = world.closes_late = False
+            world.splits = world.closes_late = world.builds_by_id = False
             yield world
 
     async def _compare(self, others: Iterable[World] = ()) -> None:
