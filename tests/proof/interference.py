@@ -164,7 +164,7 @@ async def recover(story: Story, hold: Hold, fault: int | None, delay: float | No
 
 def _held(story: Story, hold: Hold) -> HeldTask:
     """The task as whoever finds it reads it from its row."""
-    row = {"place": 0, "has_deadline": False, "exits": None, "recoveries": 0, **story.row(hold.task_id)}
+    row = {"place": 0, "has_deadline": False, "exits": None, "recoveries": 0, "size": 0, **story.row(hold.task_id)}
     return HeldTask(Claimed(**{name: row[name] for name in Claimed._fields}), False, 0, claim_of(hold))
 
 

@@ -62,6 +62,11 @@ async def _resume(conn: Connection, workflow_id: str) -> bool | None:
     return await control.resume(Lent(conn), workflow_id, None)
 
 
+async def _hold(conn: Connection, workflow_id: str) -> None:
+    """What follows a pause or a resume, and what reconciliation repairs."""
+    await control.hold_or_release(Lent(conn), [workflow_id])
+
+
 async def _cancel(conn: Connection, workflow_id: str) -> bool | None:
     return await control.cancel(Lent(conn), workflow_id, None)
 
@@ -134,6 +139,8 @@ WORKFLOW_KINDS = (
          uses=(*STEP, workflows.lock_children), statements=4),
     Kind("resume workflow", _resume, _one("wf-off", "wf-off", "wf-on"), _everything,
          uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.ring), statements=9),
+    Kind("hold or release", _hold, _one("wf-off", "wf-on", "wf-kid"), _everything,
+         uses=(workflows.lock, workflows.hold, workflows.release), skips=True, statements=3),
     Kind("cancel workflow", _cancel, _one(*ROOTS), _everything,
          uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.cancel_tasks), statements=9),
     Kind("retry nodes", _retry, _one("wf-on", "wf-off", "wf-old"), _everything,
