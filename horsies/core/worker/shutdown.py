@@ -53,7 +53,7 @@ class Shutdown:
     async def run(self) -> None:
         """Return when the worker holds nothing any more, or when it was told to hurry and has done what it could."""
         self.claimer.is_stopped = True
-        self.claimer.room()  # it sees that there is none, and takes back its mark before long tasks have ended
+        self.claimer.room()  # there is none any more: it takes back its mark, however long tasks still run
         self.dispatcher.is_stopping = True
         self.children.is_replacing = False
         self.starter.hand_back()
