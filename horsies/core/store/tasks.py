@@ -302,7 +302,7 @@ async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
     return [Claim(*row) for row in await cursor.fetchall()]
 
 
-class Ahead(NamedTuple):
+class Outlook(NamedTuple):
     """What lies ahead, in seconds from now."""
 
     due_s: float | None  # when a task of these queues falls due; None: none does, or later than asked for
@@ -313,11 +313,11 @@ class Ahead(NamedTuple):
     workers: int  # how many there are
 
 
-async def look_ahead(conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0) -> Ahead:
+async def look_ahead(conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0) -> Outlook:
     """Everything that a worker waits for. It is planned anew each time (see `expire_waiting`)."""
     params = {"queues": texts(queues), "within": within_s}
     [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
-    return Ahead(*row)
+    return Outlook(*row)
 
 
 def _expired_result() -> str:
