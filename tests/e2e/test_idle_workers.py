@@ -63,7 +63,8 @@ async def test_w73_an_idle_worker_has_three_connections_and_makes_less_than_a_st
             return await sessions(db) <= 3
 
         await eventually(is_at_rest, 30, what="no connection that is not needed")
-        rates, seen = [], []
+        rates: list[float] = []
+        seen: list[int] = []
         while len(rates) < WINDOWS and min(rates, default=9) >= 1:
             rates.append(await rate(db, seen))
         code, said = worker.stop()

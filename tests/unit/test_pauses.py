@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from horsies.core.recovery.reaper import EXPIRY_S, IDLE_S, MOST_SHARES, pause_before_look
-from horsies.core.store.tasks import Ahead
+from horsies.core.store.tasks import Outlook
 
 
-def ahead(tasks_s: float | None = None, workflows_s: float | None = None, workers: int = 1) -> Ahead:
-    return Ahead(None, False, False, tasks_s, workflows_s, workers)
+def ahead(tasks_s: float | None = None, workflows_s: float | None = None, workers: int = 1) -> Outlook:
+    return Outlook(None, False, False, tasks_s, workflows_s, workers)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,6 @@ def ahead(tasks_s: float | None = None, workflows_s: float | None = None, worker
     ],
 )
 def test_r16_a_known_deadline_is_not_missed_and_new_ones_are_looked_for_in_turn(
-    seen: Ahead, is_idle: bool, pause: float
+    seen: Outlook, is_idle: bool, pause: float
 ) -> None:
     assert pause_before_look(seen, is_idle=is_idle) == pause

@@ -63,7 +63,8 @@ class PostgresConfig(ConfigModel):
         default=3,
         ge=1,
         le=MOST_CONNECTIONS,
-        description="`pool_size` of a worker, without its listener and heartbeat connections; `None`: `pool_size`",
+        description="connections that a busy worker uses, without its listener and heartbeat connections; "
+        "an idle one keeps one of them; `None`: `pool_size`",
     )
     worker_max_overflow: int | None = Field(
         default=2, ge=0, le=MOST_CONNECTIONS, description="`max_overflow` of a worker; `None`: `max_overflow`"

@@ -272,7 +272,7 @@ class Deadlines:
         if ahead.tasks_s == 0:
             await self._reaper.expire()
 
-    def saw(self, ahead: tasks.Ahead) -> None:
+    def saw(self, ahead: tasks.Outlook) -> None:
         """Somebody has looked ahead."""
         now = monotonic()
         pause = pause_before_look(ahead, is_idle=self._is_idle())
@@ -289,7 +289,7 @@ class Deadlines:
                     await self._is_changed.wait()
 
 
-def pause_before_look(ahead: tasks.Ahead, *, is_idle: bool) -> float:
+def pause_before_look(ahead: tasks.Outlook, *, is_idle: bool) -> float:
     """When to look again for what has expired. A deadline that is known is not missed; one that is set later is found
     by the next look, of this worker or of another."""
     share_s = EXPIRY_S * min(max(1, ahead.workers), MOST_SHARES)

@@ -376,7 +376,7 @@ async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
     return [Claim(*row) for row in await cursor.fetchall()]
 
 
-class Ahead(NamedTuple):
+class Outlook(NamedTuple):
     """What lies ahead, in seconds from now."""
 
     due_s: float | None  # when a task of these queues falls due; None: none does, or later than asked for
@@ -389,12 +389,12 @@ class Ahead(NamedTuple):
 
 async def look_ahead(
     conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0, busy: Collection[str] | None = None
-) -> Ahead:
+) -> Outlook:
     """Everything that a worker waits for; `busy` are those queues in which tasks wait, if that is known. It is planned
     anew each time (see `store.recovery`)."""
     params = {"served": texts(queues), "queues": texts(queues if busy is None else sorted(busy)), "within": within_s}
     [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
-    return Ahead(*row)
+    return Outlook(*row)
 
 
 class EndedTask(NamedTuple):

@@ -66,7 +66,7 @@ class Claimer:
         is_deaf: bool = False,
         on_claimed: Callable[[], None],
         on_ended: Callable[[str, str], None],
-        on_ahead: Callable[[tasks.Ahead], None] = lambda ahead: None,
+        on_ahead: Callable[[tasks.Outlook], None] = lambda ahead: None,
     ) -> None:
         self._pool = pool
         self.who = who
