@@ -185,7 +185,8 @@ async def test_m46a_a_wrong_cursor_is_refused(broker: PostgresBroker, cursor: st
 
 async def test_m46a_a_cursor_of_another_order_is_refused(broker: PostgresBroker) -> None:
     cursor = (await page_of(broker, limit=1)).next_cursor
-    for other in ({"sort_dir": "asc"}, {"sort_by": "sent_at"}):
+    others: list[dict[str, Any]] = [{"sort_dir": "asc"}, {"sort_by": "sent_at"}]
+    for other in others:
         refused = (await monitoring.list_tasks(broker, after=cursor, **other)).unwrap_err()
         assert refused.code is MonitoringErrorCode.INVALID_ARGUMENT and "sorted by 'id', 'desc'" in refused.message
 

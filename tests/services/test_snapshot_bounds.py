@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from psycopg import AsyncConnection, errors
@@ -49,6 +50,11 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def taken(broker: PostgresBroker, *, exact: bool = False) -> Snapshot:
     return (await monitoring.take_snapshot(broker, exact=exact)).unwrap()
+
+
+def exposed_by(found: Snapshot) -> dict[str, dict[tuple[str, ...], Any]]:
+    """The values of each metric by their labels."""
+    return {family.metric.name: dict(family.samples) for family in metrics.of_snapshot(found)}
 
 
 @pytest.mark.usefixtures("small_bounds")
@@ -112,7 +118,7 @@ async def test_m45a_what_cannot_be_counted_is_estimated(
     monkeypatch.setattr(monitoring_store, "waiting_sample", too_slow)
     found = await taken(broker)
     assert found.missing.keys() == {"waiting", "sample"}
-    exposed = {family.metric.name: dict(family.samples) for family in metrics.of_snapshot(found)}
+    exposed = exposed_by(found)
     assert ("long", "due") not in exposed["horsies_queue_tasks"], "unknown is not zero"
     assert exposed["horsies_queue_oldest_due_seconds"]["long",] > LONG - 60
     assert exposed["horsies_queue_tasks"]["short", "running"] == 3
@@ -143,7 +149,7 @@ async def test_m45a_the_numbers_of_a_missing_part_are_absent_and_the_others_are_
     broker: PostgresBroker, db: AsyncConnection
 ) -> None:
     await db.execute("ALTER TABLE horsies_worker_states RENAME TO elsewhere")
-    exposed = {family.metric.name: dict(family.samples) for family in metrics.of_snapshot(await taken(broker))}
+    exposed = exposed_by(await taken(broker))
     assert "horsies_workers" not in exposed and "horsies_queue_live_workers" not in exposed
     assert exposed["horsies_queue_tasks"]["short", "due"] == SHORT
     assert exposed["horsies_queue_oldest_due_seconds"]["long",] > LONG - 60

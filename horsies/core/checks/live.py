@@ -76,7 +76,7 @@ def database(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
 def waiting_tasks(subject: CheckedApp, visit: CheckConnection) -> Iterator[errors.HorsiesError]:
     """Every waiting task is defined here, with arguments that it can read."""
     queues = sorted(subject.app.queue_names)
-    most = max(LEAST, min(MOST, MOST_IN_ALL // max(1, len(queues))))
+    most = min(MOST, max(LEAST, MOST_IN_ALL // max(1, len(queues))))
     found = visit.ask(lambda conn: task_reads.waiting(conn, queues, most=most, sample=SAMPLE))
     if isinstance(found, Err):
         yield from no_answer(found)
