@@ -21,6 +21,7 @@ ARROWS = {
     "tasks/retry",
     "tasks/set_aside",
     "tasks/start",
+    "workflows/start_nodes",  # the same arrow for tasks of workflows, whose nodes move with them
 }
 RUN_TIME = [name for name in statements() if not name.startswith("schema/")]
 SETS_STATUS = re.compile(
