@@ -265,7 +265,7 @@ async def touched(database_url: str, limits: Sequence[dict[str, Any]]) -> list[l
             )
             done = count
             await caps.fold(db, None, [])
-            await db.execute("VACUUM ANALYZE horsies_tasks")
+            await db.execute("VACUUM ANALYZE horsies_tasks, horsies_load_moves")
             for how, pages_of in zip(limits, found, strict=True):
                 await pages(db, how)
                 pages_of.append(await pages(db, how))
