@@ -99,3 +99,22 @@ async def test_f94_a_child_whose_node_has_another_one_now_is_not_retried(databas
 
 async def _children(s: Storm) -> list[tuple[Any, ...]]:
     return await s.rows("SELECT id FROM horsies_workflows WHERE parent_workflow_id IS NOT NULL")
+
+
+async def test_f52_f94_a_retried_node_is_enqueued_before_an_end_below_pauses_the_workflow_again(
+    database_url: str,
+) -> None:
+    """Whatever the ids of the workflows are: they were advanced in that order, which is random."""
+    shape = plan(
+        node("a"), node("sub", kind="SUBWORKFLOW", sub_workflow_key="kid"), children={1: KID}, on_error="PAUSE"
+    )  # fmt: skip
+    async with storm(database_url, KID, engines=1) as s:
+        for _ in range(8):
+            workflow_id = await s.me.begin(shape)
+            claims = await s.start_all()
+            await s.me.advance(await s.end_named(claims, "a", fails=True))
+            assert await s.status(workflow_id) == "PAUSED"
+            await s.me.advance(await s.end_named(claims, "x", fails=True))
+            assert await s.me.retry(workflow_id, ["a"]) is True
+            assert (await s.nodes(workflow_id))["a"] == "ENQUEUED"
+            assert await s.status(workflow_id) == "PAUSED", "the child has failed"

@@ -105,7 +105,7 @@ class Worklist:
         """Take over what a step has left to do."""
         self.tasks += result.tasks
         self.children += result.children
-        self.flows.update(sorted(result.flows.items()))
+        self.flows.update(result.flows)
         if self.build_later is None:
             self.builds += result.builds
             return
