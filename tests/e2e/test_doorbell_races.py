@@ -166,8 +166,9 @@ async def test_d60_workers_of_different_queues_are_rung_each_for_its_own(
             await eventually(lambda: _are(words(db), both))
             async with listening(database_url, wake_of(first), wake_of(second)) as called:
                 for task, worker in ((tasks.note, first), (tasks.note_right, second)):
-                    await rows.until((await send(task, "x")).task_id, "COMPLETED")
-                    assert await called() == [(wake_of(worker), "")]
+                    sent = await send(task, "x")
+                    await rows.until(sent.task_id, "COMPLETED")
+                    assert await called() == [(wake_of(worker), sent.task_id)]
         assert await words(db) == {("worker", first.worker_id)}
         async with listening(database_url, wake_of(first)) as called:
             await send(tasks.note_right, "nobody serves it")

@@ -65,7 +65,7 @@ async def test_d60_with_when_waiting_a_sleeping_worker_is_rung_for(
             await ear.execute(f'LISTEN "{wake_of(worker)}"'.encode())
             handle = (await sleeper.add.send_async(1, 2)).unwrap()
             heard = [n.payload async for n in ear.notifies(timeout=10, stop_after=1)]
-        assert heard == [""]
+        assert heard == [handle.task_id]
         assert (await handle.get_async(timeout_ms=30_000)).unwrap() == 3
     assert await rows.all("SELECT * FROM horsies_waiting WHERE holder = %s", worker.worker_id) == []
 

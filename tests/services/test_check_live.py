@@ -16,7 +16,7 @@ from horsies import AppConfig, CustomQueueConfig, Horsies, QueueMode, TaskError,
 from horsies.core.checks import live
 from horsies.core.checks.live import WaitingTasks, grouped_by_name
 from horsies.core.errors import HorsiesError
-from horsies.core.store import task_reads, tasks
+from horsies.core.store import task_reads
 from horsies.core.store.task_reads import WaitingSample
 from horsies.core.types.status import TaskStatus
 from tests.conftest import with_database
@@ -153,7 +153,7 @@ async def test_m20_a_task_that_was_taken_meanwhile_is_nobodys_business(
         await conn.execute("UPDATE horsies_tasks SET status = 'RUNNING', claimed = TRUE WHERE id = %s", [task_id])
         return found
 
-    monkeypatch.setattr(tasks, "waiting", taken)
+    monkeypatch.setattr(task_reads, "waiting", taken)
     assert app.check(live=True) == []
 
 

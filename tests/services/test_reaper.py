@@ -146,7 +146,7 @@ async def test_r16_a_pass_that_fails_is_logged_and_does_not_stop_the_next(
     assert await status(db, overdue) == "EXPIRED"
     assert not await is_filled(db, "horsies_waiting")
     failed = [name for name, _ in reaper.passes if f"pass over {name} failed" in caplog.text]
-    assert failed == ["stale claims", "stale runs", "abandoned workers", "heartbeats"]
+    assert failed == ["stale claims", "stale runs", "abandoned workers", "nodes of workflows", "heartbeats"]
     assert await status(db, claimed) == "CLAIMED"
     await reaper.tick()
     assert await status(db, claimed) == "PENDING"

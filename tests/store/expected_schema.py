@@ -61,6 +61,7 @@ TASKS_ADDED = {
     "start_failures": COUNTER,
     "workflow_id": chars(36),
     "idempotency_key": chars(255),
+    "is_held": FLAG,
     # Generated from the others, for the indexes.
     "is_waiting": Column("boolean", True, "((status)::text = 'PENDING'::text)"),
     "ended_at": Column(
@@ -284,7 +285,8 @@ def among(*states: str) -> str:
 INDEXES = {
     "horsies_tasks": {
         "UNIQUE (id)",
-        "(queue_name, priority, enqueued_at, id) WHERE is_waiting",
+        "(queue_name, priority, is_held, enqueued_at, id) WHERE is_waiting",
+        "(workflow_id, id) WHERE (is_held AND is_waiting)",
         "(claimed_by_worker_id) WHERE claimed",
         "(good_until) WHERE (is_waiting AND (good_until IS NOT NULL))",
         "(next_retry_at) WHERE (is_waiting AND (next_retry_at IS NOT NULL))",

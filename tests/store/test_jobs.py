@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from horsies import Job, TaskStatus
-from horsies.core.store.tasks import jobs
+from horsies.core.store.task_reads import jobs
 from tests.factories import given_task
 
 Db = AsyncConnection[Any]

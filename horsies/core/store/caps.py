@@ -9,6 +9,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from psycopg import AsyncCursor
+
 from horsies.core.db import Connection
 from horsies.core.schema.install import CLAIM, LOAD, claim_purpose, lock_key
 from horsies.core.sql import load, texts
@@ -25,13 +27,14 @@ class Difference(NamedTuple):
     running: int
 
 
-async def lock(conn: Connection, names: Sequence[str]) -> None:
-    """Keep other passes from claiming under the same caps until the end of this transaction (W-23)."""
+async def lock(conn: Connection, names: Sequence[str]) -> AsyncCursor[Any]:
+    """Keep other passes from claiming under the same caps until the end of this transaction (W-23). The
+    second column of the answer says whether what is in flight is known for all these queues."""
     keys, shared = [lock_key(CLAIM)], [ALL not in names]
     if ALL not in names:
         queue_keys = sorted(map(_key, names))
         keys, shared = [*keys, *queue_keys], [*shared, *(False for _ in queue_keys)]
-    await conn.execute(load("caps/lock"), {"keys": keys, "shared": shared})
+    return await conn.execute(load("caps/lock"), {"keys": keys, "shared": shared, "names": texts(names)})
 
 
 @lru_cache(maxsize=10_000)

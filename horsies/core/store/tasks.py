@@ -7,6 +7,7 @@ a workflow's task too: it is locked before the task and moves with it. The state
 lock of the workflow's row; this one does not (D-63).
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
@@ -123,21 +124,24 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
     if not counted:
         cursor = await conn.execute(statement, params, prepare=only is None)
         return _claimed(await cursor.fetchall())
-    try:
-        return await _claim_counted(conn, counted, statement, params)
-    except errors.ObjectNotInPrerequisiteState:  # nobody has claimed under this cap yet, or not for long (D-56)
+    rows, is_known = await _claim_counted(conn, counted, statement, params)
+    if is_known:
+        return rows
+    # Nobody has claimed under one of these caps yet, or not for long (D-56).
+    with contextlib.suppress(*([errors.LockNotAvailable] if rows else [])):
         await caps.start_counting(conn, counted)
-        return await _claim_counted(conn, counted, statement, params)
+    return rows or (await _claim_counted(conn, counted, statement, params))[0]
 
 
 async def _claim_counted(
     conn: Connection, counted: Sequence[str], statement: str, params: dict[str, Any]
-) -> list[Claimed]:
+) -> tuple[list[Claimed], bool]:
+    """The tasks, and whether all these queues are counted; from one that is not, nothing is taken."""
     # All statements are sent at once: a worker that is paused in between must not keep the locks of others.
     async with conn.pipeline(), conn.transaction():
-        await caps.lock(conn, counted)
+        locked = await caps.lock(conn, counted)
         cursor = await conn.execute(statement, params)
-    return _claimed(await cursor.fetchall())
+    return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
 
 
 def _claim_params(who: Claimant, order: ClaimOrder, *, counting: bool) -> dict[str, Any]:

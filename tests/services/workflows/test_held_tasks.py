@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from horsies import OnError
 from horsies.core.db.pool import Pool
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.store import tasks as task_store
+from horsies.core.store import recovery
 from horsies.core.workflows import control
 from tests.services.workflows.flows import node, started
 from tests.services.workflows.hand import Hand, Tasks
@@ -53,7 +53,7 @@ async def test_f50_a_held_task_expires_and_is_cancelled_like_every_other(clean_d
     await clean_db.execute(
         "UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id = (SELECT min(id) FROM horsies_tasks)"
     )
-    assert len(await task_store.expire_waiting(clean_db)) == 1
+    assert len(await recovery.expire_waiting(clean_db)) == 1
     assert await control.cancel(clean_pool, flow, None) is True
     cursor = await clean_db.execute("SELECT status FROM horsies_tasks ORDER BY status")
     assert await cursor.fetchall() == [("CANCELLED",), ("EXPIRED",)]

@@ -12,7 +12,7 @@ WITH queues AS (
     SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[], %(caps)s::int[]) WITH ORDINALITY AS q(name, take, cap, place)
 ), load AS (
     SELECT *, CASE WHEN cap IS NOT NULL
-                   THEN (SELECT CASE WHEN %(hard)s THEN f.held ELSE f.running END FROM horsies_in_flight(name) f) END AS counted
+                   THEN (SELECT COALESCE(CASE WHEN %(hard)s THEN f.held ELSE f.running END, 2147483647) FROM horsies_in_flight(name) f) END AS counted
     FROM queues
 ), room AS (
     SELECT name, place, CASE WHEN cap IS NULL THEN take ELSE GREATEST(0, LEAST(
@@ -72,7 +72,8 @@ WITH queues AS (
     ORDER BY place, priority, enqueued_at, id
     LIMIT CASE WHEN %(cluster_cap)s::int IS NULL THEN %(budget)s ELSE GREATEST(0, LEAST(%(budget)s, (
         SELECT GREATEST(LEAST(%(strict)s, c.cap - f.held), c.cap / 4 - f.held)
-        FROM horsies_in_flight('*') f CROSS JOIN (SELECT %(cluster_cap)s::int AS cap) c))) END
+        FROM (SELECT COALESCE(held, 2147483647) AS held FROM horsies_in_flight('*')) f
+            CROSS JOIN (SELECT %(cluster_cap)s::int AS cap) c))) END
 )
 UPDATE horsies_tasks t
 SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
