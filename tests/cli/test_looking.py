@@ -89,7 +89,7 @@ def given_schema(terminal: Terminal, version: int) -> dict[str, str]:
 
 
 def test_m13_an_older_schema_is_read_and_not_brought_up(empty: Terminal, module: str) -> None:
-    before = given_schema(empty, 2)
+    before = given_schema(empty, 6)
     for command in LOOKING.keys() - {"watched", "task", "explain", "workflow"}:
         empty.type(*words_of(command, module))
     for command, noun in (("task", "task"), ("explain", "task"), ("workflow", "workflow")):

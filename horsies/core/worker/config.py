@@ -217,6 +217,7 @@ class Plan:
 
     def registration(self, me: Identity) -> dict[str, Any]:
         """The row of `horsies_workers`."""
+        settings = self.snapshot_settings()
         return {
             "worker_id": me.worker_id,
             "hostname": me.hostname,
@@ -228,7 +229,10 @@ class Plan:
             "sweeping": self.recovery.enabled,
             "queues": self.queues,
             "recovery": self.recovery_settings(),
-            "metadata": {"prefetch_buffer": self.limits.prefetch},
+            "metadata": {
+                "prefetch_buffer": self.limits.prefetch,
+                **{name: settings[name] for name in ("queue_priorities", "queue_max_concurrency")},
+            },
         }
 
     def team(self, task_names: Sequence[str], hook_events: Sequence[str]) -> str:
