@@ -12,17 +12,17 @@ from tests.proof_workflows.engine import Broke
 from tests.proof_workflows.storm import Storm, map_over, node, plan, storm
 
 KID = plan(node("x"), key="kid")
+PAUSING = plan(
+    node("a"), node("sub", kind="SUBWORKFLOW", sub_workflow_key="kid"), children={1: KID}, on_error="PAUSE"
+)  # fmt: skip
 
 
 async def test_f41_f51_children_are_paused_with_a_parent_that_fails_wherever_the_connection_breaks(
     database_url: str,
 ) -> None:
-    shape = plan(
-        node("a"), node("sub", kind="SUBWORKFLOW", sub_workflow_key="kid"), children={1: KID}, on_error="PAUSE"
-    )  # fmt: skip
     async with storm(database_url, KID, engines=1) as s:
         for statements in range(14):
-            await s.me.begin(shape)
+            await s.me.begin(PAUSING)
             ended = await s.end_named(await s.start_all(), "a", fails=True)
             s.me.pool.breaks_after = statements
             try:
@@ -105,12 +105,9 @@ async def test_f52_f94_a_retried_node_is_enqueued_before_an_end_below_pauses_the
     database_url: str,
 ) -> None:
     """Whatever the ids of the workflows are: they were advanced in that order, which is random."""
-    shape = plan(
-        node("a"), node("sub", kind="SUBWORKFLOW", sub_workflow_key="kid"), children={1: KID}, on_error="PAUSE"
-    )  # fmt: skip
     async with storm(database_url, KID, engines=1) as s:
         for _ in range(8):
-            workflow_id = await s.me.begin(shape)
+            workflow_id = await s.me.begin(PAUSING)
             claims = await s.start_all()
             await s.me.advance(await s.end_named(claims, "a", fails=True))
             assert await s.status(workflow_id) == "PAUSED"

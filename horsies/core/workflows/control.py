@@ -254,8 +254,9 @@ async def _resume(conn: Connection, tree: list[workflows.Flow], step: Step | Non
     await step.settle()
     after = await step.finish()
     await workflows.ring(conn, [flow.id for flow in tree])
-    # Nodes that were READY at the pause are enqueued now, or with the next step.
-    after.flows.update(dict.fromkeys(flow.id for flow in tree))
+    # Nodes that were READY at the pause are enqueued by the next steps: from the top, because the end of a child may
+    # pause those above it again.
+    after.flows = {flow.id: after.flows.get(flow.id) for flow in tree} | after.flows
     return after
 
 

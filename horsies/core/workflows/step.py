@@ -229,7 +229,7 @@ class Step:
         ]
         if overdue:
             await self.stop_waiting(overdue)
-        freed = [flow for flow in self.settling.freed if self.settling.flows[flow].is_running]
+        freed = [flow for flow in sorted(self.settling.freed) if self.settling.flows[flow].is_running]
         await self._fail_refused()
         await self._enqueue()
         await self._write()
