@@ -8,15 +8,15 @@ import time
 from typing import Any
 
 from benchmarks.scale.sizes import SHORT_S, VARIABLE, bulk
-from horsies import AppConfig, Horsies, QueueMode, TaskError, TaskResult
+from horsies import AppConfig, Horsies, PostgresConfig, QueueMode, TaskError, TaskResult
 
 settings: dict[str, Any] = json.loads(os.environ.get(VARIABLE, "{}"))
 queues = [queue["name"] for queue in settings.get("custom_queues", [])]
 if queues:
     settings["queue_mode"] = QueueMode.CUSTOM
-app = Horsies(
-    AppConfig.for_database_url(os.environ.get("DATABASE_URL", "embedded:./.horsies/bench"), **settings),
-)
+notify = settings.pop("notify", "always")
+broker = PostgresConfig(database_url=os.environ.get("DATABASE_URL", "embedded:./.horsies/bench"), notify=notify)
+app = Horsies(AppConfig(broker=broker, **settings))
 # Tasks that were put in as rows are of any queue; what is sent goes to the last one that was named.
 QUEUE = queues[-1] if queues else None
 

@@ -1,6 +1,7 @@
 """Programs that use the queue as any program would, each in a process of its own.
 
 python -m benchmarks.scale.programs pings COUNT | large BYTES | paused WIDTH | waiters COUNT | many COUNT
+                                  | senders SENDERS COUNT
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ LONG_MS = 600_000
 READY = "ready"
 
 
-def run(name: str, number: int, env: Mapping[str, str] | None = None) -> str:
+def run(name: str, *numbers: int, env: Mapping[str, str] | None = None) -> str:
     """What the program prints."""
-    command = [sys.executable, "-m", "benchmarks.scale.programs", name, str(number)]
+    command = [sys.executable, "-m", "benchmarks.scale.programs", name, *map(str, numbers)]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True, check=False
     )
@@ -36,7 +37,7 @@ def run(name: str, number: int, env: Mapping[str, str] | None = None) -> str:
 
 def ping(count: int, env: Mapping[str, str] | None = None) -> float:
     """Milliseconds from `send` to the result seen by `get`, one task at a time: the median."""
-    times: list[tuple[int, int]] = json.loads(run("pings", count, env))
+    times: list[tuple[int, int]] = json.loads(run("pings", count, env=env))
     return percentiles([(got - sent) / 1e6 for sent, got in times])[50]
 
 
@@ -82,6 +83,22 @@ def many(count: int) -> None:
     noop.send_many([(n,) for n in range(count)]).unwrap()
 
 
+def senders(number: int, count: int) -> None:
+    """So many who send one task after the other, at the same time. Print when they began."""
+    from benchmarks.scale.app import noop
+
+    async def send(times: int) -> None:
+        for n in range(times):
+            (await noop.send_async(n)).unwrap()
+
+    async def main() -> float:
+        begun = time.time()
+        await asyncio.gather(*(send(count // number) for _ in range(number)))
+        return begun
+
+    print(asyncio.run(main()))
+
+
 def paused(width: int) -> None:
     """A workflow with so many tasks that wait is started and paused."""
     from benchmarks.workflow_graphs import roots
@@ -108,13 +125,14 @@ def waiters(count: int) -> None:
     asyncio.run(main())
 
 
-PROGRAMS: dict[str, Callable[[int], None]] = {
+PROGRAMS: dict[str, Callable[..., None]] = {
     "pings": pings,
     "large": large,
     "many": many,
+    "senders": senders,
     "paused": paused,
     "waiters": waiters,
 }
 
 if __name__ == "__main__":
-    PROGRAMS[sys.argv[1]](int(sys.argv[2]))
+    PROGRAMS[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -28,9 +28,14 @@ async def test_r40_r41_r42_a_worker_registers_enrolls_its_claims_and_leaves(
     assert row["started_at"] <= row["last_heartbeat_at"] and row["started_at"] <= running["claimed_at"]
     own = row["recovery"]["worker_recovery"]
     assert (own["enabled"], own["heartbeat_interval"]) == (takes_part, 1_000 if takes_part else 30_000)
-    known = {name: row["metadata"][name] for name in ("task_names", "prefetch_buffer")}
-    assert known == {"task_names": sorted(basic.app.tasks), "prefetch_buffer": 0}, "for explain_task (M-45)"
-    assert set(row["metadata"]) - set(known) <= {"team", "reaped_at"}, "for the turns of the reaper (R-15)"
+    told = {
+        "task_names": sorted(basic.app.tasks),
+        "prefetch_buffer": 0,
+        "queue_priorities": {"default": 100},
+        "queue_max_concurrency": {"default": None},
+    }
+    assert {name: row["metadata"][name] for name in told} == told, "for explain_task (M-45) and monitoring (M-40)"
+    assert set(row["metadata"]) - set(told) <= {"team", "reaped_at"}, "for the turns of the reaper (R-15)"
     assert running["recovery_enrolled"] is takes_part
     assert done["claimed_by_worker_id"] == worker.worker_id
     assert await rows.all("SELECT * FROM horsies_workers") == []
