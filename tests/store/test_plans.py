@@ -48,6 +48,7 @@ SMALL = {"horsies_workers", "horsies_waiting", "horsies_meta"}
 TASKS = "horsies_tasks"
 OTHERS = [f"horsies_{name}" for name in ("task_attempts", "heartbeats", "worker_states", "workflows", "workflow_tasks")]
 
+COUNTED = [*EVERYWHERE, "*"]  # or the first claim under a cap would take nothing, and then count
 # What cannot be claimed is passed over in the index, but for the deadline, which no order serves beside the priority:
 # overdue tasks are looked at until they are expired, which is why that is done often.
 PASSED_OVER = {("overdue", "claim"): DEEP, ("overdue", "claim with caps"): DEEP}
@@ -93,6 +94,7 @@ async def fill_and_look(url: str, state: str) -> dict[str, list[Told]]:
         await undisturbed(conn)
         if state != "empty":
             await states.fill(conn, *STATES[state])
+        await conn.execute(load("caps/start"), {"queues": COUNTED})
         for statistics in ("fresh", "analysed"):
             if statistics == "analysed":
                 await conn.execute("VACUUM ANALYZE")
@@ -114,7 +116,7 @@ async def keep_and_fill(url: str, state: str) -> dict[str, list[Told]]:
     ):
         await undisturbed(conn)
         # The claim that would do so loses its plan.
-        await conn.execute(load("caps/start"), {"queues": [*EVERYWHERE, "*"]})
+        await conn.execute(load("caps/start"), {"queues": COUNTED})
         if "little" in state:
             await states.sow(conn)
         if "analysed" in state:
