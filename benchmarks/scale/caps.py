@@ -44,25 +44,34 @@ def caps(bench: Bench) -> None:
 
 
 def tight(bench: Bench) -> None:
-    """Two workers of four children each, and a limit of half of that."""
+    """Two workers of four children each, and a limit of half of that; beside one of four children without a limit."""
     count = bench.some(SHORTS, 40)
-    used: list[float] = []
-    most: list[float] = []
-    for _ in bench.times(f"a limit of {TIGHT} that binds", runs=max(1, bench.repeat - 1)):
-        rate, at_once = measure_tight(bench.server, count)
-        used.append(rate / (TIGHT / SHORT_S))
-        most.append(at_once)
-        bench.say(f"{rate:,.0f} tasks/s, {at_once} at once")
-    ms = SHORT_S * 1000
-    what = f"a limit of {TIGHT} for tasks of {ms:.0f} ms, two workers: of the {TIGHT / SHORT_S:,.0f} tasks/s it allows"
-    bench.report.add("caps_tight", what, "", used, Bar(OF_TIGHT))
-    bench.report.add("caps_exact", "… most tasks that ran at once", "", [max(most)], Bar(TIGHT, "at most"))
+    plain: list[float] = []
+    queued: list[float] = []
+    cluster: list[float] = []
+    most = 0
+    for _ in bench.times(f"a limit of {TIGHT} that binds"):
+        rate, _most = measure_tight(bench.server, count, 1, with_queues([queue(NAME)]))
+        plain.append(rate)
+        rate, at_once = measure_tight(bench.server, count, 2, with_queues([queue(NAME, cap=TIGHT)]))
+        queued.append(rate)
+        most = max(most, at_once)
+        rate, at_once = measure_tight(bench.server, count, 2, with_queues([queue(NAME)], cluster_wide_cap=TIGHT))
+        cluster.append(rate)
+        most = max(most, at_once)
+        bench.say(f"{plain[-1]:,.0f}, {queued[-1]:,.0f} and {cluster[-1]:,.0f} tasks/s, {most} at once")
+    add, ms = bench.report.add, SHORT_S * 1000
+    add("caps_slots", f"tasks of {ms:.0f} ms in {TIGHT} children of one worker, without a limit", "tasks/s", plain)
+    what = f"… two workers of {TIGHT} children, a limit of the queue of {TIGHT}: of that"
+    add("caps_tight", what, "", ratios(queued, plain), Bar(OF_TIGHT), _rates(queued))
+    what = f"… the same with a cluster-wide limit of {TIGHT}: of that"
+    add("caps_tight_cluster", what, "", ratios(cluster, plain), Bar(OF_TIGHT), _rates(cluster))
+    add("caps_exact", "… most tasks that ran at once", "", [most], Bar(TIGHT, "at most"))
 
 
-def measure_tight(server: Server, count: int) -> tuple[float, int]:
+def measure_tight(server: Server, count: int, workers: int, env: dict[str, str]) -> tuple[float, int]:
     """Tasks per second from the first start to the last end, and how many ran at once."""
-    env = with_queues([queue(NAME, cap=TIGHT)])
-    with crew(server, 2, "--processes", str(TIGHT), env=env):
+    with crew(server, workers, "--processes", str(TIGHT), env=env):
         server.fill("noop", count, task_name="'short'", queue_name=f"'{NAME}'", priority="1")
         server.ring(NAME)
         until(lambda: bool(server.row(_ENDED)[0] >= count), "tasks under a limit", every_s=0.05)

@@ -12,7 +12,7 @@ from benchmarks.scale.sizes import LOCATOR, queue, settings, with_queues
 from benchmarks.scale.watch import until, watching
 from benchmarks.server import Server
 
-SETTLE_S = 8.0
+SETTLE_S = 15.0
 WINDOW_S = 30.0
 QUEUES = 1_000
 SNAPSHOTS = 3
@@ -23,12 +23,14 @@ OFTEN = {"worker_state_snapshot_interval_ms": 1_000}
 def idle(bench: Bench) -> None:
     window = max(2.0, WINDOW_S * bench.share)
     for _ in bench.times(f"{bench.workers} idle workers", runs=1):
-        with crew(bench.server, bench.workers) as workers:
+        with crew(bench.server, 0) as workers:
+            ours = workers.connections()  # of this program
+            workers.grow(bench.workers)
             time.sleep(SETTLE_S * bench.share)
             before, begin = workers.cpu_seconds(), time.monotonic()
             time.sleep(window)
             seconds, after = time.monotonic() - begin, workers.cpu_seconds()
-            connections = workers.connections()
+            connections = workers.connections() - ours
             with watching(bench.server) as seen:
                 time.sleep(window)
     spent = {part: 100 * (after[part] - before[part]) / seconds for part in before}

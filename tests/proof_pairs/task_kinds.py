@@ -79,7 +79,7 @@ def _claimed(start: Start, arguments: Arguments) -> set[str]:
     return {claim.task_id for claim in arguments["claims"]}
 
 
-def _claim(pick: Choices, start: Start, capped: bool) -> Arguments:
+def claim_of(pick: Choices, start: Start, capped: bool) -> Arguments:
     queues = pick.of((["default"], ["default", "other"], ["other", "default"]))
     caps = [pick.of((None, 1, 3)) if capped else None for _ in queues]
     order = ClaimOrder(
@@ -219,11 +219,11 @@ async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
 
 
 TASK_KINDS = (
-    Kind("claim", tasks.claim, partial(_claim, capped=False), rows_in("PENDING"), skips=True, waits=False),
+    Kind("claim", tasks.claim, partial(claim_of, capped=False), rows_in("PENDING"), skips=True, waits=False),
     Kind(
         "counting claim",
         tasks.claim,
-        partial(_claim, capped=True),
+        partial(claim_of, capped=True),
         rows_in("PENDING"),
         uses=(tasks.claim, caps.lock),
         skips=True,
@@ -268,7 +268,7 @@ TASK_KINDS = (
     Kind(
         "claim despite odd rows",
         _claim_despite,
-        partial(_claim, capped=False),
+        partial(claim_of, capped=False),
         rows_in("PENDING"),
         uses=(odd_rows.set_aside_odd, tasks.claim),
         skips=True,

@@ -6,7 +6,7 @@ these are the engine's single steps and not the calls that go on until nothing i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,13 +17,13 @@ from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.store import odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Claim
 from horsies.core.workflows import control
-from horsies.core.workflows.advance import Worklist
+from horsies.core.workflows.advance import NoCompanion, Worklist
 from horsies.core.workflows.layout import Layout, TreePosition, lay_out, write_layout
 from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
-from tests.proof_pairs.kinds import Arguments, Kind
+from tests.proof_pairs.kinds import Arguments, Kind, rows_in
 from tests.proof_pairs.rows import WORKFLOWS, Start
-from tests.proof_pairs.task_kinds import Only, claims_of
+from tests.proof_pairs.task_kinds import Only, claim_of, claims_of
 
 ROOTS = ("wf-on", "wf-on", "wf-off", "wf-done")
 
@@ -44,6 +44,26 @@ class Lent:
 
 async def _advance(conn: Connection, ids: list[str]) -> StepResult:
     return await Worklist(tasks=ids).step(Lent(conn), None)
+
+
+class Claiming(NoCompanion):
+    """As a worker that claims what a step enqueues, and what else it finds (W-21a)."""
+
+    def __init__(self, who: tasks.Claimant, order: tasks.ClaimOrder) -> None:
+        self._who, self._order = who, order
+        self.sent: tasks.SentClaim | None = None
+
+    async def send(self, conn: Connection, new: Sequence[workflows.NewTask]) -> bool:
+        self.sent = await tasks.SentClaim.send(conn, self._who, self._order)
+        return True
+
+
+async def _advance_and_claim(
+    conn: Connection, ids: list[str], who: tasks.Claimant, order: tasks.ClaimOrder
+) -> tuple[StepResult, list[tasks.Claimed]]:
+    claiming = Claiming(who, order)
+    result = await Worklist(tasks=ids, companion=claiming).step(Lent(conn), None)
+    return result, await claiming.sent.rows() if claiming.sent else []
 
 
 async def _advance_parents(conn: Connection, children: list[str]) -> StepResult:
@@ -95,6 +115,10 @@ def _tasks(pick: Choices, start: Start) -> Arguments:
     return {"ids": [row.id for row in pick.shuffled(start.tasks)[: pick.of((9, 9, 3, 1))]]}
 
 
+def _tasks_and_order(pick: Choices, start: Start) -> Arguments:
+    return {**_tasks(pick, start), **claim_of(pick, start, capped=False)}
+
+
 def _one(*names: str) -> Any:
     return lambda pick, start: {"workflow_id": pick.of(names)}
 
@@ -117,6 +141,10 @@ def _everything(start: Start, arguments: Arguments) -> set[str]:
     return nodes | {row.id for row in start.tasks if row.workflow is not None}
 
 
+def _everything_and_waiting(start: Start, arguments: Arguments) -> set[str]:
+    return _everything(start, arguments) | rows_in("PENDING")(start, arguments)
+
+
 def _started(start: Start, arguments: Arguments) -> set[str]:
     ids = {claim.task_id for claim in arguments["claims"]}
     return ids | {f"node {task_id}" for task_id in ids}
@@ -132,6 +160,9 @@ STEP = (
 )
 WORKFLOW_KINDS = (
     Kind("advance", _advance, _tasks, _everything, uses=STEP, statements=9),
+    Kind("advance and claim", _advance_and_claim, _tasks_and_order, _everything_and_waiting,
+         uses=(*STEP, tasks.SentClaim.send), skips=True, leaves_out=lambda name: not name.startswith("node "),
+         statements=11),
     Kind("advance parents", _advance_parents, lambda pick, start: {"children": ["wf-kid"]}, _everything, uses=STEP,
          statements=9),
     Kind("go on", _go_on, _one("wf-on", "wf-off", "wf-kid"), _everything, uses=STEP, statements=6),

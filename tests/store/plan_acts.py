@@ -146,6 +146,13 @@ PREPARED = {
         "tasks/claim", lambda conn: tasks.claim(conn, ME, order(["nodes"])), {PENDING}, 3 * BATCH, 5_000
     ),
     "busy queues": Act("tasks/busy_queues", tasks.busy_queues, {PENDING}, 3 * BATCH, 1_500),
+    "next_due": Act(
+        "tasks/next_due",
+        lambda conn: tasks.look_ahead(conn, EVERYWHERE, 2 * DAY.total_seconds()),
+        {PENDING, OWNER, DEADLINE},
+        ALL_IN_FLIGHT + 3 * BATCH,
+        5_500,
+    ),
     "start": bulk(
         "tasks/start",
         lambda conn: tasks.start(conn, "me", "h", claims("d"), [1] * BATCH, ["p"] * BATCH),
@@ -188,13 +195,6 @@ RARE = {
     ),
     "expire_waiting": Act(
         "tasks/expire_waiting", lambda conn: recovery.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
-    ),
-    "next_due": Act(
-        "tasks/next_due",
-        lambda conn: tasks.look_ahead(conn, EVERYWHERE, 2 * DAY.total_seconds()),
-        {PENDING, OWNER, DEADLINE},
-        ALL_IN_FLIGHT + 3 * BATCH,
-        5_500,
     ),
     "unknown claims": Act(
         "tasks/unknown_claims", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300

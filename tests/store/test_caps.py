@@ -209,10 +209,11 @@ async def test_w23_a_worker_that_counts_rows_under_the_lock_of_all_is_kept_apart
 
 
 @pytest.mark.parametrize(
-    ("held", "strict", "taken"), [(0, 2, 10), (0, 20, 20), (9, 0, 1), (9, 2, 2), (10, 0, 0), (39, 9, 1), (40, 9, 0)]
+    ("held", "strict", "taken"),
+    [(0, 2, 20), (0, 25, 25), (9, 0, 15), (30, 9, 9), (38, 0, 1), (39, 0, 0), (39, 9, 1), (40, 9, 0)],
 )
 @pytest.mark.parametrize("limit", [{"caps": [40]}, {"cluster_cap": 40}])
-async def test_w25a_beyond_the_slots_a_claim_stays_within_a_quarter_of_the_cap(
+async def test_w25a_beyond_the_slots_a_claim_leaves_half_of_the_free_part_of_the_cap(
     db: Db, limit: dict[str, Any], held: int, strict: int, taken: int
 ) -> None:
     await claimed(db, held) if held else None

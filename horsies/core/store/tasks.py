@@ -137,8 +137,8 @@ async def _claim_counted(
     conn: Connection, counted: Sequence[str], statement: str, params: dict[str, Any]
 ) -> tuple[list[Claimed], bool]:
     """The tasks, and whether all these queues are counted; from one that is not, nothing is taken."""
-    # All statements are sent at once: a worker that is paused in between must not keep the locks of others.
-    async with conn.pipeline(), conn.transaction():
+    # Sent at once, which makes them one transaction: a worker that is paused in between must not keep the locks.
+    async with conn.pipeline():
         locked = await caps.lock(conn, counted)
         cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
@@ -394,10 +394,9 @@ class Outlook(NamedTuple):
 async def look_ahead(
     conn: Connection, queues: Sequence[str] = (), within_s: float = 0.0, busy: Collection[str] | None = None
 ) -> Outlook:
-    """Everything that a worker waits for; `busy` are those queues in which tasks wait, if that is known. It is planned
-    anew each time (see `store.recovery`)."""
+    """Everything that a worker waits for; `busy` are those queues in which tasks wait, if that is known."""
     params = {"served": texts(queues), "queues": texts(queues if busy is None else sorted(busy)), "within": within_s}
-    [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=False)).fetchall()
+    [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=True)).fetchall()
     return Outlook(*row)
 
 

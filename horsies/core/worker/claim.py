@@ -363,9 +363,9 @@ class Claimer:
         self._earned = pace.earned_when_dry(self._earned)
         self._full_since = None
         self._look_at = now + min(pause, self._poll_s)
-        is_old = not self._is_announced or now >= self._announcement_is_old_at
+        is_old = now >= self._announcement_is_old_at or not (self._is_announced or self.notify == "off")
         # In the mode off too before a long sleep, because the recorded mode may have changed (D-60).
-        if pause >= self._poll_s or (self.notify != "off" and is_old):
+        if is_old and (pause >= self._poll_s or self.notify != "off"):
             await self._announce_idle()
         if pause >= LONG_PAUSE_S:
             await self._look_ahead()
@@ -389,12 +389,12 @@ class Claimer:
         self._on_ahead(ahead)
 
     async def _announce_idle(self) -> None:
-        """Request notifications for inserts, until some time after the next pass, which closes the gap."""
-        until, begun = timedelta(seconds=2 * self._poll_s + 5), monotonic()
+        """Request notifications for inserts, until some time after the request is renewed, at every second poll."""
+        until, begun = timedelta(seconds=3 * self._poll_s + 5), monotonic()
         async with self._pool.connection() as conn:
             self.notify = await workers.announce_idle(conn, self.who.worker_id, self._wake_key, self._queues, until)
         self._is_announced = self.notify != "off"
-        self._announcement_is_old_at = begun + self._poll_s
+        self._announcement_is_old_at = begun + 1.5 * self._poll_s
 
     async def _withdraw_idle_when_busy(self) -> None:
         """Do not withdraw for every task that fills the room for a moment: each request is a row that is written, and a

@@ -96,7 +96,7 @@ class Fence:
     @property
     def idle_tick_s(self) -> float:
         """The same while there are no tasks. One that comes meanwhile has a fresh heartbeat."""
-        return max(self.tick_s, min(1.0, self.terms.shortest_s / 16))
+        return max(self.tick_s, min(5.0, self.terms.shortest_s / 16))
 
     def is_late(self, sign: float) -> bool:
         """Whether it is too late to let code run with a heartbeat that was sent at that time, as after a pause."""

@@ -1,7 +1,7 @@
 -- PENDING → CLAIMED (L-05), for all served queues in one statement: the queues in their order, in each the due tasks by
 -- priority, age and id (W-22), as many as the budgets allow (W-24).
 -- What is in flight is asked for only with `counting`, under the claim locks, which a statement before this one has taken
--- (W-23). Beyond `strict`, the free slots, rows come only from queues that stay within a quarter of their cap (W-25a).
+-- (W-23). Beyond `strict`, the free slots, rows come only from queues of whose free part half is left (W-25a).
 -- The first `whole` sync tasks take a child each and so fill `concurrency` slots of the `room` (W-30a).
 -- A sync task that found no idle child for ten seconds lets no async one pass it for the next ten, so that a child becomes
 -- idle, and so on in turn: neither kind starves, and long async tasks do not stop the others for good.
@@ -16,7 +16,7 @@ WITH queues AS (
     FROM queues
 ), room AS (
     SELECT name, place, CASE WHEN cap IS NULL THEN take ELSE GREATEST(0, LEAST(
-               take, GREATEST(LEAST(%(strict)s, cap - counted), cap / 4 - counted))) END AS take, cap / 4 - counted AS easy
+               take, GREATEST(LEAST(%(strict)s, cap - counted), (cap - counted) / 2))) END AS take, (cap - counted) / 2 AS easy
     FROM load
 ), due AS (
     SELECT t.*, r.place, COALESCE(r.take <= r.easy, TRUE) AS is_easy, t.task_name = ANY(%(async_names)s::text[]) AS is_async
@@ -71,7 +71,7 @@ WITH queues AS (
     WHERE before < %(free_bytes)s AND (is_easy OR nth <= %(strict)s OR NOT %(counting)s)
     ORDER BY place, priority, enqueued_at, id
     LIMIT CASE WHEN %(cluster_cap)s::int IS NULL THEN %(budget)s ELSE GREATEST(0, LEAST(%(budget)s, (
-        SELECT GREATEST(LEAST(%(strict)s, c.cap - f.held), c.cap / 4 - f.held)
+        SELECT GREATEST(LEAST(%(strict)s, c.cap - f.held), (c.cap - f.held) / 2)
         FROM (SELECT COALESCE(held, 2147483647) AS held FROM horsies_in_flight('*')) f
             CROSS JOIN (SELECT %(cluster_cap)s::int AS cap) c))) END
 )
