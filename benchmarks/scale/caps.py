@@ -44,24 +44,24 @@ def caps(bench: Bench) -> None:
 
 
 def tight(bench: Bench) -> None:
-    """Two workers of four children each, and a limit of half of that; beside one of four children without a limit."""
+    """Two workers of four children each, and a limit of half of that; beside two of two children without a limit."""
     count = bench.some(SHORTS, 40)
     plain: list[float] = []
     queued: list[float] = []
     cluster: list[float] = []
     most = 0
     for _ in bench.times(f"a limit of {TIGHT} that binds"):
-        rate, _most = measure_tight(bench.server, count, 1, with_queues([queue(NAME)]))
+        rate, _most = measure_tight(bench.server, count, TIGHT // 2, with_queues([queue(NAME)]))
         plain.append(rate)
-        rate, at_once = measure_tight(bench.server, count, 2, with_queues([queue(NAME, cap=TIGHT)]))
+        rate, at_once = measure_tight(bench.server, count, TIGHT, with_queues([queue(NAME, cap=TIGHT)]))
         queued.append(rate)
         most = max(most, at_once)
-        rate, at_once = measure_tight(bench.server, count, 2, with_queues([queue(NAME)], cluster_wide_cap=TIGHT))
+        rate, at_once = measure_tight(bench.server, count, TIGHT, with_queues([queue(NAME)], cluster_wide_cap=TIGHT))
         cluster.append(rate)
         most = max(most, at_once)
         bench.say(f"{plain[-1]:,.0f}, {queued[-1]:,.0f} and {cluster[-1]:,.0f} tasks/s, {most} at once")
     add, ms = bench.report.add, SHORT_S * 1000
-    add("caps_slots", f"tasks of {ms:.0f} ms in {TIGHT} children of one worker, without a limit", "tasks/s", plain)
+    add("caps_slots", f"tasks of {ms:.0f} ms, two workers of {TIGHT // 2} children, without a limit", "tasks/s", plain)
     what = f"… two workers of {TIGHT} children, a limit of the queue of {TIGHT}: of that"
     add("caps_tight", what, "", ratios(queued, plain), Bar(OF_TIGHT), _rates(queued))
     what = f"… the same with a cluster-wide limit of {TIGHT}: of that"
@@ -69,9 +69,9 @@ def tight(bench: Bench) -> None:
     add("caps_exact", "… most tasks that ran at once", "", [most], Bar(TIGHT, "at most"))
 
 
-def measure_tight(server: Server, count: int, workers: int, env: dict[str, str]) -> tuple[float, int]:
-    """Tasks per second from the first start to the last end, and how many ran at once."""
-    with crew(server, workers, "--processes", str(TIGHT), env=env):
+def measure_tight(server: Server, count: int, children: int, env: dict[str, str]) -> tuple[float, int]:
+    """By two workers: tasks per second from the first start to the last end, and how many ran at once."""
+    with crew(server, 2, "--processes", str(children), env=env):
         server.fill("noop", count, task_name="'short'", queue_name=f"'{NAME}'", priority="1")
         server.ring(NAME)
         until(lambda: bool(server.row(_ENDED)[0] >= count), "tasks under a limit", every_s=0.05)

@@ -15,7 +15,6 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -287,13 +286,14 @@ class _Stat(NamedTuple):
 
 def _stat(pid: int) -> _Stat | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            text = file.read()
     except OSError:
         return None
     # The command name, in parentheses, may hold anything; the fields after it are plain.
-    fields = text.rpartition(")")[2].split()
+    fields = text.rpartition(b")")[2].split()
     if len(fields) <= 19:
         return None
     state, threads, start = fields[0], int(fields[17]), int(fields[19])
     # The first thread of a process can end before the others; the process goes on until they have ended too.
-    return _Stat(state in "ZX" and threads <= 1, start)
+    return _Stat(state in (b"Z", b"X") and threads <= 1, start)

@@ -8,6 +8,7 @@ only while `VitalSigns` finds the child alive: it has reported recently, or it u
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -37,7 +38,7 @@ WORK = 0.05  # of one processor: a thread that uses less only waits
 
 
 class Heartbeats:
-    """One `step` does what is due; the caller calls it every `tick_s`."""
+    """One `step` waits, and does what is due. Say `soon` when there are tasks."""
 
     def __init__(
         self,
@@ -74,10 +75,31 @@ class Heartbeats:
         self._refreshed = 0.0
         self._asked_all = 0.0
         self._has_said_hello = False
+        self._has_work = asyncio.Event()
         self._born = monotonic()
         self.tick_s = max(0.05, min(1.0, fence.terms.shortest_s / 8))
 
     async def step(self) -> None:
+        await self._rest()
+        await self.beat()
+
+    def soon(self) -> None:
+        """There are tasks, which come with a fresh heartbeat. What it has to do for them is not urgent, so that it does
+        not hold up their start."""
+        if not self._has_work.is_set():
+            asyncio.get_running_loop().call_later(self.tick_s / 4, self._has_work.set)
+
+    async def _rest(self) -> None:
+        if self._in_hand or self._fence.pulse.is_failing:
+            await asyncio.sleep(self.tick_s)
+            return
+        self._has_work.clear()
+        with contextlib.suppress(TimeoutError):
+            next_s = min(self._fence.idle_tick_s, self._refreshed + self._refresh_s - monotonic())
+            async with asyncio.timeout(max(self.tick_s, next_s)):
+                await self._has_work.wait()
+
+    async def beat(self) -> None:
         self._self_fence.check()  # first, because this may be the end of a pause (R-101)
         now = monotonic()
         due = [held for held in self._in_hand if self._is_due(held, now)]

@@ -207,7 +207,7 @@ class Worker:
             dispatcher=self._dispatcher,
             poll_s=plan.poll_s,
             is_deaf=not plan.postgres.has_sessions,
-            on_claimed=self._starter.wake,
+            on_claimed=self._on_claimed,
             on_ended=self._advancer.put,
             on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
@@ -296,9 +296,7 @@ class Worker:
         self._serve_step("advancer", self._advancer.step)
         self._serve_step("builder", self._advancer.build)
         # A worker whose heartbeat failed must not wait long before it tries again.
-        self._serve_step(
-            "heartbeats", every(self._heartbeats.tick_s, self._heartbeats.step), self._fence.terms.shortest_s / 8
-        )
+        self._serve_step("heartbeats", self._heartbeats.step, self._fence.terms.shortest_s / 8)
         self._serve_step("pings", self._pings.step)
         self._serve_step("lost claims", self._lost_claims.step)
         for name, step in (*self._recovery.steps(), *self._schedules):
@@ -391,6 +389,10 @@ class Worker:
 
     def _is_idle(self) -> bool:
         return self._claimer.is_dry and not self._in_hand
+
+    def _on_claimed(self) -> None:
+        self._starter.wake()
+        self._heartbeats.soon()
 
     def _on_room(self) -> None:
         self._starter.wake()
