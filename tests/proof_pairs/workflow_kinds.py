@@ -162,7 +162,7 @@ WORKFLOW_KINDS = (
     Kind("advance", _advance, _tasks, _everything, uses=STEP, statements=9),
     Kind("advance and claim", _advance_and_claim, _tasks_and_order, _everything_and_waiting,
          uses=(*STEP, tasks.SentClaim.send), skips=True, leaves_out=lambda name: not name.startswith("node "),
-         statements=11),
+         statements=10),
     Kind("advance parents", _advance_parents, lambda pick, start: {"children": ["wf-kid"]}, _everything, uses=STEP,
          statements=9),
     Kind("go on", _go_on, _one("wf-on", "wf-off", "wf-kid"), _everything, uses=STEP, statements=6),

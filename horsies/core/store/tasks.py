@@ -144,8 +144,9 @@ async def _claim_counted(
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
 
 
-def _claim_params(who: Claimant, order: ClaimOrder, *, counting: bool) -> dict[str, Any]:
-    return {**who._asdict(), **order._asdict(), "counting": counting, "free_bytes": Int8(order.free_bytes)}
+def _claim_params(who: Claimant, order: ClaimOrder, *, counting: bool, alone: bool = True) -> dict[str, Any]:
+    others = {"counting": counting, "alone": alone, "free_bytes": Int8(order.free_bytes)}
+    return {**who._asdict(), **order._asdict(), **others}
 
 
 class SentClaim:
@@ -157,9 +158,8 @@ class SentClaim:
 
     @classmethod
     async def send(cls, conn: Connection, who: Claimant, order: ClaimOrder) -> Self:
-        cursor = await conn.execute(load("tasks/claim"), _claim_params(who, order, counting=False), prepare=True)
-        await conn.execute("SET LOCAL synchronous_commit TO DEFAULT")
-        return cls(cursor)
+        params = _claim_params(who, order, counting=False, alone=False)
+        return cls(await conn.execute(load("tasks/claim"), params, prepare=True))
 
     async def rows(self) -> list[Claimed]:
         return _claimed(await self._cursor.fetchall())

@@ -86,5 +86,5 @@ RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.
           -- Of what was recovered or tried before: how many workers have died with it (R-58).
           CASE WHEN %(enrolled)s AND (t.failed_reason IS NOT NULL OR t.retry_count > 0) THEN (
               SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = t.id AND a.outcome = 'WORKER_FAILURE') ELSE 0 END, c.size,
-          -- A lost claim costs nothing (the fence), so its commit need not wait for the disk.
-          (SELECT set_config('synchronous_commit', 'off', TRUE))
+          -- A lost claim costs nothing (the fence), so its commit need not wait for the disk, if it is all there is to commit.
+          (SELECT set_config('synchronous_commit', 'off', TRUE) WHERE %(alone)s)
