@@ -168,7 +168,7 @@ class Advancer:
         if now < max(self._mark_at, self._pending_since + self._lag.every_s):
             return
         oldest = min((at for ended in self._waiting.values() for at in ended.values()), default=now)
-        flows = islice((unit.workflow_id for unit in self._waiting if unit.kind != "tasks"), MARKED)
+        flows = list(islice((unit.workflow_id for unit in self._waiting if unit.kind != "tasks"), MARKED))
         async with self._pool.connection() as conn:
             await mark_advancing(conn, self._lag.worker_id, now - oldest + UNHEARD_S, flows)
         self._mark_at = now + self._lag.every_s

@@ -5,7 +5,8 @@ keeps back no other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 
-from horsies.core.db.pool import Pool
+from horsies.core.db.pool import Connection, Pool
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.recovery.reconcile import NobodyBuilds, Reconciler
 from horsies.core.types.status import TaskStatus
@@ -138,6 +139,30 @@ async def test_r31_the_reaper_leaves_ends_to_a_worker_that_is_behind_and_takes_t
     assert moved == 4  # three nodes, and the workflow
     assert "3 nodes moved on" in caplog.text
     assert await statuses(clean_db, flow) == ["COMPLETED"]
+
+
+class Busy:
+    """The pool, while tasks end whenever somebody waits for a connection."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        self.meanwhile()
+        return self._pool.connection()
+
+
+async def test_r31_a_mark_is_written_while_more_tasks_end(clean_db: AsyncConnection[Any], clean_pool: Pool) -> None:
+    await given_worker(clean_db, "me")
+    ended = [await given_ended(clean_db) for _ in range(3)]
+    busy, left = Busy(clean_pool), iter([(task, flow) for flow, [task] in ended[1:]])
+    lagging = Advancer(busy, NobodyBuilds(), SOON, lambda: None, lag=Lag("me", every_s=0.0))
+    lagging.put(ended[0][1][0], ended[0][0])
+    busy.meanwhile = lambda: lagging.put_all([one] if (one := next(left, None)) else [])
+    while not lagging.is_idle:
+        await lagging.step()
+    assert await statuses(clean_db, *(flow for flow, _ in ended)) == ["COMPLETED"] * 3
 
 
 async def test_f71_a_step_whose_rows_are_not_as_they_were_read_writes_nothing(
