@@ -18,6 +18,7 @@ from typing import Literal, cast
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 from horsies.core.db.pool import Connection
 from horsies.core.store import tasks
+from horsies.core.store.caps import Counting
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 
 PINGS = 10
@@ -62,10 +63,14 @@ def record_claims(path: Path) -> None:
     times, claim = ClaimTimes(path), tasks.claim
 
     async def timed(
-        conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None
+        conn: Connection,
+        who: Claimant,
+        order: ClaimOrder,
+        only: Sequence[str] | None = None,
+        counting: Counting | None = None,
     ) -> list[Claimed]:
         begin = perf_counter()
-        rows = await claim(conn, who, order, only)
+        rows = await claim(conn, who, order, only, counting)
         if times.note(perf_counter() - begin):
             times.write(max([await ping(conn) for _ in range(PINGS)]))
         return rows

@@ -18,7 +18,7 @@ from horsies.core.monitoring.metrics import of_reading
 from horsies.core.monitoring.snapshot import NoReading, Reader, take_snapshot
 from horsies.core.types import Err
 
-_NEEDED = {"queues", "waiting", "in_flight"}
+_NEEDED = {"workers", "queues", "oldest_due", "waiting", "in_flight", "ended"}
 _TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "oldest due", "ended/min", "workers")
 
 
@@ -41,7 +41,7 @@ def queues(
         def snapshot() -> cluster.Snapshot:
             found = session.answer_of(asyncio.run(take_snapshot(app.get_broker(), exact=exact)), app)
             if _NEEDED & found.missing.keys():
-                raise session.parts_missing(found.missing)
+                raise session.parts_missing(found.missing, app)
             return found
 
         if watch:

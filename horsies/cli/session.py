@@ -133,10 +133,11 @@ def answer_of(result: MonitoringResult[T], app: Horsies) -> T:
     raise _no_answer(problem.message, app)
 
 
-def parts_missing(missing: Mapping[str, str]) -> errors.HorsiesError:
+def parts_missing(missing: Mapping[str, str], app: Horsies) -> errors.HorsiesError:
     """The queues could not be read."""
-    notes = [f"{part}: {reason}" for part, reason in missing.items()]
-    return errors.HorsiesError("some of the numbers could not be read", notes=notes)
+    notes = [app.config.broker.redact(f"{part}: {reason}") for part, reason in missing.items()]
+    hint = next(filter(None, map(hint_for, missing.values())), None)
+    return errors.HorsiesError("some of the numbers could not be read", notes=notes, help_text=hint)
 
 
 def _refuse_without_tables(app: Horsies) -> None:

@@ -115,6 +115,7 @@ async def test_m45a_what_cannot_be_counted_is_estimated(
     monkeypatch.setattr(monitoring_store, "waiting", too_slow)
     queues = {queue.name: queue for queue in (await taken(broker)).queues}
     assert LONG * 0.5 < queues["long"].waiting < LONG * 2 and not queues["long"].is_exact
+    assert not queues["short"].is_exact and not queues["idle"].is_exact, "nobody has counted them"
     monkeypatch.setattr(monitoring_store, "waiting_sample", too_slow)
     found = await taken(broker)
     assert found.missing.keys() == {"waiting", "sample"}

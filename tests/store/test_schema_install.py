@@ -260,6 +260,29 @@ async def test_d70_simultaneous_upgrades_run_each_step_once(
             await conn.close()
 
 
+async def test_d70_who_sends_during_an_upgrade_only_waits(
+    db: AsyncConnection, database_url: str, next_release: Callable[..., Release]
+) -> None:
+    """The migration changes a table that the triggers read, and then that of the tasks."""
+    newer = next_release(f"ALTER TABLE horsies_waiting ADD COLUMN note text;\nSELECT pg_sleep(0.5);\n{ADD_COLUMN}")
+    is_over = asyncio.Event()
+
+    async def send(number: int) -> int:
+        sent = 0
+        async with await connect(database_url) as conn:
+            while not is_over.is_set():
+                await conn.execute("INSERT INTO horsies_tasks (id, task_name) VALUES (%s, 't')", [f"{number}-{sent}"])
+                sent += 1
+        return sent
+
+    senders = [asyncio.create_task(send(number)) for number in range(6)]
+    await asyncio.sleep(0.3)
+    assert (await install(db, release=newer)).version == SCHEMA_VERSION + 1
+    is_over.set()
+    sent = sum(await asyncio.gather(*senders))
+    assert await (await db.execute("SELECT count(*) FROM horsies_tasks")).fetchone() == (sent,)
+
+
 async def test_d70_a_migration_that_fails_changes_nothing(
     db: AsyncConnection, next_release: Callable[..., Release]
 ) -> None:

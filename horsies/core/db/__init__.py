@@ -12,7 +12,7 @@ from horsies.core.db.failures import (
 )
 from horsies.core.db.listener import Backoff, Listener, answered_within, cancel_all
 from horsies.core.db.pool import Connection, Connections, Pool, PoolClosed, PoolTimeout
-from horsies.core.db.pooler import without_session
+from horsies.core.db.pooler import as_one, without_session
 
 # fmt: on
 
@@ -34,6 +34,7 @@ __all__ = [
     "SchemaInitFailed",
     "answered_within",
     "as_broker_result",
+    "as_one",
     "broker_error",
     "by_halves",
     "cancel_all",

@@ -191,3 +191,15 @@ class SharedConnection(AsyncConnection[Any]):
 
     async def _set(self) -> None:
         await super().execute(*_setting(self._settings, is_local=True))
+
+
+@asynccontextmanager
+async def as_one(conn: AsyncConnection[Any]) -> AsyncIterator[None]:
+    """What is executed meanwhile is one transaction, and is sent at once. PostgreSQL takes all that is sent together as
+    one transaction; but a shared connection makes one of each statement, to set something in it."""
+    async with conn.pipeline():
+        if isinstance(conn, SharedConnection):
+            async with conn.transaction():
+                yield
+        else:
+            yield

@@ -161,6 +161,8 @@ async def _read_waiting(parts: Parts, queues: Sequence[str], *, exact: bool) -> 
         found = estimated(found, await parts.read("sample", sample, list[WaitingCount]()))
         if "sample" not in parts.missing:
             parts.missing.pop("waiting", None)  # it is known after all
+        met = {part.queue for part in found}
+        found += [WaitingCount(queue, "", 0, 0, is_cut=True) for queue in cut if queue not in met]
     return found
 
 
@@ -300,6 +302,7 @@ def _task_counts(
     yield from (
         cluster.TaskCount(pending, part.queue, part.task_name, part.number, not (part.is_cut or part.is_share))
         for part in waiting
+        if part.task_name or part.number
     )
     yield from (
         cluster.TaskCount(part.status, part.queue, part.task_name, part.number, not part.is_cut) for part in in_flight

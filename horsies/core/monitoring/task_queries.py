@@ -170,20 +170,19 @@ async def _page(conn: Connection, params: Mapping[str, Any], window: windows.Win
     """A page out of one window."""
     limit = params["limit"]
     found = await monitoring.list_tasks(conn, {**params, **window.params(), "limit": limit + 1})
-    if len(found) > limit:
-        return _as_page(found[:limit], params, found[limit - 1])
-    if window.look is None:
-        return _as_page(found, params, None)
-    end = await monitoring.list_tasks(conn, {**params, **windows.end_of(window)})
+    is_full, sort_by = len(found) > limit, params["sort_by"]
+    full = _as_page(found[:limit], params, found[limit - 1] if is_full else None)
+    if window.look is None or (is_full and sort_by != "ended_at"):
+        return full
+    end = await monitoring.list_tasks(conn, {**params, **windows.end_of(window, sort_by)})
     if not end:
-        return _as_page(found, params, None)
-    if window.walk != params["sort_by"]:
-        return _as_page(found, params, None, is_partial=True)
+        return full
+    if window.walk != sort_by:
+        return replace(full, is_partial=True)
     # The search can go on at the end of the window.
     last = windows.before_ties(end[0], params)
-    return _as_page(
-        [one for one in found if last.task_id or one.ended_at != last.ended_at], params, last, is_partial=True
-    )
+    whole = [one for one in found if last.task_id or one.ended_at != last.ended_at]
+    return full if len(whole) >= limit and is_full else _as_page(whole, params, last, is_partial=True)
 
 
 async def _merged_page(
@@ -200,7 +199,7 @@ async def _merged_page(
         ranked.reverse()
     items = ranked[first:behind]
     last = items[-1] if len(ranked) > behind else None
-    return _as_page(items, params, last, is_partial=len(items) < params["limit"])
+    return _as_page(items, params, last, is_partial=last is None)
 
 
 def _as_page(

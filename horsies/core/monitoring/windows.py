@@ -58,10 +58,12 @@ _NO_FILTER: dict[str, Any] = {
 }
 
 
-def end_of(window: Window) -> dict[str, Any]:
+def end_of(window: Window, sort_by: str) -> dict[str, Any]:
     """The parameters that make the last task of a window, whatever it is, a page of its own."""
     own = _OWN_FILTER.get(window.source)
     unfiltered = {name: value for name, value in _NO_FILTER.items() if name != own}
+    if window.walk != sort_by:
+        unfiltered["after_id"] = None  # a cursor does not move such a window: it is one more filter
     return {**unfiltered, **window.params(), "offset": (window.look or 0) - 1, "limit": 1}
 
 
@@ -118,7 +120,7 @@ def before_ties(end: TaskSummary, params: Mapping[str, Any]) -> TaskSummary:
     """Where a search by `ended_at` goes on. Many tasks may have ended at the same moment as the last one of a window,
     and no index has the order of their ids: the next window begins with all of them, unless this one had nothing else.
     """
-    if params["sort_by"] != "ended_at" or (params["after_id"] == "" and params["after_time"] == end.ended_at):
+    if params["sort_by"] != "ended_at" or params["after_time"] == end.ended_at:
         return end
     return replace(end, task_id="")
 

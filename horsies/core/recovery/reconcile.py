@@ -90,7 +90,7 @@ class Reconciler:
         """Repair nodes that nothing moves any more; return how many nodes and workflows were moved."""
         count = 0
         if self._place == NODES:
-            await self._hold_or_release()
+            await self._hold_or_release(until)
         while True:
             async with self._pool.connection() as conn:
                 found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
@@ -99,12 +99,14 @@ class Reconciler:
             if place is None or monotonic() >= until:
                 return count
 
-    async def _hold_or_release(self) -> None:
+    async def _hold_or_release(self, until: float) -> None:
         """If somebody died after a pause or a resume, or an error has paused the workflow (R-39)."""
         async with self._pool.connection() as conn:
             found = await recovery.misheld(conn)
-        for workflow_id in found:
-            await control.hold_or_release(self._pool, [workflow_id])
+        for place in range(0, len(found), STEP):
+            await _in_parts(found[place : place + STEP], self._turn, _workflow)
+            if monotonic() >= until:
+                return
 
     async def end_workflows(self, until: float) -> int:
         """End workflows past their deadline, then running ones without an open node; return how many were moved."""
@@ -170,6 +172,10 @@ class Reconciler:
 
     async def _enqueue(self, nodes: Sequence[Stuck]) -> Advanced:
         return await self._settle(list(dict.fromkeys(node.workflow_id for node in nodes)))
+
+    async def _turn(self, ids: Sequence[str]) -> Advanced:
+        await control.hold_or_release(self._pool, ids)
+        return Advanced()
 
     async def _expire(self, ids: Sequence[str]) -> Advanced:
         return Advanced(0, await control.expire(self._pool, ids, self._builder))

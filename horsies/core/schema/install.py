@@ -9,9 +9,12 @@ functions and triggers of the current version are installed after the last one. 
 derived here from purpose strings, so that two uses never collide by accident.
 """
 
+import asyncio
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from random import uniform
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -50,6 +53,7 @@ TABLE_READERS = (
 )
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+PATIENCE_S = 120.0  # for a moment in which nobody uses the tables
 SCHEMA = "horsies:schema"
 CLAIM = "horsies:claim"
 SWEEP = "horsies:sweep"
@@ -282,6 +286,20 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
 async def _install_locked(
     conn: psycopg.AsyncConnection[Any], server: Server, notify: str, change_notify: bool, release: Release
 ) -> InstallReport:
+    """Whoever writes meanwhile waits for a moment at most: if the tables are not free by then, it is tried again."""
+    patience = monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await _install_once(conn, server, notify, change_notify, release)
+        except psycopg.errors.LockNotAvailable:
+            if monotonic() > patience:
+                raise
+            await asyncio.sleep(uniform(0.5, 1.5))
+
+
+async def _install_once(
+    conn: psycopg.AsyncConnection[Any], server: Server, notify: str, change_notify: bool, release: Release
+) -> InstallReport:
     assert server.schema is not None
     async with conn.transaction():
         # At a stricter isolation level the snapshot would be older than the lock, and would not show the work of
@@ -295,6 +313,8 @@ async def _install_locked(
         if recorded is None:
             await _create(conn, server)
         else:
+            if recorded.version < release.version:
+                await conn.execute(load("schema/lock").encode())
             await migrate(conn, recorded.version, release.migrations)
         await put_functions(conn, server.schema, mode)
         await _record(conn, mode, release)

@@ -7,16 +7,19 @@ them up, and `compare` sees to it that the count is right.
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import lru_cache
+from time import monotonic
 from typing import Any, NamedTuple
 
-from psycopg import AsyncCursor
+from psycopg import AsyncCursor, errors
 
 from horsies.core.db import Connection
 from horsies.core.schema.install import CLAIM, LOAD, claim_purpose, lock_key
 from horsies.core.sql import load, texts
 
 ALL = "*"  # stands for every queue; no queue can have this name
-LOCK_TIMEOUT = "500ms"  # whoever changes a task meanwhile waits this long at most
+FIRST_PATIENCE_MS = 500  # whoever changes a task meanwhile waits this long at most
+PATIENCE_MS = 1_500  # an automatic vacuum gives way after a second
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
 
 
 class Difference(NamedTuple):
@@ -42,12 +45,34 @@ def _key(queue: str) -> int:
     return lock_key(claim_purpose(queue))
 
 
-async def start_counting(conn: Connection, names: Sequence[str]) -> None:
+async def start_counting(conn: Connection, names: Sequence[str], patience_ms: int = FIRST_PATIENCE_MS) -> None:
     """Count what is in flight now, under a lock that stops everybody for a moment. It happens once for each queue."""
-    async with conn.pipeline(), conn.transaction():
-        await conn.execute("SELECT set_config('lock_timeout', %s, TRUE)", [LOCK_TIMEOUT])
+    async with conn.transaction():
+        await conn.execute(load("caps/patience"), {"patience_ms": patience_ms})
         await conn.execute("LOCK TABLE horsies_tasks IN SHARE ROW EXCLUSIVE MODE")
         await conn.execute(load("caps/start"), {"queues": texts(names)})
+
+
+class Counting:
+    """Begins to count queues, again and again with growing pauses, as long as somebody who has written a task keeps his
+    transaction open: everybody else who writes one waits for each try."""
+
+    def __init__(self) -> None:
+        self._pause_s = 0.0
+        self._at = 0.0
+
+    async def begin(self, conn: Connection, names: Sequence[str]) -> bool:
+        """Whether they are counted now."""
+        if monotonic() < self._at:
+            return False
+        try:
+            await start_counting(conn, names, PATIENCE_MS if self._pause_s else FIRST_PATIENCE_MS)
+        except errors.LockNotAvailable:
+            self._pause_s = min(LONGEST_PAUSE_S, 2 * self._pause_s or FIRST_PAUSE_S)
+            self._at = monotonic() + self._pause_s
+            return False
+        self._pause_s = 0.0
+        return True
 
 
 async def fold(conn: Connection, names: Sequence[str] | None, capped: Sequence[str]) -> None:

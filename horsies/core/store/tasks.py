@@ -7,17 +7,16 @@ a workflow's task too: it is locked before the task and moves with it. The state
 lock of the workflow's row; this one does not (D-63).
 """
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
-from psycopg import AsyncConnection, AsyncCursor, errors
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.types.numeric import Int8
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
-from horsies.core.db import Connection
+from horsies.core.db import Connection, as_one
 from horsies.core.models.tasks import OperationalErrorCode, TaskError, TaskResult
 from horsies.core.sql import load, numbers, stored, texts
 from horsies.core.store import caps
@@ -112,7 +111,13 @@ class Claimant(NamedTuple):
     enrolled: bool
 
 
-async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequence[str] | None = None) -> list[Claimed]:
+async def claim(
+    conn: Connection,
+    who: Claimant,
+    order: ClaimOrder,
+    only: Sequence[str] | None = None,
+    counting: caps.Counting | None = None,
+) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
     counted = order.counted
     params = _claim_params(who, order, counting=bool(counted))
@@ -128,17 +133,16 @@ async def claim(conn: Connection, who: Claimant, order: ClaimOrder, only: Sequen
     if is_known:
         return rows
     # Nobody has claimed under one of these caps yet, or not for long (D-56).
-    with contextlib.suppress(*([errors.LockNotAvailable] if rows else [])):
-        await caps.start_counting(conn, counted)
-    return rows or (await _claim_counted(conn, counted, statement, params))[0]
+    is_counted = await (counting or caps.Counting()).begin(conn, counted)
+    return rows or ((await _claim_counted(conn, counted, statement, params))[0] if is_counted else [])
 
 
 async def _claim_counted(
     conn: Connection, counted: Sequence[str], statement: str, params: dict[str, Any]
 ) -> tuple[list[Claimed], bool]:
     """The tasks, and whether all these queues are counted; from one that is not, nothing is taken."""
-    # Sent at once, which makes them one transaction: a worker that is paused in between must not keep the locks.
-    async with conn.pipeline():
+    # At once, because a worker that is paused in between would keep the locks.
+    async with as_one(conn):
         locked = await caps.lock(conn, counted)
         cursor = await conn.execute(statement, params)
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())

@@ -20,7 +20,8 @@ from horsies.core.sql import load, numbers, texts
 from horsies.core.store.recovery import STEP, in_flight
 from horsies.core.tasks.moves import InFlight
 
-SETTINGS = ("queues", "queue_priorities", "queue_max_concurrency", "recovery_config")  # not in every snapshot (W-71)
+_JSON_SETTINGS = ("queue_priorities", "queue_max_concurrency", "recovery_config")
+NO_SETTINGS: Mapping[str, Any] = {"queues": [], **dict.fromkeys(_JSON_SETTINGS)}  # of most snapshots (W-71)
 
 
 async def register(conn: Connection, row: Mapping[str, Any]) -> float:
@@ -47,8 +48,8 @@ async def hold_liveness(conn: Connection, key: int) -> None:
 
 
 async def snapshot(conn: Connection, row: Mapping[str, Any]) -> None:
-    """Append it. The columns of `SETTINGS` are all given, or all None."""
-    json_columns = [name for name in SETTINGS if name != "queues" and row[name] is not None]
+    """Append it; with settings, or with `NO_SETTINGS`."""
+    json_columns = [name for name in _JSON_SETTINGS if row[name] is not None]
     await conn.execute(load("workers/snapshot"), {**row, **{name: Jsonb(row[name]) for name in json_columns}})
 
 

@@ -7,6 +7,7 @@ user code may take long. What is lost when the worker dies here is found by reco
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -169,9 +170,10 @@ class Advancer:
             return
         oldest = min((at for ended in self._waiting.values() for at in ended.values()), default=now)
         flows = list(islice((unit.workflow_id for unit in self._waiting if unit.kind != "tasks"), MARKED))
-        async with self._pool.connection() as conn:
-            await mark_advancing(conn, self._lag.worker_id, now - oldest + UNHEARD_S, flows)
         self._mark_at = now + self._lag.every_s
+        with contextlib.suppress(*AWAY):  # nobody depends on it; if the database is away, the next step notices
+            async with self._pool.connection() as conn:
+                await mark_advancing(conn, self._lag.worker_id, now - oldest + UNHEARD_S, flows)
 
     def _next_batch(self) -> Waiting:
         batch: Waiting = {}
@@ -287,7 +289,10 @@ class Along:
         is_begun, sent, self._is_begun, self._sent = self._is_begun, self._sent, False, None
         if not is_begun:
             return
-        rows = await sent.rows() if sent is not None and problem[0] is None else None
-        if rows and events.listeners:
-            events.emit("tasks.claimed", rows=rows, seconds=monotonic() - self._sent_at)
-        self._claimer.end_along(rows, is_all=rows is not None and self._new == {row.id for row in rows})
+        rows: list[tasks.Claimed] | None = None
+        try:
+            rows = await sent.rows() if sent is not None and problem[0] is None else None
+            if rows and events.listeners:
+                events.emit("tasks.claimed", rows=rows, seconds=monotonic() - self._sent_at)
+        finally:
+            self._claimer.end_along(rows, is_all=rows is not None and self._new == {row.id for row in rows})

@@ -92,12 +92,13 @@ class RecoveryServices:
             nonlocal pause
             is_first = pause is None
             await asyncio.sleep(pause or 0.0)
-            pause = every_s
+            late_s = min(MOST_LATE_S, every_s / 10)
+            pause = every_s + late_s  # whoever had the turn lets the others go first
             if self._pulse.may_judge():
                 async with self._looks.connection() as conn:
                     age_s = await workers.take_turn(conn, self._me.worker_id, self._team(), 0 if is_first else every_s)
                 if age_s is not None:
-                    pause = every_s - age_s + uniform(0.0, min(MOST_LATE_S, every_s / 10))
+                    pause = every_s - age_s + uniform(0.0, late_s)
                     return
             await tick()
 

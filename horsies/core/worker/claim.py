@@ -75,6 +75,7 @@ class Claimer:
         self._queues = [name for name, cap in limits.queues if cap != 0]
         self._capped = sorted(limits.capped_queues() & set(self._queues))
         self._unfolded = 0  # claims under a cap
+        self._counting = caps.Counting()
         self._in_hand = in_hand
         self._children = children
         self._dispatcher = dispatcher
@@ -163,8 +164,11 @@ class Claimer:
         if pause > 0 and not self._may_take_what_was_left(wanted[0]):
             await self._wait(pause)
             return
-        if self._may_sleep_on() and await self._sleeps_on():
-            return
+        if self._may_sleep_on():
+            if await self._sleeps_on() or self.is_looking:
+                return
+            if not (wanted := orders(self._limits, self._holding(), self._children.async_names)):
+                return
         rings, hears_of_more = self._rings, self._hears_of_more
         self._is_called = self._hears_of_more = False
         self.is_looking = True
@@ -269,13 +273,14 @@ class Claimer:
         async with self._pool.connection() as conn:
             if self._capped:
                 await self._fold(conn, order.counted)
-            rows = await tasks.claim(conn, self.who, order, only)
+            rows = await tasks.claim(conn, self.who, order, only, self._counting)
         self.looked_at = monotonic()
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, self._keep(rows))
         if self._shares and only is None:
-            self._shares.note(Counter(row.queue_name for row in rows), order.emptied(rows))
+            emptied = order.emptied(rows) | (self._limits.shares.keys() - set(order.queues))  # others are not busy
+            self._shares.note(Counter(row.queue_name for row in rows), emptied)
         return rows
 
     async def _fold(self, conn: Connection, counted: list[str]) -> None:

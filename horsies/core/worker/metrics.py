@@ -259,7 +259,7 @@ class Snapshots:
         is_full = now >= self._settings_due
         row = {
             **self._settings,
-            **({} if is_full else dict.fromkeys(workers.SETTINGS)),
+            **({} if is_full else workers.NO_SETTINGS),
             "worker_id": self._me.worker_id,
             "hostname": self._me.hostname,
             "pid": self._me.pid,

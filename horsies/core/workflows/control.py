@@ -293,8 +293,8 @@ async def _follow(
     workflows that were paused or resumed."""
     worklist = advance.Worklist()
     worklist.add(after)
-    try:
-        await hold_or_release(pool, turned)
-        await worklist.work_off(pool, builder)
-    except AWAY as problem:
-        log.warning("the next steps are left to the workers: %s", describe(problem))
+    for follow in (partial(hold_or_release, pool, turned), partial(worklist.work_off, pool, builder)):
+        try:
+            await follow()
+        except AWAY as problem:
+            log.warning("the next steps are left to the workers: %s", describe(problem))

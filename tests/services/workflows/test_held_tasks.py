@@ -84,3 +84,26 @@ async def test_r39_f41_a_workflow_that_an_error_has_paused_is_held_by_reconcilia
     assert await held(clean_db) == [True]
     assert (await handle.retry_failed_async()).unwrap() is True
     assert await held(clean_db) == [False, False] and len(await hand.claimable()) == 2
+
+
+async def test_r39_a_workflow_whose_tasks_cannot_be_held_does_not_hold_up_the_others(
+    clean_db: Db, clean_pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody's trigger refuses to change one of its tasks; another workflow has a node that nobody has moved on."""
+    paused = await started(clean_db, node("a"))
+    stuck = await started(clean_db, node("b"))
+    await clean_db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE check_violation USING MESSAGE = 'never'; END $$;"
+        "CREATE TRIGGER refuse BEFORE UPDATE OF is_held ON horsies_tasks FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    assert await control.pause(clean_pool, paused) is True
+    await clean_db.execute(
+        "UPDATE horsies_tasks SET status = 'COMPLETED', result = '{}', completed_at = now() - interval '1 hour'"
+        " WHERE workflow_id = %s",
+        [stuck],
+    )
+    await reconcile(clean_pool)
+    cursor = await clean_db.execute("SELECT id, status FROM horsies_workflows")
+    assert dict(await cursor.fetchall()) == {paused: "PAUSED", stuck: "COMPLETED"}
+    assert "left for later" in caplog.text

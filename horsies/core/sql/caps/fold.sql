@@ -27,7 +27,9 @@ INSERT INTO horsies_load (queue_name, number, held, running, after_xid, open_xid
 SELECT n.name, n.number + 1, n.held + COALESCE(f.held, 0), n.running + COALESCE(f.running, 0),
        pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
        ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS x),
-       CASE WHEN n.name = ANY(%(capped)s::text[]) THEN statement_timestamp() ELSE n.used_at END
+       -- One that is not believed any more must be counted anew.
+       CASE WHEN n.name = ANY(%(capped)s::text[]) AND n.used_at > statement_timestamp() - interval '36 hours'
+            THEN statement_timestamp() ELSE n.used_at END
 FROM newest n LEFT JOIN (SELECT name, sum(held) AS held, sum(running) AS running FROM moves GROUP BY name) f USING (name)
 -- A crash of the server may lose this; then it loses all of it.
 WHERE set_config('synchronous_commit', 'off', TRUE) IS NOT NULL

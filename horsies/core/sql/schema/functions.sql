@@ -68,7 +68,8 @@ END;
 $$ LANGUAGE plpgsql;
 
 -- What changes about the tasks in flight of counted queues (D-56). Nothing is counted unless a worker has a cap; then a
--- statement costs one look at an empty table.
+-- statement costs one look at an empty table. A count that nobody has used for two days is not kept up: older code has come
+-- back, which would never sum it up. It is not believed long before that.
 CREATE OR REPLACE FUNCTION horsies_count_moved_tasks()
 RETURNS trigger AS $$
 BEGIN
@@ -86,7 +87,8 @@ BEGIN
             GROUP BY GROUPING SETS ((queue_name), ())
         ) d
         WHERE (d.held <> 0 OR d.running <> 0)
-          AND (SELECT TRUE FROM horsies_load l WHERE l.queue_name = d.name ORDER BY l.number DESC LIMIT 1);
+          AND (SELECT l.used_at > statement_timestamp() - interval '2 days' FROM horsies_load l WHERE l.queue_name = d.name
+               ORDER BY l.number DESC LIMIT 1);
     END IF;
     RETURN NULL;
 END;
@@ -99,7 +101,8 @@ BEGIN
     INSERT INTO horsies_load_moves (queue_name, xid, held, running)
     SELECT d.name, pg_current_xact_id()::text::bigint, 1, (NEW.status = 'RUNNING')::int
     FROM unnest(ARRAY[NEW.queue_name, '*']) AS d(name)
-    WHERE (SELECT TRUE FROM horsies_load l WHERE l.queue_name = d.name ORDER BY l.number DESC LIMIT 1);
+    WHERE (SELECT l.used_at > statement_timestamp() - interval '2 days' FROM horsies_load l WHERE l.queue_name = d.name
+               ORDER BY l.number DESC LIMIT 1);
     RETURN NULL;
 END;
 $$ LANGUAGE plpgsql;
@@ -121,7 +124,8 @@ BEGIN
             FROM old_rows WHERE claimed GROUP BY GROUPING SETS ((queue_name), ())
         ) d
         WHERE d.held <> 0
-          AND (SELECT TRUE FROM horsies_load l WHERE l.queue_name = d.name ORDER BY l.number DESC LIMIT 1);
+          AND (SELECT l.used_at > statement_timestamp() - interval '2 days' FROM horsies_load l WHERE l.queue_name = d.name
+               ORDER BY l.number DESC LIMIT 1);
     END IF;
     RETURN NULL;
 END;
@@ -135,7 +139,7 @@ DECLARE
     newest horsies_load;
 BEGIN
     SELECT l.* INTO newest FROM horsies_load l WHERE l.queue_name = queue ORDER BY l.number DESC LIMIT 1;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR newest.used_at < statement_timestamp() - interval '36 hours' THEN
         RETURN;  -- NULL: it is not counted
     END IF;
     IF newest.after_xid > pg_snapshot_xmax(pg_current_snapshot())::text::bigint THEN

@@ -6,7 +6,7 @@ WITH locked AS (
 ), moved AS (
     UPDATE horsies_tasks t SET is_held = FALSE FROM locked l WHERE t.ctid = l.at RETURNING t.id, t.queue_name
 ), rung AS (
-    SELECT count(horsies_ring(q.queue_name, q.id)) AS queues
+    SELECT count(horsies_ring(q.queue_name, q.id, NULL)) AS queues
     FROM (SELECT DISTINCT ON (queue_name) queue_name, id FROM moved ORDER BY queue_name, id) q
 )
 SELECT (SELECT count(*) FROM moved), queues FROM rung
