@@ -120,10 +120,8 @@ async def test_w71_m41_settings_are_written_once_and_found_with_every_snapshot(b
         [listed] = (await basic.app.list_worker_states_async()).unwrap()
         [shown] = (await list_workers(basic.app.get_broker())).unwrap()
     assert found is not None
-    assert [[row[name] is not None for name in columns] for row in found] == [
-        [True] * 4,
-        *[[False] * 4] * (len(found) - 1),
-    ]
+    assert [[bool(row[name]) for name in columns] for row in found] == [[True] * 4, *[[False] * 4] * (len(found) - 1)]
+    assert all(row["queues"] == [] for row in found[1:]), "a list, for older readers"
     for state in (newest, *history, listed):
         assert state is not None and state.id > found[0]["id"]
         assert {name: getattr(state, name) for name in columns} == {name: found[0][name] for name in columns}

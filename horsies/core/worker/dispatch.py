@@ -397,8 +397,6 @@ class Dispatcher:
                 # The child starts nothing, as when a signal has stopped it. Only its end frees the tasks inside it.
                 if child.fed and now - min(held.since for held in child.fed.values()) > patience:
                     self._take_back(child, len(child.fed))
-                elif self.is_held_up and not child.fed:
-                    self.take_back(child)
                 continue
             is_full = len(running) >= self._limits.concurrency or child.has_sync
             longest = max(running, key=lambda held: now - (held.started or now))

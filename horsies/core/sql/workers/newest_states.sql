@@ -7,7 +7,7 @@ WITH RECURSIVE workers AS (
     FROM workers w WHERE w.worker_id IS NOT NULL
 )
 SELECT s.id, s.worker_id, s.snapshot_at, s.hostname, s.pid, s.processes, s.max_claim_batch, s.max_claim_per_worker,
-    s.cluster_wide_cap, CASE WHEN s.recovery_config IS NULL THEN COALESCE(f.queues, '{}') ELSE s.queues END AS queues, COALESCE(s.queue_priorities, f.queue_priorities) AS queue_priorities,
+    s.cluster_wide_cap, COALESCE(NULLIF(s.queues, '{}'), f.queues, '{}') AS queues, COALESCE(s.queue_priorities, f.queue_priorities) AS queue_priorities,
     COALESCE(s.queue_max_concurrency, f.queue_max_concurrency) AS queue_max_concurrency,
     COALESCE(s.recovery_config, f.recovery_config) AS recovery_config, s.tasks_running,
     s.tasks_claimed, s.memory_usage_mb, s.memory_percent, s.cpu_percent, s.worker_started_at, s.children_memory_mb
