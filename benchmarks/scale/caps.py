@@ -62,9 +62,14 @@ def tight(bench: Bench) -> None:
         bench.say(f"{plain[-1]:,.0f}, {queued[-1]:,.0f} and {cluster[-1]:,.0f} tasks/s, {most} at once")
     add, ms = bench.report.add, SHORT_S * 1000
     add("caps_slots", f"tasks of {ms:.0f} ms, two workers of {TIGHT // 2} children, without a limit", "tasks/s", plain)
-    what = f"… two workers of {TIGHT} children, a limit of the queue of {TIGHT}: of that"
-    add("caps_tight", what, "", ratios(queued, plain), Bar(OF_TIGHT), _rates(queued))
-    what = f"… the same with a cluster-wide limit of {TIGHT}: of that"
+    allowed = TIGHT / SHORT_S
+    what = (
+        f"… two workers of {TIGHT} children, a limit of the queue of {TIGHT}: of the {allowed:,.0f} tasks/s it allows"
+    )
+    add("caps_allowed", what, "", [rate / allowed for rate in queued], Bar(OF_TIGHT), _rates(queued))
+    what = "… the same, of those without a limit"
+    add("caps_tight", what, "", ratios(queued, plain), Bar(OF_TIGHT))
+    what = f"… with a cluster-wide limit of {TIGHT}, of those without a limit"
     add("caps_tight_cluster", what, "", ratios(cluster, plain), Bar(OF_TIGHT), _rates(cluster))
     add("caps_exact", "… most tasks that ran at once", "", [most], Bar(TIGHT, "at most"))
 

@@ -104,6 +104,12 @@ def test_m13_what_an_older_schema_does_not_have_is_said(empty: Terminal) -> None
     assert recorded(empty) == before
 
 
+def test_m13_queues_of_an_older_schema_are_not_estimated_but_said_to_be_too_old(empty: Terminal) -> None:
+    given_schema(empty, 5)
+    said = empty.type("queues", code=1).err
+    assert "is_held" in said and "horsies init-db upgrades them" in said
+
+
 def test_m13_a_newer_schema_is_read_though_no_worker_could_use_it(terminal: Terminal) -> None:
     terminal.execute("UPDATE horsies_meta SET value = '99' WHERE key IN ('schema_version', 'breaking_version')")
     task_id = terminal.given()

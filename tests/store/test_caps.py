@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from time import monotonic
@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from horsies.core.db import as_one
 from horsies.core.db.connections import BY_INDEX, connect
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import lock_key
@@ -232,6 +233,31 @@ async def test_w25a_a_queue_near_its_cap_gets_no_slot_that_another_one_has_fille
     near = order("free", "tight", "tighter", caps=[None, 2, 2], budget=30, strict=2)
     await caps.start_counting(db, ["tight", "tighter"])
     assert [row.queue_name for row in await tasks.claim(db, ME, near)] == ["free", "tight"]
+
+
+async def test_w23_a_worker_that_is_paused_while_it_claims_does_not_keep_the_locks(db: Db, other: Db) -> None:
+    """It has sent the statement that takes them, and not yet the one that claims."""
+    if db.info.server_version < 170_000:
+        pytest.skip("a server before PostgreSQL 17 has no limit for such a transaction")
+    async with AsyncExitStack() as stack:
+        stack.enter_context(pytest.raises(psycopg.OperationalError))
+        await stack.enter_async_context(as_one(other))
+        await caps.lock(other, ["default"])
+
+        async def is_locked() -> bool:
+            held = await db.execute("SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = %s", [pid])
+            return await held.fetchone() is not None
+
+        pid = other.info.backend_pid
+        await eventually(is_locked, 30, what="the locks are taken")
+        await eventually(is_free(is_locked), 30, what="they are free again")
+
+
+def is_free(is_locked: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[bool]]:
+    async def ask() -> bool:
+        return not await is_locked()
+
+    return ask
 
 
 async def test_w26_caps_hold_behind_a_transaction_pooler(database_url: str, db: Db) -> None:

@@ -123,6 +123,18 @@ def test_o20_a_worker_does_everything_but_schedule(module_url: str, roles: dict[
     }
 
 
+async def test_o20_a_worker_needs_no_function_that_it_is_not_granted(database_url: str) -> None:
+    """An owner may have closed functions to everybody; then only those that are granted can be called."""
+    async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
+        await conn.execute("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC")
+        with a_role(database_url, "worker") as worker:
+            await grants.apply(conn, {ProcessKind.WORKER: [worker]})
+            found = permitted(database_url, worker)
+    assert {name for name in STATEMENTS if name not in found} == {
+        name for name in STATEMENTS if name.startswith("schedules/") and name not in read_only()
+    }
+
+
 def test_o20_a_scheduler_sends_and_moves_its_schedules(
     module_url: str, roles: dict[ProcessKind, str], open_to_all: set[str]
 ) -> None:

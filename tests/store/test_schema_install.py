@@ -283,6 +283,22 @@ async def test_d70_who_sends_during_an_upgrade_only_waits(
     assert await (await db.execute("SELECT count(*) FROM horsies_tasks")).fetchone() == (sent,)
 
 
+async def test_d70_an_upgrade_gives_way_to_a_transaction_that_stays_open_and_is_tried_again(
+    db: AsyncConnection, database_url: str, next_release: Callable[..., Release]
+) -> None:
+    async with await connect(database_url) as writer, writer.transaction():
+        await writer.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('first', 't')")
+        upgrade = asyncio.create_task(install(db, release=next_release(ADD_COLUMN)))
+        async with await connect(database_url) as another:  # it waits for each try, and goes on after it
+            for number in range(3):
+                await another.execute("INSERT INTO horsies_tasks (id, task_name) VALUES (%s, 't')", [f"t{number}"])
+                await asyncio.sleep(0.5)
+        # This one would be a circle with the upgrade, if it kept what it has got.
+        await writer.execute("SELECT FROM horsies_workflows FOR UPDATE")
+        assert not upgrade.done()
+    assert (await upgrade).version == SCHEMA_VERSION + 1
+
+
 async def test_d70_a_migration_that_fails_changes_nothing(
     db: AsyncConnection, next_release: Callable[..., Release]
 ) -> None:

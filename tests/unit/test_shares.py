@@ -40,7 +40,7 @@ def answer(asked: ClaimOrder, waiting: Counter[str]) -> list[Claimed]:
 def run_pass(shares: Shares, waiting: Counter[str], budget: int, names: list[str]) -> Counter[str]:
     asked = order(*names, budget=budget).narrowed(names, shares.due())
     rows = answer(asked, waiting)
-    shares.note(taken := Counter(one.queue_name for one in rows), asked.emptied(rows))
+    shares.note(taken := Counter(one.queue_name for one in rows), asked.emptied(rows), asked.queues)
     return taken
 
 
@@ -105,3 +105,13 @@ def test_w22a_w22b_an_order_for_some_of_its_queues() -> None:
 )
 def test_w22b_which_queues_have_certainly_no_more(rows: list[Claimed], more: dict[str, Any], emptied: set[str]) -> None:
     assert order("a", "b", **more).emptied(rows) == emptied
+
+
+def test_w22b_a_queue_that_is_not_asked_because_it_is_empty_earns_nothing() -> None:
+    """Of very many queues, only those in which tasks wait are asked (W-22a)."""
+    shares = Shares({"low": 0.5})
+    for _ in range(100):
+        shares.note({"high": 10}, (), ["high"])
+    assert shares.due() == {}
+    shares.note({"high": 10}, (), ["high", "low"])
+    assert shares.due() == {"low": 5}

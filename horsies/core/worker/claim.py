@@ -279,8 +279,7 @@ class Claimer:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, self._keep(rows))
         if self._shares and only is None:
-            emptied = order.emptied(rows) | (self._limits.shares.keys() - set(order.queues))  # others are not busy
-            self._shares.note(Counter(row.queue_name for row in rows), emptied)
+            self._shares.note(Counter(row.queue_name for row in rows), order.emptied(rows), order.queues)
         return rows
 
     async def _fold(self, conn: Connection, counted: list[str]) -> None:

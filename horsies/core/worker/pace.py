@@ -142,11 +142,12 @@ class Shares:
         owed = {name: int(credit + EPSILON) for name, credit in self._credits.items() if credit + EPSILON >= 1}
         return dict(sorted(owed.items(), key=lambda item: -item[1]))
 
-    def note(self, claimed: Mapping[str, int], emptied: Collection[str]) -> None:
-        """So many were claimed of each queue; nothing more could be claimed from those that are `emptied`."""
+    def note(self, claimed: Mapping[str, int], emptied: Collection[str], asked: Collection[str]) -> None:
+        """So many were claimed of each queue that was `asked`, the others have no tasks; nothing more could be claimed
+        from those that are `emptied`."""
         total = sum(claimed.values())
         for name, share in self._shares.items():
-            if name in emptied:
+            if name in emptied or name not in asked:
                 self._credits[name] = 0.0  # nothing is owed for a time without tasks
             elif total:
                 credit = self._credits[name] + share * total - claimed.get(name, 0)
