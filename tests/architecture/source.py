@@ -9,7 +9,10 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from pathlib import Path
+
+from horsies.core.sql import load
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "horsies"
@@ -69,6 +72,13 @@ def statements() -> dict[str, str]:
         path.relative_to(SQL).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(SQL.rglob("*.sql"))
     }
+
+
+@cache
+def forms(name: str) -> list[str]:
+    """Every text that `load` makes of a file, with each choice of its parts."""
+    parts = sorted(set(re.findall(r"^\s*--\{ !?(\w+)$", statements()[name], re.MULTILINE)))
+    return [load(name, *chosen) for count in range(len(parts) + 1) for chosen in combinations(parts, count)]
 
 
 @cache

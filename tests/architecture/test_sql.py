@@ -6,8 +6,9 @@ import re
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
-from tests.architecture.source import modules, prepared, statements
+from tests.architecture.source import forms, modules, prepared, statements
 
 # The arrows of the state diagram: nothing else may change the status of a task.
 ARROWS = {
@@ -39,9 +40,17 @@ def without_comments(text: str) -> str:
 @pytest.mark.parametrize("name", RUN_TIME)
 async def test_the_server_accepts_it_on_a_fresh_schema(module_url: str, name: str) -> None:
     """A prepared statement ends with its connection, so that one database stays fresh for all of them."""
-    text, _ = prepared(statements()[name])
     async with await AsyncConnection.connect(module_url, autocommit=True) as conn:
-        await conn.execute(text.encode())
+        for form in forms(name):
+            await conn.execute(prepared(form)[0].encode())
+            await conn.execute("DEALLOCATE checked")
+
+
+def test_psycopg_analyses_the_statements_of_the_engine_once() -> None:
+    """It keeps what it has found out about a text, if that is not too long; otherwise each execution costs a search for
+    parameters. The statements about tasks and workflows are executed thousands of times."""
+    names = [name for name in RUN_TIME if name.startswith(("tasks/", "workflows/"))]
+    assert [name for name in names for form in forms(name) if len(form) > MAX_CACHED_STATEMENT_LENGTH] == []
 
 
 def test_each_begins_by_saying_what_it_does() -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from psycopg import AsyncConnection
 
 from horsies.core.sql import load
-from tests.architecture.source import PARAMETER, statements
+from tests.architecture.source import PARAMETER, forms, statements
 
 Node: TypeAlias = dict[str, Any]
 Act: TypeAlias = Callable[[AsyncConnection[Any]], Awaitable[object]]
@@ -36,7 +36,7 @@ def as_sent(text: str) -> str:
     return PARAMETER.sub(lambda found: numbers.setdefault(found[1], f"${len(numbers) + 1}"), text).replace("%%", "%")
 
 
-NAMES = {as_sent(load(name)).strip(): name for name in statements()}
+NAMES = {as_sent(form).strip(): name for name in statements() for form in forms(name)}
 
 
 # How the statement inside a function begins, and the statement that calls the function.

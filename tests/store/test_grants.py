@@ -15,13 +15,13 @@ from horsies.core.errors import ConfigurationError
 from horsies.core.schema import grants
 from horsies.core.schema.grants import RIGHTS, TABLES, ProcessKind
 from horsies.core.schema.install import SchemaError
-from tests.architecture.source import prepared, statements
+from tests.architecture.source import forms, prepared, statements
 from tests.role_support import a_role
 
 WRITES = re.compile(r"\b(INSERT INTO|DELETE FROM|UPDATE)\s+horsies_|\bFOR (NO KEY )?UPDATE\b")
 # What changes schedules at run time also writes the table that says which version is installed: only for the owner.
 OF_THE_OWNER = {"schedules/bump", "schedules/pause", "schedules/put", "schedules/remove"}
-STATEMENTS = {name: text for name, text in statements().items() if not name.startswith(("schema/", "demo/"))}
+STATEMENTS = {name: forms(name)[-1] for name in statements() if not name.startswith(("schema/", "demo/"))}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from psycopg.abc import Params
 from horsies.core.db import pooler
 from horsies.core.db.failures import read_everything
 from horsies.core.db.pool import Pool
-from horsies.core.db.pooler import SharedConnection
+from horsies.core.db.pooler import PromptConnection, SharedConnection
 from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
 
@@ -113,7 +113,7 @@ async def _open(
     name: str,
     *,
     options: str | None = None,
-    kind: type[AsyncConnection[Any]] = AsyncConnection,
+    kind: type[AsyncConnection[Any]] = PromptConnection,
 ) -> AsyncConnection[Any]:
     parameters = _parameters(config, dsn, name)
     if options is not None:

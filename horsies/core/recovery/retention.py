@@ -41,7 +41,8 @@ log = logging.getLogger("horsies.recovery")
 PERIOD_S = 3600.0
 PASS_S = 60.0  # for one pass
 WAIT_S = 1.0  # for the lock: another worker's batch takes milliseconds
-REST = 1 / 4  # of the time that a batch took, before the next one
+RETRY_S = (0.002, 0.02)  # between two tries: the one who has the lock rests for about a millisecond
+REST = 1 / 20  # of the time that a batch took, before the next one
 LONGEST_REST_S = 1.0
 T = TypeVar("T")
 Told: TypeAlias = Callable[[int], None]
@@ -334,7 +335,7 @@ class Batches:
                 self._count += 1
                 self._rest = min(REST * (monotonic() - begun), LONGEST_REST_S)
                 return answer
-            await asyncio.sleep(uniform(0.02, 0.2))
+            await asyncio.sleep(uniform(*RETRY_S))
 
     async def _try(self, prune: Callable[..., Awaitable[T]], at: tuple[Any, ...]) -> T | None:
         async with self._database.connection() as conn, conn.transaction():

@@ -15,14 +15,17 @@ from typing import TypeVar
 S = TypeVar("S", bound=StrEnum)
 
 _HOME = Path(__file__).parent
+_PART = re.compile(r"^\s*--\{ (?P<not>!?)(?P<name>\w+)\n(?P<text>.*?)^\s*--\}\n", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^\s*--.*\n?|\s+--.*$|^\s+", re.MULTILINE)
 
 
 @cache
-def load(name: str) -> str:
+def load(name: str, *parts: str) -> str:
     """The text of `<name>.sql`, for example `load("tasks/claim")`. Frequent statements are returned without comments
-    and indentation, because psycopg caches its analysis of a text only if it is short."""
+    and indentation, because psycopg caches its analysis of a text only if it is short. Lines between `--{ part` and
+    `--}` are left out unless that part is wanted, those between `--{ !part` and `--}` if it is."""
     text = (_HOME / f"{name}.sql").read_text(encoding="utf-8")
+    text = _PART.sub(lambda found: found["text"] if (found["name"] in parts) != bool(found["not"]) else "", text)
     return text if name.startswith("schema/") else _COMMENT.sub("", text)
 
 

@@ -120,8 +120,8 @@ async def claim(
 ) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
     counted = order.counted
-    params = _claim_params(who, order, counting=bool(counted))
-    statement = load("tasks/claim")
+    params = _claim_params(who, order)
+    statement = _claim_text(order, counting=bool(counted))
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
         params["only"] = texts(only)
@@ -148,8 +148,13 @@ async def _claim_counted(
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
 
 
-def _claim_params(who: Claimant, order: ClaimOrder, *, counting: bool, alone: bool = True) -> dict[str, Any]:
-    others = {"counting": counting, "alone": alone, "free_bytes": Int8(order.free_bytes)}
+def _claim_text(order: ClaimOrder, *, counting: bool) -> str:
+    wanted = {"counted": counting, "concurrent": order.concurrency > 1}
+    return load("tasks/claim", *(part for part, is_wanted in wanted.items() if is_wanted))
+
+
+def _claim_params(who: Claimant, order: ClaimOrder, *, alone: bool = True) -> dict[str, Any]:
+    others = {"alone": alone, "free_bytes": Int8(order.free_bytes)}
     return {**who._asdict(), **order._asdict(), **others}
 
 
@@ -162,8 +167,8 @@ class SentClaim:
 
     @classmethod
     async def send(cls, conn: Connection, who: Claimant, order: ClaimOrder) -> Self:
-        params = _claim_params(who, order, counting=False, alone=False)
-        return cls(await conn.execute(load("tasks/claim"), params, prepare=True))
+        statement = _claim_text(order, counting=False)
+        return cls(await conn.execute(statement, _claim_params(who, order, alone=False), prepare=True))
 
     async def rows(self) -> list[Claimed]:
         return _claimed(await self._cursor.fetchall())

@@ -8,7 +8,11 @@
 -- Tasks are taken as long as those before them have fewer than `free_bytes` of arguments (W-25b): so the limit is passed by
 -- one task at most, and there is always a first one. The size of a value that is stored apart is known without reading it.
 -- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
-WITH queues AS (
+-- What lies between `--{ counted` and `--}` is there only with `counting`, and behind `--{ !counted` only without it;
+-- `concurrent` is for children that run more than one task at once.
+WITH
+--{ counted
+queues AS (
     SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[], %(caps)s::int[]) WITH ORDINALITY AS q(name, take, cap, place)
 ), load AS (
     SELECT *, CASE WHEN cap IS NOT NULL
@@ -18,8 +22,21 @@ WITH queues AS (
     SELECT name, place, CASE WHEN cap IS NULL THEN take ELSE GREATEST(0, LEAST(
                take, GREATEST(LEAST(%(strict)s, cap - counted), (cap - counted) / 2))) END AS take, (cap - counted) / 2 AS easy
     FROM load
-), due AS (
-    SELECT t.*, r.place, COALESCE(r.take <= r.easy, TRUE) AS is_easy, t.task_name = ANY(%(async_names)s::text[]) AS is_async
+),
+--}
+--{ !counted
+room AS (
+    SELECT * FROM unnest(%(queues)s::text[], %(takes)s::int[]) WITH ORDINALITY AS q(name, take, place)
+),
+--}
+due AS (
+    SELECT t.*, r.place
+           --{ counted
+           , COALESCE(r.take <= r.easy, TRUE) AS is_easy
+           --}
+           --{ concurrent
+           , t.task_name = ANY(%(async_names)s::text[]) AS is_async
+           --}
     FROM (SELECT * FROM room WHERE take > 0 ORDER BY place) r CROSS JOIN LATERAL (
         -- From priority to priority: one walk through the queue would pass every task that is not due yet. Backwards,
         -- because claimed tasks leave their dead entries in front; who waits is at the back.
@@ -44,11 +61,15 @@ WITH queues AS (
             ORDER BY enqueued_at, id FOR UPDATE SKIP LOCKED
         ) c LIMIT r.take
     ) t
+    --{ !concurrent
     -- Queue after queue until the budget is spent; who counts sync tasks may have to leave some out, and looks further.
-    LIMIT CASE WHEN %(concurrency)s = 1 THEN %(budget)s::int END
-), counted AS (
+    LIMIT %(budget)s::int
+    --}
+),
+--{ concurrent
+counted AS (
     SELECT *, count(*) FILTER (WHERE NOT is_async) OVER (ORDER BY place, priority, enqueued_at, id) AS nth_sync
-    FROM due WHERE %(concurrency)s > 1
+    FROM due
 ), ordered AS (
     SELECT *, bool_or(NOT is_async AND nth_sync > %(sync_budget)s
                       AND extract(epoch FROM statement_timestamp() - enqueued_at)::bigint / 10 %% 2 = 1)
@@ -59,21 +80,34 @@ WITH queues AS (
                   OVER (ORDER BY place, priority, enqueued_at, id) AS filled
     FROM ordered WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
 ), fitting AS (
-    -- One task at a time in each child: all weigh the same, and nothing needs to be counted.
-    SELECT at, place, priority, enqueued_at, id, size, is_easy FROM due WHERE %(concurrency)s = 1
-    UNION ALL
-    SELECT at, place, priority, enqueued_at, id, size, is_easy FROM weighed WHERE filled <= %(room)s
-), ranked AS (
+    SELECT * FROM weighed WHERE filled <= %(room)s
+),
+--}
+--{ !concurrent
+-- One task at a time in each child: all weigh the same, and nothing needs to be counted.
+fitting AS (
+    SELECT * FROM due
+),
+--}
+ranked AS (
     SELECT *, row_number() OVER line AS nth, sum(size) OVER line - size AS before FROM fitting
     WINDOW line AS (ORDER BY place, priority, enqueued_at, id ROWS UNBOUNDED PRECEDING)
 ), chosen AS (
     SELECT at, place, size FROM ranked
-    WHERE before < %(free_bytes)s AND (is_easy OR nth <= %(strict)s OR NOT %(counting)s)
+    WHERE before < %(free_bytes)s
+          --{ counted
+          AND (is_easy OR nth <= %(strict)s)
+          --}
     ORDER BY place, priority, enqueued_at, id
+    --{ !counted
+    LIMIT %(budget)s::int
+    --}
+    --{ counted
     LIMIT CASE WHEN %(cluster_cap)s::int IS NULL THEN %(budget)s ELSE GREATEST(0, LEAST(%(budget)s, (
         SELECT GREATEST(LEAST(%(strict)s, c.cap - f.held), (c.cap - f.held) / 2)
         FROM (SELECT COALESCE(held, 2147483647) AS held FROM horsies_in_flight('*')) f
             CROSS JOIN (SELECT %(cluster_cap)s::int AS cap) c))) END
+    --}
 )
 UPDATE horsies_tasks t
 SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,

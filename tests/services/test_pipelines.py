@@ -1,0 +1,81 @@
+"""Statements that are sent together: how often the event loop is asked for them, and that nothing gets stuck."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from horsies.core.db.connections import connect
+from horsies.core.models.broker import PostgresConfig
+
+STATEMENTS = 20
+MB = "x" * (1 << 20)
+
+
+async def turns(conn: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the loop was asked to watch the socket for writing."""
+    loop, asked = asyncio.get_running_loop(), 0
+    add_writer = loop.add_writer
+
+    def counted(*args: Any) -> None:
+        nonlocal asked
+        asked += 1
+        add_writer(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "add_writer", counted)
+        async with conn.pipeline(), conn.transaction():
+            cursors = [await conn.execute("SELECT %s::int", [nth]) for nth in range(STATEMENTS)]
+        assert [await cursor.fetchone() for cursor in cursors] == [(nth,) for nth in range(STATEMENTS)]
+    return asked
+
+
+async def test_statements_that_are_sent_together_take_no_turn_of_the_loop_each(
+    module_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        await AsyncConnection.connect(module_url, autocommit=True) as plain,
+        await connect(PostgresConfig(database_url=module_url)) as ours,
+    ):
+        assert await turns(plain, monkeypatch) >= STATEMENTS  # else psycopg itself has learnt it, and ours can go
+        assert await turns(ours, monkeypatch) <= 2
+
+
+async def test_more_than_the_sockets_can_hold_goes_through_in_both_directions(module_url: str) -> None:
+    """The server stops reading when nobody takes its answers, so that they must be taken while sending."""
+    async with await connect(PostgresConfig(database_url=module_url)) as conn:
+        async with asyncio.timeout(60), conn.pipeline():
+            cursors = [await conn.execute("SELECT %s::text, %s::int", [MB, nth]) for nth in range(40)]
+        rows = [await cursor.fetchone() for cursor in cursors]
+    assert [(len(row[0]), row[1]) for row in rows if row] == [(len(MB), nth) for nth in range(40)]
+
+
+async def test_a_session_that_ends_meanwhile_is_an_error_at_once(module_url: str) -> None:
+    async with await connect(PostgresConfig(database_url=module_url)) as conn:
+        with pytest.raises(psycopg.OperationalError):
+            async with asyncio.timeout(30), conn.pipeline():
+                for _ in range(STATEMENTS):
+                    await conn.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        assert conn.broken
+
+
+async def test_a_cancelled_pipeline_leaves_a_session_that_can_be_closed(module_url: str) -> None:
+    async with await connect(PostgresConfig(database_url=module_url)) as conn:
+
+        async def slow() -> None:
+            async with conn.pipeline():
+                await conn.execute("SELECT 1")
+                await conn.execute("SELECT pg_sleep(60)")
+
+        running = asyncio.create_task(slow())
+        await asyncio.sleep(0)
+        done, _ = await asyncio.wait([running], timeout=0.3)
+        assert not done
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(30):
+                await running
