@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
 
-from horsies.core.db.connections import connect
+from horsies.core.db import connect, in_one_go
 from horsies.core.models.broker import PostgresConfig
 
 STATEMENTS = 20
@@ -79,3 +80,53 @@ async def test_a_cancelled_pipeline_leaves_a_session_that_can_be_closed(module_u
         with pytest.raises(asyncio.CancelledError):
             async with asyncio.timeout(30):
                 await running
+
+
+async def test_a_transaction_in_one_go_is_written_whole_or_not_at_all(database_url: str) -> None:
+    async with await connect(PostgresConfig(database_url=database_url)) as conn:
+        await conn.execute("CREATE TABLE written (nth int PRIMARY KEY)")
+
+        async def write(*numbers: int) -> None:
+            async with in_one_go(conn):
+                for number in numbers:
+                    await conn.execute("INSERT INTO written VALUES (%s)", [number])
+                if numbers[-1] == 0:
+                    raise LookupError
+
+        await write(1, 2)
+        with pytest.raises(psycopg.errors.UniqueViolation):  # heard of beside the commit
+            await write(3, 1)
+        with pytest.raises(LookupError):
+            await write(4, 0)
+        assert conn.pgconn.transaction_status == TransactionStatus.IDLE
+        await write(5)
+        assert await (await conn.execute("SELECT nth FROM written ORDER BY 1")).fetchall() == [(1,), (2,), (5,)]
+
+
+async def test_a_transaction_in_one_go_refuses_one_inside_it(module_url: str) -> None:
+    """psycopg would take the inner one for the outer one, and commit at its end."""
+    async with await connect(PostgresConfig(database_url=module_url)) as conn:
+        with pytest.raises(RuntimeError, match="in one go"):
+            async with in_one_go(conn):
+                conn.transaction()
+        async with conn.transaction(), in_one_go(conn):
+            await conn.execute("SELECT 1")  # inside another one it is a savepoint
+
+
+async def test_a_transaction_in_one_go_waits_once(module_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await connect(PostgresConfig(database_url=module_url)) as conn:
+        loop, waits = asyncio.get_running_loop(), 0
+        add_reader = loop.add_reader
+
+        def counted(*args: Any) -> None:
+            nonlocal waits
+            waits += 1
+            add_reader(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "add_reader", counted)
+            async with in_one_go(conn):
+                await conn.execute("SELECT pg_sleep(0.2)")  # so that no reply can be there already
+                assert waits == 0
+                await conn.execute("SELECT 1")
+        assert 1 <= waits <= 3  # the replies may come in two or three parts

@@ -12,7 +12,7 @@ from horsies.core.db.failures import (
 )
 from horsies.core.db.listener import Backoff, Listener, answered_within, cancel_all
 from horsies.core.db.pool import Connection, Connections, Pool, PoolClosed, PoolTimeout
-from horsies.core.db.pooler import as_one, without_session
+from horsies.core.db.pooler import as_one, in_one_go, without_session
 
 # fmt: on
 
@@ -45,6 +45,7 @@ __all__ = [
     "halves",
     "headline_of",
     "hint_for",
+    "in_one_go",
     "is_about_content",
     "is_about_one",
     "is_away",

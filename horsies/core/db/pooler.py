@@ -155,6 +155,13 @@ class PromptConnection(AsyncConnection[Any]):
     """Statements that are sent together need no turn of the event loop for each: psycopg waits before every one of them
     until the socket can take it, which it almost always can. That is asked of the socket itself here."""
 
+    is_in_one_go = False
+
+    def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> Any:
+        if self.is_in_one_go:  # psycopg does not know of that transaction, and its end would end the other one too
+            raise RuntimeError("there is no transaction inside one that is sent in one go")
+        return super().transaction(savepoint_name, force_rollback)
+
     async def wait(self, gen: PQGen[RV], *terms: Any, **named_terms: Any) -> RV:
         return await super().wait(_promptly(gen, self.pgconn.socket), *terms, **named_terms)
 
@@ -232,3 +239,28 @@ async def as_one(conn: AsyncConnection[Any]) -> AsyncIterator[None]:
                 yield
         else:
             yield
+
+
+@asynccontextmanager
+async def in_one_go(conn: AsyncConnection[Any]) -> AsyncIterator[None]:
+    """A transaction that begins with its first statement and ends with its last one, without a wait of its own for
+    either: what is executed meanwhile is sent as far as nobody has to read a reply first. (`conn.transaction()` waits
+    for the replies before its commit, and for three more.) Inside it, `conn.transaction()` must not be used."""
+    is_idle = conn.pgconn.transaction_status == TransactionStatus.IDLE
+    if not is_idle or isinstance(conn, SharedConnection) or not isinstance(conn, PromptConnection):
+        async with conn.pipeline(), conn.transaction():
+            yield
+        return
+    conn.is_in_one_go = True
+    try:
+        async with conn.pipeline():
+            await conn.execute("BEGIN")
+            yield
+            await conn.execute("COMMIT")
+    except BaseException:
+        # What is refused stops everything behind it in the pipeline, the commit too.
+        if conn.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            await conn.rollback()
+        raise
+    finally:
+        conn.is_in_one_go = False

@@ -26,7 +26,7 @@ from horsies.core.store import odd_rows, workflows
 from horsies.core.store.workflows import Key, NewTask, Payload, Source
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish, inputs
-from horsies.core.workflows.layout import TreePosition, height, lay_out, write_layout
+from horsies.core.workflows.layout import TreePosition, height, insert_layout, lay_out
 from horsies.core.workflows.step import MOST, NOTHING, MustBeAlone, Step, StepResult, transaction
 
 log = logging.getLogger("horsies.workflows")
@@ -327,7 +327,7 @@ async def _write_child(pool: Connections, key: Key, ready_at: datetime | None, p
         place = TreePosition(flow.id, flow.root_workflow_id or flow.id, None, flow.depth).below(key[1])
         layout = lay_out(plan, place, good_until=flow.good_until)
         layout.carry(sending.trace_in(found[0].task_options))
-        await write_layout(conn, layout)
+        await insert_layout(conn, layout)
         step.result.enqueued += len(layout.tasks)
         node = step.settling.nodes[key]
         node.status, node.child_id = WorkflowTaskStatus.RUNNING, place.id

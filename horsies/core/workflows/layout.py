@@ -68,13 +68,18 @@ async def write_layout(conn: Connection, layout: Layout) -> bool:
     """Insert all of it, in the caller's transaction or a separate one. False, without any change, if a workflow with
     that id exists (F-82)."""
     async with conn.transaction():
-        if not await workflows.insert(conn, layout.workflows[:1]):
-            return False
-        if layout.workflows[1:]:
-            await workflows.insert(conn, layout.workflows[1:])
-        await workflows.insert_tasks(conn, layout.tasks)
-        await workflows.insert_nodes(conn, layout.nodes)
-        return True
+        return await insert_layout(conn, layout)
+
+
+async def insert_layout(conn: Connection, layout: Layout) -> bool:
+    """The same in the caller's transaction, which is over if a statement fails."""
+    if not await workflows.insert(conn, layout.workflows[:1]):
+        return False
+    if layout.workflows[1:]:
+        await workflows.insert(conn, layout.workflows[1:])
+    await workflows.insert_tasks(conn, layout.tasks)
+    await workflows.insert_nodes(conn, layout.nodes)
+    return True
 
 
 def earlier(one: datetime | None, other: datetime | None) -> datetime | None:

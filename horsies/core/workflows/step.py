@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
-from horsies.core.db import Connection, Connections
+from horsies.core.db import Connection, Connections, in_one_go
 from horsies.core.models.codes import OperationalErrorCode
 from horsies.core.models.workflow.registry import InputError
 from horsies.core.producer.enqueue import new_task_ids
@@ -63,11 +62,9 @@ async def transaction(pool: Connections) -> AsyncIterator[Connection]:
     it, and the commit together with the last of them: whoever leaves this block without an exception has committed."""
     async with pool.connection() as conn:
         try:
-            async with conn.pipeline(), conn.transaction():
+            async with in_one_go(conn):
                 yield conn
         except psycopg.Error as problem:
-            if conn.pgconn.transaction_status is TransactionStatus.INERROR:  # it was refused beside the commit
-                await conn.rollback()
             if (what := workflows.broken(problem)) is not None:
                 raise StepBroken(what) from problem
             raise
