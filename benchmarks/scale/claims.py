@@ -22,6 +22,7 @@ PINGS = 60
 SETTLE_S = 2.0
 LEAD_S = 6.0
 FULL, HOT = 200_000, 10_000
+PAGES, HALF = 75, 50  # the fillfactor of the schema, and one that leaves room for a second version of each row
 UPPER, LOWER = 60_000, 2_000
 SHARE = 0.2
 SLOWER = 1.5
@@ -88,17 +89,23 @@ def look(bench: Bench, env: dict[str, str]) -> Looked:
 
 
 def on_full_pages(bench: Bench) -> None:
-    """Only a start can be a heap-only update: claims and ends change indexed columns."""
+    """Only a start can be a heap-only update: claims and ends change indexed columns. Is it a matter of room?"""
     full, count = bench.some(FULL, 100), bench.some(HOT, 100)
-    for _ in bench.times(f"a drain in a table of {full:,} tasks", runs=1):
-        bench.server.fill_finished(full)
-        before, begun = updates(bench.server), drain.attempts(bench.server)
-        drain.measure(bench.server, count, *TWO, app=LOCATOR, lead_s=LEAD_S)
-        heap_only, starts = updates(bench.server) - before, drain.attempts(bench.server) - begun
-        bench.server.clear()
-        bench.say(f"{heap_only:,} of {starts:,} starts were heap-only")
+    found: dict[int, float] = {}
+    for fill in (PAGES, HALF):
+        for _ in bench.times(f"a drain in a table of {full:,} tasks, pages filled to {fill} %", runs=1):
+            bench.server.do(f"ALTER TABLE horsies_tasks SET (fillfactor = {fill})")
+            bench.server.fill_finished(full)
+            before, begun = updates(bench.server), drain.attempts(bench.server)
+            drain.measure(bench.server, count, *TWO, app=LOCATOR, lead_s=LEAD_S)
+            heap_only, starts = updates(bench.server) - before, drain.attempts(bench.server) - begun
+            bench.server.clear()
+            bench.say(f"{heap_only:,} of {starts:,} starts were heap-only")
+            found[fill] = min(1.0, heap_only / starts)
+    bench.server.do(f"ALTER TABLE horsies_tasks SET (fillfactor = {PAGES})")
     what = f"starts that are heap-only updates, in a table of {full:,} ended tasks"
-    bench.report.add("claims_heap_only", what, "", [min(1.0, heap_only / starts)], Bar(0.9))
+    bench.report.add("claims_heap_only", what, "", [found[PAGES]], Bar(0.9))
+    bench.report.add("claims_heap_only_half", f"… if pages are filled to {HALF} % only", "", [found[HALF]])
 
 
 def updates(server: Server) -> int:
