@@ -8,6 +8,7 @@ phase to phase; how many may be claimed now is computed in `claim.py`.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,6 +155,20 @@ def log_fields(held: HeldTask) -> dict[str, object]:
     """What an operator wants to know about a task in a log line."""
     row = held.row
     return {"task_id": row.id, "task": row.task_name, "attempt": row.retry_count + 1, "queue": row.queue_name}
+
+
+def next_to_start(fed: list[HeldTask]) -> HeldTask | None:
+    """The next task of a child that died while it ran none: that task may be the cause (R-102)."""
+    if not fed or any(held.phase is Phase.STARTED for held in fed):
+        return None
+    return fed[0] if fed[0].stop is None else None
+
+
+def about(held: HeldTask) -> bytes:
+    """What the span of a run says about its task and its context."""
+    row = held.row
+    fields = json.dumps((row.id, row.queue_name, row.retry_count + 1))
+    return f"{fields[:-1]},{held.options.trace or 'null'}]".encode()
 
 
 class Limits(NamedTuple):
