@@ -123,3 +123,28 @@ async def test_w25b_what_waits_in_a_worker_that_is_held_up_goes_to_others(
         assert (await again.get_async(timeout_ms=60_000)).ok
         await eventually(lambda: not len(worker._in_hand), what="nothing is left")
         assert worker._in_hand.bytes == worker._in_hand.result_bytes == 0
+
+
+REFUSED = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW
+WHEN (OLD.task_name = 'big' AND NEW.status <> 'RUNNING' AND OLD.status = 'RUNNING') EXECUTE FUNCTION refuse()
+"""
+
+
+async def test_w25b_a_result_that_the_database_has_refused_takes_up_no_room(basic: Any, database_url: str) -> None:
+    """It is gone. Only a short record of the refusal waits, perhaps for ever."""
+    async with running_worker(basic.app, processes=1, max_held_bytes=SIZE // 2) as worker:
+        assert (await (await basic.add.send_async(1, 1)).unwrap().get_async(timeout_ms=30_000)).ok == 2
+        in_hand = worker._in_hand
+        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+            await db.execute(REFUSED)
+            refused = (await basic.big.send_async(SIZE)).unwrap()
+            await eventually(lambda: worker._finalizer.unwritable, 30, what="nothing about it can be written")
+            assert (await (await basic.add.send_async(1, 2)).unwrap().get_async(timeout_ms=20_000)).ok == 3
+            assert not worker._dispatcher.is_held_up
+            assert 0 <= in_hand.result_bytes <= in_hand.bytes < KB
+            await db.execute("DROP TRIGGER refuse ON horsies_tasks")
+            assert (await refused.get_async(timeout_ms=60_000)).is_err()
+        await eventually(lambda: not len(in_hand), what="nothing is left")
+        assert in_hand.bytes == in_hand.result_bytes == 0

@@ -48,6 +48,7 @@ class Dispatcher:
         entry_of: Callable[[HeldTask], bytes],
     ) -> None:
         children.report_to(self.on_frames, self.on_death)
+        finalizer.on_replaced = self._replaced
         self._children = children
         self._in_hand = in_hand
         self._finalizer = finalizer
@@ -189,7 +190,7 @@ class Dispatcher:
     def feed_on(self) -> None:
         """Results were written: children that had to wait for that get their tasks. Their lines may have become shorter
         meanwhile, and no child says so."""
-        if self._in_hand.result_bytes < self._limits.max_held_bytes:
+        if self.is_held_up and self._in_hand.result_bytes < self._limits.max_held_bytes:
             self.is_held_up = False
             for child in self._children.children:
                 self._feed(child)
@@ -225,7 +226,7 @@ class Dispatcher:
         if held is not None:
             held.phase = Phase.STARTED
             held.started = monotonic()
-            self._in_hand.is_with_its_child(held)
+            self._in_hand.forget_arguments(held)  # the child has read them
             self._watch_time(held)
 
     def _done(self, child: Child, token: int, parts: list[bytes]) -> None:
@@ -286,6 +287,10 @@ class Dispatcher:
         self._disarm(held)
         self._in_hand.keep_result(held, finalize.size_of(move))
         self._finalizer.put(held, move)
+
+    def _replaced(self, held: HeldTask, move: Move) -> None:
+        self._in_hand.replace_result(held, finalize.size_of(move))
+        self.feed_on()
 
     def forget(self, held: HeldTask) -> None:
         """The task is not ours any more, so there is nothing to write; its room is free."""
@@ -384,7 +389,7 @@ class Dispatcher:
     def _take_back_surplus(self, child: Child) -> None:
         slots = child.slots(self._limits.concurrency)
         if child.load > slots:
-            self._take_back(child, self._kept([*child.fed.values(), *child.line], slots, 1))
+            self.take_back(child, self._kept([*child.fed.values(), *child.line], slots, 1))
 
     def _watch(self) -> None:
         if not self._is_watching:
@@ -410,7 +415,7 @@ class Dispatcher:
             if not running:
                 # The child starts nothing, as when a signal has stopped it. Only its end frees the tasks inside it.
                 if child.fed and now - min(held.since for held in child.fed.values()) > patience:
-                    self._take_back(child, len(child.fed))
+                    self.take_back(child, len(child.fed))
                 continue
             is_full = len(running) >= self._limits.concurrency or child.has_sync
             longest = max(running, key=lambda held: now - (held.started or now))
@@ -423,13 +428,9 @@ class Dispatcher:
         if self._is_surprised:
             self.hand_back_surplus()
 
-    def take_back(self, child: Child) -> None:
-        """Take back everything that this child has not started: the supervisor's line at once, the child's when it
-        confirms."""
-        self._take_back(child, 0)
-
-    def _take_back(self, child: Child, stay: int) -> None:
-        """The first `stay` of its tasks, and those that have started, stay."""
+    def take_back(self, child: Child, stay: int = 0) -> None:
+        """Take back what this child has not started, except for the first `stay` of its tasks: the supervisor's line at
+        once, the child's when it confirms."""
         while child.line and len(child.fed) + len(child.line) > stay:
             held = child.line.pop()
             self._settle(held, Requeue(held.claim))

@@ -80,6 +80,7 @@ class Finalizer:
         self._patience = loop.Patience("finalizer", config)
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
+        self.on_replaced: Callable[[HeldTask, Move], None] = lambda held, move: None  # this is written instead
         self.unwritable: dict[str, str] = {}  # tasks that cannot even be set aside, and what the database says
         self._work = asyncio.Event()
 
@@ -157,10 +158,11 @@ class Finalizer:
         log.error("the database refused the end of a task: %s", describe(problem), extra=about)
         if not ending.replaced and not isinstance(ending.move, Requeue | Expire | SetAside):
             ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
-            return True
-        if isinstance(ending.move, SetAside):
+        elif isinstance(ending.move, SetAside):
             return False
-        ending.move = SetAside(ending.move.claim, f"the database refuses its end: {describe(problem)}")
+        else:
+            ending.move = SetAside(ending.move.claim, f"the database refuses its end: {describe(problem)}")
+        self.on_replaced(ending.held, ending.move)
         return True
 
     def _set_aside(self, ending: Ending, problem: Exception) -> None:

@@ -123,16 +123,22 @@ class InHand:
             self.suspects.add(held)
         return older
 
-    def is_with_its_child(self, held: HeldTask) -> None:
-        """The child has read its arguments, so they take up nothing here."""
+    def forget_arguments(self, held: HeldTask) -> None:
+        """Nobody needs its arguments here any more."""
         self.bytes -= held.size
         held.size = 0
 
     def keep_result(self, held: HeldTask, size: int) -> None:
         """Its end is known, and its result waits to be written."""
-        self.bytes += size - held.size
-        self.result_bytes += size
-        held.size, held.result_size = 0, size
+        self.forget_arguments(held)
+        self.replace_result(held, size)
+
+    def replace_result(self, held: HeldTask, size: int) -> None:
+        """Another result waits instead of the one that is kept, if there is one."""
+        more = size - held.result_size
+        self.bytes += more
+        self.result_bytes += more
+        held.result_size = size
 
     def drop(self, held: HeldTask) -> None:
         """The task is no longer ours, and none of its code runs here."""
