@@ -58,11 +58,21 @@ async def test_w22b_a_queue_that_was_empty_is_owed_nothing(
     assert order_of(traces)[160:200].count("free") in range(8, 13)
 
 
-async def test_w22b_a_queue_whose_sync_tasks_find_no_idle_child_stays_owed(limits: Any, database_url: str) -> None:
+async def test_w22b_a_queue_whose_sync_tasks_find_no_idle_child_stays_owed(
+    limits: Any, rows: Rows, traces: Path, database_url: str
+) -> None:
+    """One async task keeps the only child from being idle, while others come and go beside it."""
     module = limits(SHARE="0.5")
+    hold = traces / "hold"
+    hold.touch()
     async with running_worker(module.app, **ONE_BY_ONE, concurrency=2) as worker:
-        await send_at_once(database_url, free=(module.free, 3, 0.0), urgent=(module.urgent_async, 60, 0.1))
+        anchor = (await module.urgent_async.send_async(60.0)).unwrap()
+        await rows.until(anchor.task_id, "RUNNING", timeout=30)
+        await send_at_once(database_url, free=(module.free, 3, 0.0), urgent=(module.urgent_async, 20, 0.0))
         await eventually(lambda: worker._claimer._shares.due().get("free", 0) > 5, 30, what="much is owed")
+        assert order_of(traces) == []
+        hold.unlink()
+        await eventually(lambda: order_of(traces) == ["free"] * 3, 30, what="the end of those that waited")
 
 
 async def test_w22a_a_worker_of_many_queues_finds_the_tasks_of_each_in_their_order(
