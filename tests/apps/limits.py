@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -51,6 +52,15 @@ def free(seconds: float) -> Outcome:
 @app.task("urgent", queue_name="urgent")
 def urgent(seconds: float) -> Outcome:
     return work("urgent", seconds)
+
+
+@app.task("urgent_async", queue_name="urgent")
+async def urgent_async(seconds: float) -> TaskResult[None, TaskError]:
+    """While the file `hold` is there, or so long."""
+    until = time.monotonic() + seconds
+    while (Path(os.environ["TRACES"]) / "hold").exists() and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+    return TaskResult(ok=None)
 
 
 @app.task("narrow", queue_name="narrow")

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from horsies.core import events
+from horsies.core.worker import startup
 from horsies.core.worker.pace import MAX_FED
 from horsies.core.worker.service import Worker
 from tests.support import eventually
@@ -83,4 +84,67 @@ async def test_w25b_children_get_nothing_while_too_many_results_wait_to_be_writt
             return not await rows.all("SELECT id FROM horsies_tasks WHERE status <> 'COMPLETED' LIMIT 1")
 
         await eventually(all_completed, 60, what="the end of all tasks")
+        assert in_hand.bytes == in_hand.result_bytes == 0
+
+
+# No result of this size can be written while somebody has the lock; everything else can.
+STUCK = """
+CREATE FUNCTION stick() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_xact_lock(25); RETURN NEW;
+END $$;
+CREATE TRIGGER stick BEFORE UPDATE ON horsies_tasks FOR EACH ROW
+WHEN (NEW.status = 'COMPLETED' AND length(NEW.result) > 10000) EXECUTE FUNCTION stick();
+SELECT pg_advisory_lock(25)
+"""
+
+
+async def test_w25b_what_waits_in_a_worker_that_is_held_up_goes_to_others(
+    basic: Any, rows: Rows, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One result is so large, and cannot be written: what this worker has claimed and started ahead must not wait."""
+    monkeypatch.setattr(startup, "LOCK_TIMEOUT_MS", 200)
+    async with running_worker(basic.app, processes=2, max_held_bytes=SIZE // 2) as worker:
+        await run_short_tasks(basic)
+        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+            await db.execute(STUCK)
+            calls = [basic.big.prepare(SIZE if place % 100 == 50 else 1) for place in range(300)]
+            handles = (await basic.big.send_many_async(calls)).unwrap()
+            stuck, others = handles[50::100], [handle for place, handle in enumerate(handles) if place % 100 != 50]
+            await eventually(lambda: worker._dispatcher.is_held_up, 60, what="too many results")
+            async with running_worker(basic.app, processes=1):
+                for handle in others:
+                    assert (await handle.get_async(timeout_ms=30_000)).ok == "x"
+                assert worker._dispatcher.is_held_up
+                assert {await rows.status(handle.task_id) for handle in stuck} == {"RUNNING"}
+                await db.execute("SELECT pg_advisory_unlock(25)")
+                for handle in stuck:
+                    assert (await handle.get_async(timeout_ms=60_000)).ok
+        again = (await basic.big.send_async(1)).unwrap()
+        assert (await again.get_async(timeout_ms=60_000)).ok
+        await eventually(lambda: not len(worker._in_hand), what="nothing is left")
+        assert worker._in_hand.bytes == worker._in_hand.result_bytes == 0
+
+
+REFUSED = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW
+WHEN (OLD.task_name = 'big' AND NEW.status <> 'RUNNING' AND OLD.status = 'RUNNING') EXECUTE FUNCTION refuse()
+"""
+
+
+async def test_w25b_a_result_that_the_database_has_refused_takes_up_no_room(basic: Any, database_url: str) -> None:
+    """It is gone. Only a short record of the refusal waits, perhaps for ever."""
+    async with running_worker(basic.app, processes=1, max_held_bytes=SIZE // 2) as worker:
+        assert (await (await basic.add.send_async(1, 1)).unwrap().get_async(timeout_ms=30_000)).ok == 2
+        in_hand = worker._in_hand
+        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
+            await db.execute(REFUSED)
+            refused = (await basic.big.send_async(SIZE)).unwrap()
+            await eventually(lambda: worker._finalizer.unwritable, 30, what="nothing about it can be written")
+            assert (await (await basic.add.send_async(1, 2)).unwrap().get_async(timeout_ms=20_000)).ok == 3
+            assert not worker._dispatcher.is_held_up
+            assert 0 <= in_hand.result_bytes <= in_hand.bytes < KB
+            await db.execute("DROP TRIGGER refuse ON horsies_tasks")
+            assert (await refused.get_async(timeout_ms=60_000)).is_err()
+        await eventually(lambda: not len(in_hand), what="nothing is left")
         assert in_hand.bytes == in_hand.result_bytes == 0

@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.db import BY_INDEX, Pool, make_pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.store.tasks import Claimed
-from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Retry
+from horsies.core.tasks.moves import Claim, Complete, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskStatus
+from horsies.core.worker import finalize
 from horsies.core.worker.finalize import ConnectionChoice, Finalizer
 from horsies.core.worker.in_hand import HeldTask, InHand
 from tests.factories import given_task, task_row
@@ -96,3 +98,26 @@ async def test_l34_an_end_that_was_held_up_is_tried_again_alone(db: AsyncConnect
     ids = {"ids": others}
     cursor = await db.execute("SELECT count(DISTINCT xmin::text) FROM horsies_tasks WHERE id = ANY(%(ids)s)", ids)
     assert await cursor.fetchone() == (1,), "one transaction for all of them"
+
+
+async def test_w25b_returns_to_the_queue_are_written_before_the_results_that_wait(
+    clean_db: AsyncConnection[Any], clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others can run what is returned, but not while it waits behind many large results."""
+    monkeypatch.setattr(finalize, "MAX_BATCH", 2)
+    running = {"status": TaskStatus.RUNNING, "started_at": "now", "claimed_at": "now"}
+    *ended, returned = [await given_task(clean_db, **running) for _ in range(6)]
+    settled: list[str] = []
+    finalizer = Finalizer(
+        ConnectionChoice(InHand(), clean_pool, clean_pool),
+        "w1",
+        WorkerResilienceConfig(),
+        lambda held, move, moved: settled.append(held.id) if moved else None,
+    )
+    for task_id in ended:
+        finalizer.put(held(task_id), Complete(Claim(task_id, 1), '{"ok": 1}'))
+    finalizer.put(held(returned), Requeue(Claim(returned, 1)))
+    async with at_work(finalizer):
+        await eventually(lambda: len(settled) == 6, what="all are written")
+    assert settled[0] == returned and settled[1:] == ended
+    assert (await task_row(clean_db, returned))["status"] == "PENDING"

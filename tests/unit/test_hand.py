@@ -32,6 +32,23 @@ def test_l03_a_newer_claim_ends_the_older_one() -> None:
     assert len(hand) == 1 and not hand.holds(first)
 
 
+def test_w25b_every_byte_is_counted_once_and_released() -> None:
+    hand = InHand()
+    for seq, name in enumerate(("with result", "refused", "returned"), start=1):
+        hand.take(claimed(seq)._replace(id=name, size=1_000), is_async=False)
+    with_result, refused, returned = hand.waiting
+    hand.forget_arguments(with_result)
+    hand.keep_result(with_result, 50)
+    hand.keep_result(refused, 700)
+    assert (hand.bytes, hand.result_bytes) == (1_750, 750)
+    hand.replace_result(refused, 30)
+    hand.replace_result(returned, 0)  # its arguments are still here
+    assert (hand.bytes, hand.result_bytes) == (1_080, 80)
+    for held in (refused, returned, with_result):
+        hand.drop(held)
+    assert (hand.bytes, hand.result_bytes) == (0, 0)
+
+
 def test_w24_a_queue_that_gave_all_it_was_asked_for_may_have_more() -> None:
     order = ClaimOrder(["a", "b"], [2, 2], [None, None], 10, 10, None, True, [])
     assert order.is_answered_in_full([claimed(1, "a"), claimed(1, "a"), claimed(1, "b")])

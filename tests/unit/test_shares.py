@@ -107,6 +107,22 @@ def test_w22b_which_queues_have_certainly_no_more(rows: list[Claimed], more: dic
     assert order("a", "b", **more).emptied(rows) == emptied
 
 
+@pytest.mark.parametrize(
+    ("rows", "due", "concurrency", "unclear"),
+    [
+        ([], {"b": 1}, 2, ["b"]),
+        ([], {"b": 1}, 1, []),  # it is clear: there are none
+        ([], {}, 2, []),
+        ([row("a")] * 3, {"a": 3, "b": 2}, 2, ["b"]),
+    ],
+)
+def test_w22b_which_queues_may_have_tasks_that_found_no_idle_child(
+    rows: list[Claimed], due: dict[str, int], concurrency: int, unclear: list[str]
+) -> None:
+    asked = order("a", "b", concurrency=concurrency).narrowed(["a", "b"], due)
+    assert asked.unclear(rows, due) == unclear
+
+
 def test_w22b_a_queue_that_is_not_asked_because_it_is_empty_earns_nothing() -> None:
     """Of very many queues, only those in which tasks wait are asked (W-22a)."""
     shares = Shares({"low": 0.5})

@@ -93,6 +93,14 @@ class ClaimOrder(NamedTuple):
         end = rows[-1].place - 1 if is_cut else None  # places count from 1
         return {name for name, take in zip(self.queues[:end], self.takes[:end], strict=True) if taken[name] < take}
 
+    def unclear(self, rows: Sequence[Claimed], due: Collection[str]) -> list[str]:
+        """Those of the `due` queues, which came first, that may be empty, or have only sync tasks that found no idle
+        child."""
+        if self.concurrency == 1:
+            return []  # see `emptied`
+        taken = Counter(row.queue_name for row in rows)
+        return [q for q, n in zip(self.queues, self.takes, strict=True) if q in due and taken[q] < n]
+
     def is_answered_in_full(self, rows: Sequence[Claimed]) -> bool:
         """Whether the queues may have more tasks than these rows, which were all that could be requested."""
         if not rows:

@@ -17,6 +17,7 @@ W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -34,7 +35,6 @@ from horsies.core.worker import pace
 from horsies.core.worker.children import Children
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
-from horsies.core.worker.pace import Holding, orders, polling_pause
 from horsies.core.worker.refusals import Refusals, return_unknown_claims
 
 log = logging.getLogger("horsies.worker")
@@ -154,30 +154,29 @@ class Claimer:
             return
         pause = self._look_at - monotonic()
         is_off = self.is_stopped or self._dispatcher.is_shut
-        is_full = is_off or bool(self._in_hand.suspects)  # while a suspect is here, there is no room beside it
-        wanted = [] if is_full else orders(self._limits, self._holding(), self._children.async_names)
-        if not wanted:
+        order = None if is_off or self._in_hand.suspects else self._next_order()  # beside a suspect is no room
+        if order is None:
             if not is_off:
                 self.looked_at = monotonic()
             await self._be_full()
             return
-        if pause > 0 and not self._may_take_what_was_left(wanted[0]):
+        if pause > 0 and not self._may_take_what_was_left(order):
             await self._wait(pause)
             return
         if self._may_sleep_on():
             if await self._sleeps_on() or self.is_looking:
                 return
-            if not (wanted := orders(self._limits, self._holding(), self._children.async_names)):
+            if (order := self._next_order()) is None:
                 return
         rings, hears_of_more = self._rings, self._hears_of_more
         self._is_called = self._hears_of_more = False
         self.is_looking = True
         try:
             await self.hand_back_unknown_claims()
-            rows = await self._look(wanted[0])
+            rows = await self._look(order)
         finally:
             self.is_looking = False
-        is_more = self._is_more or wanted[0].is_answered_in_full(rows)
+        is_more = self._is_more or order.is_answered_in_full(rows)
         if not is_more and rings == self._rings:
             await self._run_dry()
         elif is_more:
@@ -266,7 +265,7 @@ class Claimer:
             return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most, free_bytes))
 
     def _next_order(self) -> tasks.ClaimOrder | None:
-        return next(iter(orders(self._limits, self._holding(), self._children.async_names)), None)
+        return next(iter(pace.orders(self._limits, self._holding(), self._children.async_names)), None)
 
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
         began = monotonic()
@@ -279,8 +278,16 @@ class Claimer:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, self._keep(rows))
         if self._shares and only is None:
-            self._shares.note(Counter(row.queue_name for row in rows), order.emptied(rows), order.queues)
+            await self._note_shares(order, rows)
         return rows
+
+    async def _note_shares(self, order: tasks.ClaimOrder, rows: list[tasks.Claimed]) -> None:
+        emptied = order.emptied(rows)
+        for name in order.unclear(rows, self._shares.due()):
+            async with self._pool.connection() as conn:
+                if not (await tasks.look_ahead(conn, [name])).is_due:
+                    emptied.add(name)
+        self._shares.note(Counter(row.queue_name for row in rows), emptied, order.queues)
 
     async def _fold(self, conn: Connection, counted: list[str]) -> None:
         self._unfolded += 1
@@ -359,7 +366,7 @@ class Claimer:
     async def _run_dry(self) -> None:
         if self._is_deaf:
             now = monotonic()
-            self._look_at = now + polling_pause(now - self._last_task, self._poll_s)
+            self._look_at = now + pace.polling_pause(now - self._last_task, self._poll_s)
             return
         pause = self._next_pause()
         self._pauses = min(self._pauses + 1, len(PAUSES))
@@ -416,11 +423,9 @@ class Claimer:
             self._is_announced = self._is_called = False
 
     async def _wait(self, seconds: float | None) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
-        except TimeoutError:
-            pass
         self._event.clear()
 
     def suspect_lost_claims(self) -> None:
@@ -440,6 +445,6 @@ class Claimer:
             self._may_have_unknown_claims = True
             raise
 
-    def _holding(self) -> Holding:
+    def _holding(self) -> pace.Holding:
         ahead = pace.allowed(self._dispatcher.ahead(), self._earned)
         return pace.holding(self._in_hand, self._children.usable, self._limits, ahead, self._task_bytes)

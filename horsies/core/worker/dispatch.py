@@ -7,7 +7,6 @@ tasks has exactly one correct end, which goes to the finalizer as a move.
 """
 
 import asyncio
-import json
 import logging
 import signal
 from collections.abc import Callable, Iterable
@@ -18,7 +17,7 @@ from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.fence import Fence
-from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, log_fields
+from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, about, log_fields, next_to_start
 from horsies.core.worker.pace import Paces, ahead_limit, feed_limit, kept, patience_s
 
 log = logging.getLogger("horsies.worker")
@@ -49,6 +48,7 @@ class Dispatcher:
         entry_of: Callable[[HeldTask], bytes],
     ) -> None:
         children.report_to(self.on_frames, self.on_death)
+        finalizer.on_replaced = self._replaced
         self._children = children
         self._in_hand = in_hand
         self._finalizer = finalizer
@@ -64,6 +64,7 @@ class Dispatcher:
         self._late_s = 0.0  # how late our own timers are
         self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
         self.is_held_up = False  # children get nothing, because too many bytes of results wait to be written (W-25b)
+        self._held_up_at = 0.0  # since when
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
 
@@ -171,7 +172,7 @@ class Dispatcher:
             size += row.size
             name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
             if is_traced:
-                frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held), _about(held)))
+                frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held), about(held)))
             else:
                 frames.append(pack(Kind.RUN, held.token, name, args, kwargs, self._entry_of(held)))
             if row.size > SMALL_BYTES:
@@ -181,16 +182,25 @@ class Dispatcher:
 
     def _hold_up(self) -> None:
         """Too many bytes of results wait to be written (W-25b)."""
-        self.is_held_up = True
+        self.is_held_up, self._held_up_at = True, monotonic()
         for child in self._children.children:
             self._ask_back(child, 0)
+        self._watch()
 
     def feed_on(self) -> None:
-        """Results were written: children that had to wait for that get their tasks."""
-        if self._in_hand.result_bytes < self._limits.max_held_bytes:
+        """Results were written: children that had to wait for that get their tasks. Their lines may have become shorter
+        meanwhile, and no child says so."""
+        if self.is_held_up and self._in_hand.result_bytes < self._limits.max_held_bytes:
             self.is_held_up = False
             for child in self._children.children:
                 self._feed(child)
+            self._on_room()
+
+    def _leave_to_others(self) -> None:
+        """Nothing that waits here can begin soon, and nothing more is claimed meanwhile: others may run it (W-25b)."""
+        for child in self._children.children:
+            self.take_back(child)
+        self.hand_back(len(self._in_hand.waiting))
 
     # What children say
 
@@ -216,7 +226,7 @@ class Dispatcher:
         if held is not None:
             held.phase = Phase.STARTED
             held.started = monotonic()
-            self._in_hand.is_with_its_child(held)
+            self._in_hand.forget_arguments(held)  # the child has read them
             self._watch_time(held)
 
     def _done(self, child: Child, token: int, parts: list[bytes]) -> None:
@@ -257,7 +267,7 @@ class Dispatcher:
         fed, line = list(child.fed.values()), list(child.line)
         child.fed.clear()
         child.line.clear()
-        suspect = None if child.is_killed or self.is_stopping else _next_to_start(fed)
+        suspect = None if child.is_killed or self.is_stopping else next_to_start(fed)
         for held in (*fed, *line):
             if held.stop is StopReason.LOST:
                 self.forget(held)
@@ -277,6 +287,10 @@ class Dispatcher:
         self._disarm(held)
         self._in_hand.keep_result(held, finalize.size_of(move))
         self._finalizer.put(held, move)
+
+    def _replaced(self, held: HeldTask, move: Move) -> None:
+        self._in_hand.replace_result(held, finalize.size_of(move))
+        self.feed_on()
 
     def forget(self, held: HeldTask) -> None:
         """The task is not ours any more, so there is nothing to write; its room is free."""
@@ -375,7 +389,7 @@ class Dispatcher:
     def _take_back_surplus(self, child: Child) -> None:
         slots = child.slots(self._limits.concurrency)
         if child.load > slots:
-            self._take_back(child, self._kept([*child.fed.values(), *child.line], slots, 1))
+            self.take_back(child, self._kept([*child.fed.values(), *child.line], slots, 1))
 
     def _watch(self) -> None:
         if not self._is_watching:
@@ -383,11 +397,16 @@ class Dispatcher:
             asyncio.get_running_loop().call_later(WATCH_S, self._look_at_long_runs, monotonic() + WATCH_S)
 
     def _look_at_long_runs(self, planned: float) -> None:
-        """Tasks that wait behind a task that turned out to be long return to the queue (W-25a)."""
+        """Tasks that wait behind a task that turned out to be long, or for results to be written, return to the queue
+        (W-25a, W-25b)."""
         self._is_watching = False
         now = monotonic()
         self._late_s = max(now - planned, 0.9 * self._late_s)
         patience = patience_s(self._late_s)
+        if self.is_held_up:
+            self._watch()
+            if now - self._held_up_at > patience:
+                self._leave_to_others()
         for child in self._children.children:
             running = child.started_tasks()
             if child.load <= len(running):
@@ -396,7 +415,7 @@ class Dispatcher:
             if not running:
                 # The child starts nothing, as when a signal has stopped it. Only its end frees the tasks inside it.
                 if child.fed and now - min(held.since for held in child.fed.values()) > patience:
-                    self._take_back(child, len(child.fed))
+                    self.take_back(child, len(child.fed))
                 continue
             is_full = len(running) >= self._limits.concurrency or child.has_sync
             longest = max(running, key=lambda held: now - (held.started or now))
@@ -409,13 +428,9 @@ class Dispatcher:
         if self._is_surprised:
             self.hand_back_surplus()
 
-    def take_back(self, child: Child) -> None:
-        """Take back everything that this child has not started: the supervisor's line at once, the child's when it
-        confirms."""
-        self._take_back(child, 0)
-
-    def _take_back(self, child: Child, stay: int) -> None:
-        """The first `stay` of its tasks, and those that have started, stay."""
+    def take_back(self, child: Child, stay: int = 0) -> None:
+        """Take back what this child has not started, except for the first `stay` of its tasks: the supervisor's line at
+        once, the child's when it confirms."""
         while child.line and len(child.fed) + len(child.line) > stay:
             held = child.line.pop()
             self._settle(held, Requeue(held.claim))
@@ -429,17 +444,3 @@ class Dispatcher:
                 unstarted.append(held.token)
         if unstarted:
             child.write(pack_tokens(Kind.TAKE_BACK, unstarted))
-
-
-def _next_to_start(fed: list[HeldTask]) -> HeldTask | None:
-    """The next task of a child that died while it ran none: that task may be the cause (R-102)."""
-    if not fed or any(held.phase is Phase.STARTED for held in fed):
-        return None
-    return fed[0] if fed[0].stop is None else None
-
-
-def _about(held: HeldTask) -> bytes:
-    """What the span of a run says about its task and its context."""
-    row = held.row
-    about = json.dumps((row.id, row.queue_name, row.retry_count + 1))
-    return f"{about[:-1]},{held.options.trace or 'null'}]".encode()

@@ -2,10 +2,11 @@
 
 `Finalizer` writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one
 batch. Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is
-found to be gone. A row that the database refuses for its content is found by halving the batch and does not hold up the
-others: it is mended, its result replaced, or the task set aside (L-19a), whichever is enough. The functions `of_…` turn
-reports, deaths and timeouts into moves, without I/O. `OutcomeLog` logs a line for each end that an operator may care
-about, and a summary of the rest. Workflows are advanced later, by `advance.py`.
+found to be gone; only returns to the queue go before the others, because somebody else can run these tasks. A row that
+the database refuses for its content is found by halving the batch and does not hold up the others: it is mended, its
+result replaced, or the task set aside (L-19a), whichever is enough. The functions `of_…` turn reports, deaths and
+timeouts into moves, without I/O. `OutcomeLog` logs a line for each end that an operator may care about, and a summary
+of the rest. Workflows are advanced later, by `advance.py`.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class Finalizer:
         self._patience = loop.Patience("finalizer", config)
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
+        self.on_replaced: Callable[[HeldTask, Move], None] = lambda held, move: None  # this is written instead
         self.unwritable: dict[str, str] = {}  # tasks that cannot even be set aside, and what the database says
         self._work = asyncio.Event()
 
@@ -87,7 +89,11 @@ class Finalizer:
         if held.phase is Phase.STARTED:
             held.settling_since = monotonic()
         held.phase = Phase.SETTLING
-        self._append(Ending(held, move, uncertain))
+        if isinstance(move, Requeue):
+            self._endings.appendleft(Ending(held, move, uncertain))
+            self._work.set()
+        else:
+            self._append(Ending(held, move, uncertain))
 
     def _append(self, ending: Ending) -> None:
         self._endings.append(ending)
@@ -152,10 +158,11 @@ class Finalizer:
         log.error("the database refused the end of a task: %s", describe(problem), extra=about)
         if not ending.replaced and not isinstance(ending.move, Requeue | Expire | SetAside):
             ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
-            return True
-        if isinstance(ending.move, SetAside):
+        elif isinstance(ending.move, SetAside):
             return False
-        ending.move = SetAside(ending.move.claim, f"the database refuses its end: {describe(problem)}")
+        else:
+            ending.move = SetAside(ending.move.claim, f"the database refuses its end: {describe(problem)}")
+        self.on_replaced(ending.held, ending.move)
         return True
 
     def _set_aside(self, ending: Ending, problem: Exception) -> None:

@@ -8,6 +8,7 @@ phase to phase; how many may be claimed now is computed in `claim.py`.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,16 +123,22 @@ class InHand:
             self.suspects.add(held)
         return older
 
-    def is_with_its_child(self, held: HeldTask) -> None:
-        """The child has read its arguments, so they take up nothing here."""
+    def forget_arguments(self, held: HeldTask) -> None:
+        """Nobody needs its arguments here any more."""
         self.bytes -= held.size
         held.size = 0
 
     def keep_result(self, held: HeldTask, size: int) -> None:
         """Its end is known, and its result waits to be written."""
-        self.bytes += size - held.size
-        self.result_bytes += size
-        held.size, held.result_size = 0, size
+        self.forget_arguments(held)
+        self.replace_result(held, size)
+
+    def replace_result(self, held: HeldTask, size: int) -> None:
+        """Another result waits instead of the one that is kept, if there is one."""
+        more = size - held.result_size
+        self.bytes += more
+        self.result_bytes += more
+        held.result_size = size
 
     def drop(self, held: HeldTask) -> None:
         """The task is no longer ours, and none of its code runs here."""
@@ -154,6 +161,20 @@ def log_fields(held: HeldTask) -> dict[str, object]:
     """What an operator wants to know about a task in a log line."""
     row = held.row
     return {"task_id": row.id, "task": row.task_name, "attempt": row.retry_count + 1, "queue": row.queue_name}
+
+
+def next_to_start(fed: list[HeldTask]) -> HeldTask | None:
+    """The next task of a child that died while it ran none: that task may be the cause (R-102)."""
+    if not fed or any(held.phase is Phase.STARTED for held in fed):
+        return None
+    return fed[0] if fed[0].stop is None else None
+
+
+def about(held: HeldTask) -> bytes:
+    """What the span of a run says about its task and its context."""
+    row = held.row
+    fields = json.dumps((row.id, row.queue_name, row.retry_count + 1))
+    return f"{fields[:-1]},{held.options.trace or 'null'}]".encode()
 
 
 class Limits(NamedTuple):

@@ -400,8 +400,7 @@ class Worker:
 
     def _settled(self, held: HeldTask, move: Move, moved: bool) -> None:
         self._in_hand.drop(held)
-        if self._dispatcher.is_held_up:
-            self._dispatcher.feed_on()
+        self._dispatcher.feed_on()
         if self._forced.views:
             self._forced.settled(held, move, moved)
         if moved:

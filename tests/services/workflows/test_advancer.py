@@ -20,8 +20,9 @@ from horsies.core.recovery.reconcile import NobodyBuilds, Reconciler
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker import advance as worker_advance
 from horsies.core.worker.advance import Advancer, Lag
+from horsies.core.workflows import step as workflow_step
 from horsies.core.workflows.advance import Worklist
-from horsies.core.workflows.step import StepBroken
+from horsies.core.workflows.step import StepBroken, StepResult
 from tests.factories import given_node, given_task, given_worker, given_workflow
 from tests.support import eventually
 
@@ -188,3 +189,79 @@ async def test_f71_a_step_whose_rows_are_not_as_they_were_read_writes_nothing(
 async def nodes_of(db: AsyncConnection[Any], flow: str) -> list[str]:
     query = "SELECT status FROM horsies_workflow_tasks WHERE workflow_id = %s ORDER BY task_index"
     return [row[0] for row in await (await db.execute(query, [flow])).fetchall()]
+
+
+# Turns
+
+
+async def test_l34_a_workflow_with_many_ends_takes_turns_with_the_others(
+    clean_db: AsyncConnection[Any], clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it was there first, the others wait for one step of it only. And though others come all the time, as many
+    as a step takes, it has its turns."""
+    monkeypatch.setattr(worker_advance, "AT_ONCE", 4)
+    advancer = Advancer(clean_pool, NobodyBuilds(), SOON, lambda: None)
+    large, of_large = await given_ended(clean_db, 16)
+    advancer.put_all((task, large) for task in of_large)
+    small: list[str] = []
+
+    async def more() -> None:
+        for _ in range(4):
+            flow, [task] = await given_ended(clean_db)
+            advancer.put(task, flow)
+            small.append(flow)
+
+    await more()
+    for _ in range(2):
+        await advancer.step()
+    assert await statuses(clean_db, *small) == ["COMPLETED"] * 4
+    assert (await nodes_of(clean_db, large)).count("RUNNING") == 12
+    for _ in range(12):
+        await more()
+        await advancer.step()
+    assert await statuses(clean_db, large) == ["COMPLETED"]
+    while not advancer.is_idle:
+        await advancer.step()
+    assert await statuses(clean_db, *small) == ["COMPLETED"] * len(small)
+
+
+async def given_ready(db: AsyncConnection[Any], nodes: int) -> str:
+    """A workflow with so many nodes that nobody has enqueued yet."""
+    flow = await given_workflow(db, status="RUNNING", open_nodes=nodes)
+    for index in range(nodes):
+        await given_node(db, flow, task_index=index, status="READY", task_name="next", priority=1)
+    return flow
+
+
+async def test_l34_a_workflow_with_many_nodes_to_enqueue_takes_turns_with_the_others(
+    clean_db: AsyncConnection[Any], clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step leaves to do goes to the end of the line, whatever kind of work it is."""
+    monkeypatch.setattr(workflow_step, "MOST", 2)
+    advancer = Advancer(clean_pool, NobodyBuilds(), SOON, lambda: None)
+    large, small = await given_ready(clean_db, 9), await given_ready(clean_db, 1)
+    ended, [task] = await given_ended(clean_db)
+    advancer._file(StepResult(flows={large: None, small: None}))
+    advancer.put(task, ended)
+    for _ in range(3):
+        await advancer.step()
+    assert await nodes_of(clean_db, small) == ["ENQUEUED"]
+    assert await statuses(clean_db, ended) == ["COMPLETED"]
+    assert (await nodes_of(clean_db, large)).count("ENQUEUED") == 2
+    while not advancer.is_idle:
+        await advancer.step()
+    assert await nodes_of(clean_db, large) == ["ENQUEUED"] * 9
+
+
+async def test_r35_in_reconciliation_a_workflow_with_many_nodes_to_enqueue_takes_turns_with_the_others(
+    clean_db: AsyncConnection[Any], clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflow_step, "MOST", 2)
+    large, *small = [await given_ready(clean_db, count) for count in (9, 1, 1, 1)]
+    worklist = Worklist(flows=dict.fromkeys([large, *small]))
+    for _ in range(4):
+        worklist.add(await worklist.step(clean_pool, None))
+    assert [await nodes_of(clean_db, flow) for flow in small] == [["ENQUEUED"]] * 3
+    assert (await nodes_of(clean_db, large)).count("ENQUEUED") == 2
+    await worklist.work_off(clean_pool, None)
+    assert await nodes_of(clean_db, large) == ["ENQUEUED"] * 9
