@@ -16,7 +16,7 @@ WITH looked AS (
         SELECT id, ended_at, workflow_id, status, queue_name, task_name FROM horsies_tasks
         WHERE ended_at IS NOT NULL AND ended_at < now() - %(age)s::interval
           AND (ended_at, id) > (%(after)s::timestamptz, %(after_id)s::text)
-        ORDER BY ended_at, id LIMIT %(most)s
+        ORDER BY ended_at, id LIMIT (%(most)s + 1) / 2  -- almost every task has an attempt
     ) t
 ), batch AS (
     SELECT id, ended_at, workflow_id, is_chosen, nth FROM looked WHERE weight <= %(most)s OR nth = 1
@@ -26,8 +26,8 @@ WITH looked AS (
         SELECT task_id FROM horsies_workflow_tasks WHERE task_id = b.id FOR UPDATE SKIP LOCKED
     ) n WHERE b.workflow_id IS NOT NULL AND b.is_chosen
 ), locked AS (
-    SELECT t.id FROM batch b CROSS JOIN LATERAL (
-        SELECT id FROM horsies_tasks WHERE id = b.id AND ended_at IS NOT NULL FOR UPDATE SKIP LOCKED
+    SELECT t.at FROM batch b CROSS JOIN LATERAL (
+        SELECT ctid AS at FROM horsies_tasks WHERE id = b.id AND ended_at IS NOT NULL FOR UPDATE SKIP LOCKED
     ) t
     WHERE b.is_chosen AND %(deleting)s AND (b.workflow_id IS NULL OR (
         -- As values: EXISTS could be planned as a hash of the whole table.
@@ -36,6 +36,6 @@ WITH looked AS (
         AND (b.id IN (SELECT task_id FROM nodes)
              OR (SELECT n.id FROM horsies_workflow_tasks n WHERE n.task_id = b.id) IS NULL)))
 ), gone AS (
-    DELETE FROM horsies_tasks WHERE id = ANY(ARRAY(SELECT id FROM locked)) RETURNING id
+    DELETE FROM horsies_tasks WHERE ctid = ANY(ARRAY(SELECT at FROM locked)) RETURNING id
 )
 SELECT (SELECT count(*) FROM gone), 0, b.ended_at::text, b.id FROM batch b ORDER BY b.nth DESC LIMIT 1
