@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 
 Key: TypeAlias = tuple[str, int]  # workflow id and index
+HeldTask: TypeAlias = tuple[str, str]  # workflow id and task id
+
+FIRST_NODE, FIRST_TASK = ("", -1), ("", "")  # where a walk begins
 
 
 class Flow(NamedTuple):
@@ -250,15 +253,24 @@ async def ring(conn: Connection, ids: Collection[str]) -> None:
     await conn.execute(load("workflows/ring"), {"ids": texts(ids)})
 
 
-async def hold(conn: Connection, ids: Collection[str], most: int) -> int:
-    """Take waiting tasks of these paused workflows out of the line of the claims; return how many."""
-    return len(await _rows(conn, "workflows/hold", {"ids": texts(ids), "most": most})) if ids else 0
+async def hold(conn: Connection, ids: Collection[str], after: Key, most: int) -> Key | None:
+    """Take waiting tasks of these paused workflows out of the line of the claims, of at most so many nodes; return the
+    last of these if there may be more."""
+    if not ids:
+        return None
+    params = {"ids": texts(ids), "flow": after[0], "index": after[1], "most": most}
+    [(flow, index, _)] = await _rows(conn, "workflows/hold", params)
+    return None if flow is None else (flow, index)
 
 
-async def release(conn: Connection, ids: Collection[str], most: int) -> int:
-    """Put held tasks of these workflows back into the line, and notify; return how many."""
-    found: int = (await _rows(conn, "workflows/release", {"ids": texts(ids), "most": most}))[0][0] if ids else 0
-    return found
+async def release(conn: Connection, ids: Collection[str], after: HeldTask, most: int) -> HeldTask | None:
+    """Put at most so many held tasks of these workflows back into the line, and notify; return the last of them if
+    there may be more."""
+    if not ids:
+        return None
+    params = {"ids": texts(ids), "flow": after[0], "task": after[1], "most": most}
+    [(flow, task, _)] = await _rows(conn, "workflows/release", params)
+    return None if flow is None else (flow, task)
 
 
 async def ready(conn: Connection, ids: Collection[str], most: int) -> list[Key]:

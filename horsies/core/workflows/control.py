@@ -30,6 +30,7 @@ log = logging.getLogger("horsies.workflows")
 
 P = ParamSpec("P")
 AT_ONCE = 2_000  # tasks that leave or enter the line of the claims in one statement
+FLOWS_AT_ONCE = 500  # workflows whose tasks do
 LATER = 0  # nodes are enqueued by this step: the next steps do it, and can handle a refusal
 
 
@@ -276,14 +277,23 @@ async def _below(conn: Connection, top: list[workflows.Flow], states: Collection
 
 async def hold_or_release(pool: Connections, ids: Collection[str]) -> None:
     """The waiting tasks of those of these workflows that are paused leave the line of the claims, the others return to
-    it (F-50, F-52). In parts, each under the locks of the workflows: whoever comes last has seen their last state."""
-    is_more = bool(ids)
-    while is_more:
+    it (F-50, F-52). In parts, each under the locks of the workflows: whoever changed their state last goes through all
+    of them after that, and nobody acts against it."""
+    every = list(ids)
+    for first in range(0, len(every), FLOWS_AT_ONCE):
+        await _hold_or_release_some(pool, every[first : first + FLOWS_AT_ONCE])
+
+
+async def _hold_or_release_some(pool: Connections, ids: Collection[str]) -> None:
+    node, task = workflows.FIRST_NODE, workflows.FIRST_TASK
+    while True:
         async with transaction(pool) as conn:
             paused = {flow.id for flow in await workflows.lock(conn, ids) if flow.status is WorkflowStatus.PAUSED}
-            held = await workflows.hold(conn, paused, AT_ONCE)
-            released = await workflows.release(conn, [i for i in ids if i not in paused], AT_ONCE)
-        is_more = held >= AT_ONCE or released >= AT_ONCE
+            held = await workflows.hold(conn, paused, node, AT_ONCE)
+            released = await workflows.release(conn, [i for i in ids if i not in paused], task, AT_ONCE)
+        if held is None and released is None:
+            return
+        node, task = held or node, released or task
 
 
 async def _follow(
