@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 
 Key: TypeAlias = tuple[str, int]  # workflow id and index
-HeldTask: TypeAlias = tuple[str, str]  # workflow id and task id
-
-FIRST_NODE, FIRST_TASK = ("", -1), ("", "")  # where a walk begins
 
 
 class Flow(NamedTuple):
@@ -246,31 +243,6 @@ async def skipped_below(conn: Connection, keys: Collection[Key]) -> list[FlowNod
 async def unsuccessful_elements(conn: Connection, key: Key) -> list[FlowNode]:
     """The elements of a map that failed or were skipped."""
     return [_node(row) for row in await _rows(conn, "workflows/unsuccessful", {"id": key[0], "index": key[1]})]
-
-
-async def ring(conn: Connection, ids: Collection[str]) -> None:
-    """Notify the workers that serve the waiting tasks of these workflows."""
-    await conn.execute(load("workflows/ring"), {"ids": texts(ids)})
-
-
-async def hold(conn: Connection, ids: Collection[str], after: Key, most: int) -> Key | None:
-    """Take waiting tasks of these paused workflows out of the line of the claims, of at most so many nodes; return the
-    last of these if there may be more."""
-    if not ids:
-        return None
-    params = {"ids": texts(ids), "flow": after[0], "index": after[1], "most": most}
-    [(flow, index, _)] = await _rows(conn, "workflows/hold", params)
-    return None if flow is None else (flow, index)
-
-
-async def release(conn: Connection, ids: Collection[str], after: HeldTask, most: int) -> HeldTask | None:
-    """Put at most so many held tasks of these workflows back into the line, and notify; return the last of them if
-    there may be more."""
-    if not ids:
-        return None
-    params = {"ids": texts(ids), "flow": after[0], "task": after[1], "most": most}
-    [(flow, task, _)] = await _rows(conn, "workflows/release", params)
-    return None if flow is None else (flow, task)
 
 
 async def ready(conn: Connection, ids: Collection[str], most: int) -> list[Key]:
