@@ -1,5 +1,5 @@
-"""What a step reads to find the READY nodes that it enqueues: about as many as these, however many more are READY. A step
-takes some, and the next one looks again, so everything else would make a wide workflow slower than a narrow one (F-95).
+"""What a step reads to find the READY nodes that it enqueues: about as many as these, however many more are READY. A
+step takes some, and the next one looks again, so everything else would make a wide workflow slower than a narrow one.
 """
 
 from __future__ import annotations
