@@ -14,7 +14,7 @@ import psycopg
 
 from horsies.core.db.pool import Connection
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
-from horsies.core.store import odd_rows, tasks, workflows
+from horsies.core.store import held, odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Claim
 from horsies.core.workflows import control
 from horsies.core.workflows.advance import NoCompanion, Worklist
@@ -169,9 +169,9 @@ WORKFLOW_KINDS = (
     Kind("pause workflow", _pause, _one("wf-on", "wf-kid", "wf-off"), _everything,
          uses=(*STEP, workflows.lock_children), statements=4),
     Kind("resume workflow", _resume, _one("wf-off", "wf-off", "wf-on"), _everything,
-         uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.ring), statements=9),
+         uses=(*STEP, workflows.lock_children, workflows.open_nodes, held.ring), statements=9),
     Kind("hold or release", _hold, _one("wf-off", "wf-on", "wf-kid"), _everything,
-         uses=(workflows.lock, workflows.hold, workflows.release), skips=True, statements=3),
+         uses=(workflows.lock, held.hold, held.release), skips=True, statements=3),
     Kind("cancel workflow", _cancel, _one(*ROOTS), _everything,
          uses=(*STEP, workflows.lock_children, workflows.open_nodes, workflows.cancel_tasks), statements=9),
     Kind("retry nodes", _retry, _one("wf-on", "wf-off", "wf-old"), _everything,

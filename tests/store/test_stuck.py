@@ -222,6 +222,15 @@ async def test_f95_r35_an_element_waits_for_a_place_in_its_own_map_only(
     assert await look(frozen) == ({flow: What.READY} if is_stuck else {})
 
 
+async def test_r35_of_many_nodes_of_a_workflow_that_are_ready_the_oldest_is_enough(frozen: Db) -> None:
+    """A step takes all of them; and one that has just become READY does not hide one that nobody has enqueued."""
+    flow = await given_workflow(frozen, status="RUNNING")
+    for index, age in enumerate((YOUNGER, GRACE, 2 * GRACE, GRACE, YOUNGER)):
+        await given_node(frozen, flow, task_index=index, status="READY", ready_at=await ago(frozen, age))
+    found, _ = await recovery.nodes(frozen, GRACE)
+    assert found == [Stuck(What.READY, flow, 2, None)]
+
+
 # The walk
 
 

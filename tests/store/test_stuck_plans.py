@@ -62,6 +62,9 @@ FILLED = """
            CASE WHEN n > 9996 THEN 'm' || n END, 0, now() - interval '1 h' FROM generate_series(1, 10000) AS n;
     INSERT INTO horsies_tasks (id, task_name, workflow_id)
     SELECT 'm' || n, 't', 'map' FROM generate_series(9997, 10000) AS n;
+    INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes) VALUES ('s', 'w', 'w', 'RUNNING', 9);
+    INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, status, ready_at)
+    SELECT 's', n, n, 'TASK', 't', 'READY', now() - interval '1 h' FROM generate_series(1, 10000) AS n;
     UPDATE horsies_workflows SET open_nodes = 0 WHERE id IN (SELECT 'r' || n || '00' FROM generate_series(20, 29) AS n);
 """
 NODES, PKEY = "horsies_workflow_tasks", "horsies_tasks_pkey"
@@ -85,6 +88,12 @@ LOOKS: dict[str, tuple[str, Callable[[AsyncConnection[Any]], Awaitable[object]],
         {f"{NODES}_in_flight_idx", f"{NODES}_workflow_id_task_index_key"},
         # Those that wait are passed once to find the ones that are on their way, which are behind them.
         2 * BATCH + 10_000,
+    ),
+    "among nodes that are ready": (
+        "workflows/find_stuck",
+        lambda conn: recovery.nodes(conn, GRACE, NodePosition("s", 5000), BATCH),
+        {f"{NODES}_in_flight_idx"},
+        BATCH,
     ),
     "deadlines": (
         "workflows/find_overdue",
@@ -133,6 +142,11 @@ def test_r17_a_look_reads_what_it_looks_at_by_its_index(
         assert plan.buffers <= (12 if server_version >= 17 else 15) * BATCH, plan.buffers
 
 
+def test_r35_the_workflow_of_many_ready_nodes_is_not_looked_at_for_each(told: dict[str, list[Plan]]) -> None:
+    """For the one that is found it is, and once more when its row is returned."""
+    assert {plan.rows("horsies_workflows") for plan in told["among nodes that are ready"]} <= {1, 2}
+
+
 def test_r17_the_looks_find_what_is_there(told: dict[str, list[Plan]]) -> None:
     """Or nothing above would mean anything."""
     found = {name: [plan.top["Actual Rows"] for plan in plans] for name, plans in told.items()}
@@ -140,6 +154,7 @@ def test_r17_the_looks_find_what_is_there(told: dict[str, list[Plan]]) -> None:
         "among many small ones": [1, 1],  # none of these is stuck: the last one says where the look was
         "inside a wide one": [BATCH, BATCH],
         "among elements that wait": [1, 1],
+        "among nodes that are ready": [2, 2],  # the oldest, and the last
         "deadlines": [pytest.approx(BATCH * 0.9, abs=5)] * 2,
         "without an open node": [10, 10],
     }

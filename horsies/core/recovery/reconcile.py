@@ -23,7 +23,7 @@ from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.workflow import plan, registry
 from horsies.core.recovery.apply import EndedNode
 from horsies.core.store import recovery, workflows
-from horsies.core.store.recovery import DEADLINES, LOOK_AT, NODES, STEP, WORKFLOWS, Stuck, What
+from horsies.core.store.recovery import DEADLINES, LOOK_AT, NODES, STEP, WORKFLOWS, NodePosition, Stuck, What
 from horsies.core.types import run_sync
 from horsies.core.workflows import control, finish
 from horsies.core.workflows.advance import Advanced, BuildLater, Worklist, advance
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("horsies.recovery")
 
 CANCELLED = finish.CANCELLED.result or ""
+REST, LONGEST_REST_S = 9.0, 30.0  # after a walk over very many nodes: so many times what it took
 T = TypeVar("T")
 
 
@@ -80,24 +81,43 @@ class Reconciler:
         self._grace = grace
         self._look = look
         self._place = NODES
+        self._looks, self._walked_s, self._rests_until = 0, 0.0, -math.inf  # of this walk, and after the last one
 
     async def run(self) -> int:
         """Everything once, however long it takes; return how many nodes and workflows were repaired (R-37)."""
-        self._place = NODES
+        self._place, self._rests_until = NODES, -math.inf
         return await self.reconcile(math.inf) + await self.end_workflows(math.inf)
 
     async def reconcile(self, until: float) -> int:
         """Repair nodes that nothing moves any more; return how many nodes and workflows were moved."""
         count = 0
         if self._place == NODES:
+            if monotonic() < self._rests_until:
+                return count
+            self._looks, self._walked_s = 0, 0.0
             await self._hold_or_release(until)
         while True:
-            async with self._pool.connection() as conn:
-                found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
-            self._place = place or NODES  # set first, so that a failure does not hold up the nodes behind it
+            found, place = await self._walk()
             count += await self._repair(found)
+            if place is None:
+                self._rest()
             if place is None or monotonic() >= until:
                 return count
+
+    async def _walk(self) -> tuple[list[Stuck], NodePosition | None]:
+        """The next nodes in flight."""
+        began = monotonic()
+        async with self._pool.connection() as conn:
+            found, place = await recovery.nodes(conn, self._grace, self._place, self._look)
+        self._place = place or NODES  # set first, so that a failure does not hold up the nodes behind it
+        self._looks += 1
+        self._walked_s += monotonic() - began
+        return found, place
+
+    def _rest(self) -> None:
+        """Looking at very many nodes must not cost more than it is good for (R-30). The last look finds nothing."""
+        if self._looks > 2:
+            self._rests_until = monotonic() + min(REST * self._walked_s, LONGEST_REST_S)
 
     async def _hold_or_release(self, until: float) -> None:
         """If somebody died after a pause or a resume, or an error has paused the workflow (R-39)."""

@@ -245,22 +245,6 @@ async def unsuccessful_elements(conn: Connection, key: Key) -> list[FlowNode]:
     return [_node(row) for row in await _rows(conn, "workflows/unsuccessful", {"id": key[0], "index": key[1]})]
 
 
-async def ring(conn: Connection, ids: Collection[str]) -> None:
-    """Notify the workers that serve the waiting tasks of these workflows."""
-    await conn.execute(load("workflows/ring"), {"ids": texts(ids)})
-
-
-async def hold(conn: Connection, ids: Collection[str], most: int) -> int:
-    """Take waiting tasks of these paused workflows out of the line of the claims; return how many."""
-    return len(await _rows(conn, "workflows/hold", {"ids": texts(ids), "most": most})) if ids else 0
-
-
-async def release(conn: Connection, ids: Collection[str], most: int) -> int:
-    """Put held tasks of these workflows back into the line, and notify; return how many."""
-    found: int = (await _rows(conn, "workflows/release", {"ids": texts(ids), "most": most}))[0][0] if ids else 0
-    return found
-
-
 async def ready(conn: Connection, ids: Collection[str], most: int) -> list[Key]:
     """READY nodes and elements of these workflows for which there is room now."""
     rows = await _rows(conn, "workflows/ready", {"ids": texts(ids), "most": most})

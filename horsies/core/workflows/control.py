@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from horsies.core.db import AWAY, Connection, Connections, describe, mending
 from horsies.core.models.codes import OutcomeCode
 from horsies.core.models.workflow import HandleResult, plan, registry
-from horsies.core.store import odd_rows, workflow_reads, workflows
+from horsies.core.store import held, odd_rows, workflow_reads, workflows
 from horsies.core.types import WorkflowStatus, WorkflowTaskStatus, run_sync
 from horsies.core.workflows import advance, finish, read
 from horsies.core.workflows.step import UNFINISHED, Step, StepResult, transaction
@@ -30,6 +30,7 @@ log = logging.getLogger("horsies.workflows")
 
 P = ParamSpec("P")
 AT_ONCE = 2_000  # tasks that leave or enter the line of the claims in one statement
+FLOWS_AT_ONCE = 500  # workflows whose tasks do
 LATER = 0  # nodes are enqueued by this step: the next steps do it, and can handle a refusal
 
 
@@ -253,7 +254,7 @@ async def _resume(conn: Connection, tree: list[workflows.Flow], step: Step | Non
         step.settling.evaluate(node.key)
     await step.settle()
     after = await step.finish()
-    await workflows.ring(conn, [flow.id for flow in tree])
+    await held.ring(conn, [flow.id for flow in tree])
     # Nodes that were READY at the pause are enqueued by the next steps: from the top, because the end of a child may
     # pause those above it again.
     after.flows = {flow.id: after.flows.get(flow.id) for flow in tree} | after.flows
@@ -276,14 +277,23 @@ async def _below(conn: Connection, top: list[workflows.Flow], states: Collection
 
 async def hold_or_release(pool: Connections, ids: Collection[str]) -> None:
     """The waiting tasks of those of these workflows that are paused leave the line of the claims, the others return to
-    it (F-50, F-52). In parts, each under the locks of the workflows: whoever comes last has seen their last state."""
-    is_more = bool(ids)
-    while is_more:
+    it (F-50, F-52). In parts, each under the locks of the workflows: whoever changed their state last goes through all
+    of them after that, and nobody acts against it."""
+    every = list(ids)
+    for first in range(0, len(every), FLOWS_AT_ONCE):
+        await _hold_or_release_some(pool, every[first : first + FLOWS_AT_ONCE])
+
+
+async def _hold_or_release_some(pool: Connections, ids: Collection[str]) -> None:
+    node, task = held.FIRST_NODE, held.FIRST_TASK
+    while True:
         async with transaction(pool) as conn:
             paused = {flow.id for flow in await workflows.lock(conn, ids) if flow.status is WorkflowStatus.PAUSED}
-            held = await workflows.hold(conn, paused, AT_ONCE)
-            released = await workflows.release(conn, [i for i in ids if i not in paused], AT_ONCE)
-        is_more = held >= AT_ONCE or released >= AT_ONCE
+            next_node = await held.hold(conn, paused, node, AT_ONCE)
+            next_task = await held.release(conn, [i for i in ids if i not in paused], task, AT_ONCE)
+        if next_node is None and next_task is None:
+            return
+        node, task = next_node or node, next_task or task
 
 
 async def _follow(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -57,6 +60,71 @@ async def test_f50_a_held_task_expires_and_is_cancelled_like_every_other(clean_d
     assert await control.cancel(clean_pool, flow, None) is True
     cursor = await clean_db.execute("SELECT status FROM horsies_tasks ORDER BY status")
     assert await cursor.fetchall() == [("CANCELLED",), ("EXPIRED",)]
+
+
+async def test_f50_a_task_that_somebody_has_locked_does_not_keep_the_others_in_the_line(
+    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "AT_ONCE", 2)
+    flow = await started(clean_db, *(node(f"n{n}") for n in range(5)))
+    async with await psycopg.AsyncConnection.connect(clean_db.info.dsn) as other:
+        await other.execute("SELECT FROM horsies_tasks ORDER BY id LIMIT 1 FOR UPDATE")
+        assert await control.pause(clean_pool, flow) is True
+    assert await held(clean_db) == [False, True, True, True, True]
+    await reconcile(clean_pool)
+    assert await held(clean_db) == [True] * 5
+
+
+class Interrupted:
+    """A pool in which something happens before its connection is asked for the n-th time."""
+
+    def __init__(self, pool: Pool, nth: int, act: Callable[[], Awaitable[object]]) -> None:
+        self._pool, self._left, self._act = pool, nth, act
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Db]:
+        self._left -= 1
+        if self._left == 0:
+            await self._act()
+        async with self._pool.connection() as conn:
+            yield conn
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("is_paused", [True, False])
+async def test_r39_a_death_between_two_parts_leaves_the_rest_to_reconciliation(
+    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch, nth: int, is_paused: bool
+) -> None:
+    monkeypatch.setattr(control, "AT_ONCE", 2)
+    flow = await started(clean_db, *(node(f"n{n}") for n in range(7)))
+
+    async def die() -> None:
+        raise psycopg.OperationalError("the process has died here")
+
+    dying = Interrupted(clean_pool, 1 + nth, die)
+    if is_paused:
+        assert await control.pause(dying, flow) is True
+    else:
+        assert await control.pause(clean_pool, flow) is True
+        assert await control.resume(dying, flow, None) is True
+    assert sorted(await held(clean_db)).count(is_paused) == 2 * (nth - 1)
+    await reconcile(clean_pool)
+    assert await held(clean_db) == [is_paused] * 7
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+async def test_f50_f52_whoever_pauses_or_resumes_last_is_followed_by_all_tasks(
+    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """Another process resumes it while it is being paused, and pauses it while it is being resumed."""
+    monkeypatch.setattr(control, "AT_ONCE", 2)
+    flow = await started(clean_db, *(node(f"n{n}") for n in range(7)))
+    resume, pause = partial(control.resume, clean_pool, flow, None), partial(control.pause, clean_pool, flow)
+    assert await control.pause(Interrupted(clean_pool, 1 + nth, resume), flow) is True
+    assert await held(clean_db) == [False] * 7
+    assert await pause() is True
+    assert await control.resume(Interrupted(clean_pool, 1 + nth, pause), flow, None) is True
+    assert await held(clean_db) == [True] * 7
 
 
 async def test_r39_marks_that_a_death_after_the_pause_or_the_resume_left_behind_are_set_right(

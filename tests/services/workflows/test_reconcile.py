@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -73,6 +75,36 @@ async def hasty_pool(module_url: str) -> AsyncIterator[Pool]:
     pool = make_pool(PostgresConfig(database_url=module_url), min_size=1, max_size=2, options=settings)
     yield pool
     await pool.close()
+
+
+class Slow:
+    """A pool whose server takes its time; it counts how often it is asked for a connection."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.asked = 0
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Db]:
+        self.asked += 1
+        async with self._pool.connection() as conn:
+            await conn.execute("SELECT pg_sleep(0.5)")
+            yield conn
+
+
+@pytest.mark.parametrize("look", [1, 2_000])
+async def test_r30_after_a_look_at_very_many_nodes_there_is_a_rest(db: Db, pool: Pool, look: int) -> None:
+    """Of nine times as long as that took. With less than a look of nodes there is none; and who asks by hand is not
+    put off (R-37)."""
+    flow = await started(db, *(node(f"n{n}") for n in range(4)))
+    slow = Slow(pool)
+    walking = Reconciler(slow, Children(), GRACE, look=look)
+    assert await walking.reconcile(math.inf) == 0
+    seen = slow.asked
+    await end_task_of(db, flow, 0)
+    assert await walking.reconcile(math.inf) == (0 if look == 1 else 1)
+    assert (slow.asked == seen) is (look == 1)
+    assert await walking.run() == (1 if look == 1 else 0)
 
 
 def reconciler(pool: Pool, builder: Children | None = None, **more: Any) -> Reconciler:

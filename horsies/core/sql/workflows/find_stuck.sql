@@ -5,7 +5,8 @@
 --   stranded  its task waits, but its workflow has ended, so nothing would ever start the task
 --   child     its child workflow has ended at least `grace` ago
 --   lost      the row of its task, or of its child workflow, does not exist any more
---   ready     it could have been enqueued for at least `grace`. An element may wait for others of its map (F-95).
+--   ready     it could have been enqueued for at least `grace`: one for each workflow and for each map, because a step takes all
+--             that are READY. An element may wait for others of its map (F-95).
 -- What a worker has in its line is left to it for as long as it makes progress (R-31): `marks` are those of two graces at most. A
 -- task that ended without a claim is in the line of whoever ended it.
 WITH marks AS MATERIALIZED (
@@ -15,7 +16,7 @@ WITH marks AS MATERIALIZED (
     WHERE jsonb_path_query_first(metadata, '$.advancing.at ? (@ >= 0 && @ <= 1e11)')::float8
           > extract(epoch FROM now() - 2 * %(grace)s::interval)
 ), looked AS (
-    SELECT n.*, row_number() OVER (PARTITION BY workflow_id, map_index, status ORDER BY task_index) AS nth FROM (
+    SELECT n.*, row_number() OVER (PARTITION BY workflow_id, map_index, status ORDER BY ready_at, task_index) AS nth FROM (
         SELECT workflow_id, task_index, node_type, status, task_id, sub_workflow_id, map_index,
                COALESCE(ready_at, updated_at) AS ready_at
         FROM horsies_workflow_tasks
@@ -26,12 +27,13 @@ WITH marks AS MATERIALIZED (
 ), judged AS (
     SELECT l.*, CASE
         WHEN l.status = 'READY' THEN
-            CASE WHEN l.ready_at <= now() - %(grace)s::interval
+            -- The one that has waited longest is enough: for a wide workflow, and for a map, everything that is READY is enqueued.
+            CASE WHEN l.nth = 1 AND l.ready_at <= now() - %(grace)s::interval
                       AND (SELECT w.status FROM horsies_workflows w WHERE w.id = l.workflow_id) = 'RUNNING'
                       AND (SELECT m.worker_id FROM marks m WHERE m.flows ? l.workflow_id LIMIT 1) IS NULL
-                      -- One element of a map is enough. Without `max_parallel` there is always a free place. But if an element has
-                      -- just ended, which updates the row of the map, another process is about to enqueue the next one.
-                      AND (l.node_type <> 'ELEMENT' OR l.nth = 1 AND COALESCE((
+                      -- Without `max_parallel` there is always a free place. But if an element has just ended, which updates the row of
+                      -- the map, another process is about to enqueue the next one.
+                      AND (l.node_type <> 'ELEMENT' OR COALESCE((
                           SELECT m.updated_at <= now() - %(grace)s::interval AND CASE WHEN m.places IS NOT NULL THEN (SELECT count(*) FROM (
                               SELECT FROM horsies_workflow_tasks e
                               WHERE e.workflow_id = l.workflow_id AND e.status IN ('ENQUEUED', 'RUNNING')
