@@ -129,7 +129,7 @@ async def claim(
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
     counted = order.counted
     params = _claim_params(who, order)
-    statement = _claim_text(order, counting=bool(counted))
+    statement = load("tasks/claim", *_parts(order, counting=bool(counted)))
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
         params["only"] = texts(only)
@@ -156,9 +156,10 @@ async def _claim_counted(
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
 
 
-def _claim_text(order: ClaimOrder, *, counting: bool) -> str:
+def _parts(order: ClaimOrder, *, counting: bool) -> list[str]:
+    """Of the text of the claim."""
     wanted = {"counted": counting, "concurrent": order.concurrency > 1}
-    return load("tasks/claim", *(part for part, is_wanted in wanted.items() if is_wanted))
+    return [part for part, is_wanted in wanted.items() if is_wanted]
 
 
 def _claim_params(who: Claimant, order: ClaimOrder, *, alone: bool = True) -> dict[str, Any]:
@@ -175,7 +176,7 @@ class SentClaim:
 
     @classmethod
     async def send(cls, conn: Connection, who: Claimant, order: ClaimOrder) -> Self:
-        statement = _claim_text(order, counting=False)
+        statement = load("tasks/claim", *_parts(order, counting=False))
         return cls(await conn.execute(statement, _claim_params(who, order, alone=False), prepare=True))
 
     async def rows(self) -> list[Claimed]:
