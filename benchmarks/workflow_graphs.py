@@ -30,6 +30,12 @@ def fan_out(width: int) -> Shape:
     return Shape(build, width + 2)
 
 
+def fan_outs(width: int) -> Shape:
+    """Five of those, with `width` nodes in the middle in all."""
+    one = fan_out(width // 5)
+    return Shape(lambda: [spec for _ in range(5) for spec in one.build()], 5 * one.nodes)
+
+
 def roots(width: int) -> Shape:
     """`width` nodes that wait for nothing, and one that waits for all of them: a start writes each with its task."""
 
@@ -80,6 +86,7 @@ def mapped(width: int) -> Shape:
 
 SHAPES: dict[str, Callable[[int], Shape]] = {
     "fan_out": fan_out,
+    "fan_outs": fan_outs,
     "roots": roots,
     "chain": chain,
     "diamonds": diamonds,

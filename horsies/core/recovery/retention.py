@@ -24,7 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import psycopg
 
 from horsies.core.codec.serde import serialize_error_payload
-from horsies.core.db import Connection, Connections, as_broker_result, describe, is_about_content, mending, on_bridge
+from horsies.core.db import (
+    Connection,
+    Connections,
+    as_broker_result,
+    describe,
+    in_one_go,
+    is_about_content,
+    mending,
+    on_bridge,
+)  # fmt: skip
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
@@ -338,7 +347,7 @@ class Batches:
             await asyncio.sleep(uniform(*RETRY_S))
 
     async def _try(self, prune: Callable[..., Awaitable[T]], at: tuple[Any, ...]) -> T | None:
-        async with self._database.connection() as conn, conn.transaction():
+        async with self._database.connection() as conn, in_one_go(conn):
             return await prune(conn, *at) if await retention.try_lock(conn) else None
 
     async def _mend(self) -> bool:

@@ -76,7 +76,7 @@ async def prune_heartbeats(conn: Connection, age: timedelta, longest: timedelta,
     """Delete heartbeats older than `age` and older than every threshold; `longest` is the caller's longest
     threshold."""
     params = {"age": age, "longest": longest, "most": most}
-    return (await conn.execute(load("tasks/prune_heartbeats"), params, prepare=False)).rowcount
+    return await _deleted(conn, "tasks/prune_heartbeats", params)
 
 
 async def has_old_heartbeats(conn: Connection, age: timedelta) -> bool:
@@ -87,12 +87,12 @@ async def has_old_heartbeats(conn: Connection, age: timedelta) -> bool:
 
 async def prune_worker_states(conn: Connection, age: timedelta, most: int = BATCH) -> int:
     """Delete snapshots of workers."""
-    return (await conn.execute(load("workers/prune_states"), {"age": age, "most": most}, prepare=False)).rowcount
+    return await _deleted(conn, "workers/prune_states", {"age": age, "most": most})
 
 
 async def prune_workers(conn: Connection, age: timedelta = SILENT_WORKERS, most: int = BATCH) -> int:
     """Delete the rows of workers that have been silent for this long and hold nothing."""
-    return (await conn.execute(load("workers/prune"), {"age": age, "most": most}, prepare=False)).rowcount
+    return await _deleted(conn, "workers/prune", {"age": age, "most": most})
 
 
 async def prune_tasks(
@@ -115,6 +115,11 @@ async def prune_workflows(
     anything.
     """
     return await _step(conn, "workflows/prune", {"age": age, **portion._asdict()}, after)
+
+
+async def _deleted(conn: Connection, statement: str, params: dict[str, Any]) -> int:
+    # Not by `rowcount`, which is unknown until the reply is there: the caller may send in one go.
+    return len(await (await conn.execute(load(statement), params, prepare=False)).fetchall())
 
 
 async def _step(conn: Connection, statement: str, params: dict[str, Any], after: RetentionPosition) -> Pruned:

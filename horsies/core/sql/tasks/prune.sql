@@ -16,7 +16,7 @@ WITH looked AS (
         SELECT id, ended_at, workflow_id, status, queue_name, task_name FROM horsies_tasks
         WHERE ended_at IS NOT NULL AND ended_at < now() - %(age)s::interval
           AND (ended_at, id) > (%(after)s::timestamptz, %(after_id)s::text)
-        ORDER BY ended_at, id LIMIT (%(most)s + 1) / 2  -- almost every task has an attempt
+        ORDER BY ended_at, id LIMIT %(most)s
     ) t
 ), batch AS (
     SELECT id, ended_at, workflow_id, is_chosen, nth FROM looked WHERE weight <= %(most)s OR nth = 1

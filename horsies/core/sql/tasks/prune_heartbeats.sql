@@ -11,3 +11,4 @@ DELETE FROM horsies_heartbeats WHERE ctid = ANY(ARRAY(
                 * jsonb_path_query_first(recovery, '$.worker_recovery.resilient_sweep_threshold_multiplier ? (@ >= 0 && @ <= 1000)')::float8))
         FROM horsies_workers))
     ORDER BY sent_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
+RETURNING TRUE

@@ -4,3 +4,4 @@ DELETE FROM horsies_workers WHERE worker_id = ANY(ARRAY(
     WHERE w.last_heartbeat_at < now() - %(age)s::interval
       AND (SELECT t.id FROM horsies_tasks t WHERE t.claimed AND t.claimed_by_worker_id = w.worker_id LIMIT 1) IS NULL
     ORDER BY w.last_heartbeat_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
+RETURNING TRUE

@@ -2,3 +2,4 @@
 DELETE FROM horsies_worker_states WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM horsies_worker_states WHERE snapshot_at < now() - %(age)s::interval
     ORDER BY snapshot_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
+RETURNING TRUE
