@@ -228,7 +228,7 @@ def _skippable(example: Example, play: Play, actors: list[Actor]) -> Allowed:
         held = {play.obstacle} if play.obstacle else set()
         for other in actors:
             overlaps = other.began < me.ended and me.began < other.ended
-            if other is not me and overlaps and not (me.operation.kind.counts and other.operation.kind.counts):
+            if other is not me and overlaps and not _take_turns(me.operation, other.operation):
                 held |= reach(other.operation)
             if other is not me and overlaps and other.operation.kind.name == "heartbeat":
                 # Of the few it takes at once one may be found to live at the second look: the next pass has more.
@@ -236,6 +236,13 @@ def _skippable(example: Example, play: Play, actors: list[Actor]) -> Allowed:
                 held |= reach(me.operation) if me.operation.kind.name == "recover" and is_bounded else set()
         found[me.place] = frozenset(filter(me.operation.kind.leaves_out, reach(me.operation) & held))
     return found
+
+
+def _take_turns(one: Operation, other: Operation) -> bool:
+    """Whether a claim lock keeps these two apart: both count the tasks of the same queue."""
+    if not (one.kind.counts and other.kind.counts):
+        return False
+    return not set(one.arguments["order"].counted).isdisjoint(other.arguments["order"].counted)
 
 
 def _report(example: Example, play: Play, trace: list[str], run: Run, tried: list[tuple[Way, Run]]) -> str:

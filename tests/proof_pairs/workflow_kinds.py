@@ -63,7 +63,8 @@ async def _advance_and_claim(
 ) -> tuple[StepResult, list[tasks.Claimed]]:
     claiming = Claiming(who, order)
     result = await Worklist(tasks=ids, companion=claiming).step(Lent(conn), None)
-    return result, await claiming.sent.rows() if claiming.sent else []
+    rows = await claiming.sent.rows() if claiming.sent else []
+    return result, [row if len(row.id) == 1 else row._replace(id="new") for row in rows]  # its id is another each time
 
 
 async def _advance_parents(conn: Connection, children: list[str]) -> StepResult:
