@@ -17,8 +17,8 @@ from psycopg.abc import Params
 
 from horsies.core.db import pooler
 from horsies.core.db.failures import read_everything
-from horsies.core.db.pool import Pool
-from horsies.core.db.pooler import PromptConnection, SharedConnection
+from horsies.core.db.pool import Pool, PromptConnection
+from horsies.core.db.pooler import SharedConnection
 from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
 

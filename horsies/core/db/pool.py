@@ -20,17 +20,20 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import monotonic
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready, Wait
 
 log = logging.getLogger("horsies.pool")
 
 # A connection that was used this recently is trusted. After a longer pause a look at the socket is not enough, because
 # a peer that vanished without a word leaves the socket quiet.
 TRUSTED_IDLE_SECONDS = 10.0
+_READY = {select.POLLIN: Ready.R, select.POLLOUT: Ready.W, select.POLLIN | select.POLLOUT: Ready.RW}
 
 
 class PoolTimeout(psycopg.OperationalError):
@@ -313,6 +316,38 @@ def _is_quiet(conn: AsyncConnection[Any]) -> bool:
     poll = select.poll()
     poll.register(conn.pgconn.socket, select.POLLIN | select.POLLERR | select.POLLHUP)
     return not poll.poll(0)
+
+
+class PromptConnection(AsyncConnection[Any]):
+    """Statements that are sent together need no turn of the event loop for each: psycopg waits before every one of them
+    until the socket can take it, which it almost always can. That is asked of the socket itself here."""
+
+    is_in_one_go = False
+
+    def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> Any:
+        if self.is_in_one_go:  # psycopg does not know of that transaction, and its end would end the other one too
+            raise RuntimeError("there is no transaction inside one that is sent in one go")
+        return super().transaction(savepoint_name, force_rollback)
+
+    async def wait(self, gen: PQGen[RV], *terms: Any, **named_terms: Any) -> RV:
+        return await super().wait(_promptly(gen, self.pgconn.socket), *terms, **named_terms)
+
+
+def _promptly(gen: PQGen[RV], socket: int) -> PQGen[RV]:
+    """Answer at once those waits of the generator that are over before they begin."""
+    try:
+        wait, look = next(gen), None
+        while True:
+            ready = Ready.NONE
+            if wait & Wait.W:
+                if look is None:
+                    look = select.poll()
+                    look.register(socket, select.POLLIN | select.POLLOUT)
+                for _, found in look.poll(0):
+                    ready = _READY.get(found, Ready.NONE)
+            wait = gen.send(ready or (yield wait))
+    except StopIteration as end:
+        return cast(RV, end.value)
 
 
 class Connections(Protocol):

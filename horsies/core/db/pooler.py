@@ -8,20 +8,18 @@ only the settings of a session must be made by a statement, because a pooler ref
 """
 
 import logging
-import select
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, AsyncTransaction
-from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
-from psycopg.waiting import Ready, Wait
 
 from horsies.core.db.listener import answered_within
+from horsies.core.db.pool import PromptConnection
 from horsies.core.errors import ConfigurationError, ErrorCode
 
 log = logging.getLogger("horsies.pool")
@@ -29,7 +27,6 @@ log = logging.getLogger("horsies.pool")
 ROUNDS = 3  # of two connections that take turns; under load, others may have taken the session in between
 PATIENCE_S = 2.0
 _PER_TRANSACTION = ("lock_timeout",)  # the other settings are for plans that outlive a transaction
-_READY = {select.POLLIN: Ready.R, select.POLLOUT: Ready.W, select.POLLIN | select.POLLOUT: Ready.RW}
 _REFUSAL = "unsupported startup parameter"
 _SET = (
     "SELECT set_config(s.name, s.value, %(is_local)s) "
@@ -149,38 +146,6 @@ async def set_for_session(conn: AsyncConnection[Any], options: str) -> None:
 
 def _setting(settings: Mapping[str, str], *, is_local: bool) -> tuple[str, dict[str, Any]]:
     return _SET, {"names": list(settings), "values": list(settings.values()), "is_local": is_local}
-
-
-class PromptConnection(AsyncConnection[Any]):
-    """Statements that are sent together need no turn of the event loop for each: psycopg waits before every one of them
-    until the socket can take it, which it almost always can. That is asked of the socket itself here."""
-
-    is_in_one_go = False
-
-    def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> Any:
-        if self.is_in_one_go:  # psycopg does not know of that transaction, and its end would end the other one too
-            raise RuntimeError("there is no transaction inside one that is sent in one go")
-        return super().transaction(savepoint_name, force_rollback)
-
-    async def wait(self, gen: PQGen[RV], *terms: Any, **named_terms: Any) -> RV:
-        return await super().wait(_promptly(gen, self.pgconn.socket), *terms, **named_terms)
-
-
-def _promptly(gen: PQGen[RV], socket: int) -> PQGen[RV]:
-    """Answer at once those waits of the generator that are over before they begin."""
-    try:
-        wait, look = next(gen), None
-        while True:
-            ready = Ready.NONE
-            if wait & Wait.W:
-                if look is None:
-                    look = select.poll()
-                    look.register(socket, select.POLLIN | select.POLLOUT)
-                for _, found in look.poll(0):
-                    ready = _READY.get(found, Ready.NONE)
-            wait = gen.send(ready or (yield wait))
-    except StopIteration as end:
-        return cast(RV, end.value)
 
 
 class SharedConnection(PromptConnection):
