@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -17,22 +19,28 @@ STATEMENTS = 20
 MB = "x" * (1 << 20)
 
 
-async def turns(conn: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often the loop was asked to watch the socket for writing."""
-    loop, asked = asyncio.get_running_loop(), 0
-    add_writer = loop.add_writer
+@contextmanager
+def asked(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """What this method of the event loop is called with meanwhile."""
+    loop, calls = asyncio.get_running_loop(), []
+    method = getattr(loop, name)
 
-    def counted(*args: Any) -> None:
-        nonlocal asked
-        asked += 1
-        add_writer(*args)
+    def noted(*args: Any) -> None:
+        calls.append(args)
+        method(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "add_writer", counted)
+        patch.setattr(loop, name, noted)
+        yield calls
+
+
+async def turns(conn: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the loop was asked to watch the socket for writing."""
+    with asked("add_writer", monkeypatch) as calls:
         async with conn.pipeline(), conn.transaction():
             cursors = [await conn.execute("SELECT %s::int", [nth]) for nth in range(STATEMENTS)]
         assert [await cursor.fetchone() for cursor in cursors] == [(nth,) for nth in range(STATEMENTS)]
-    return asked
+    return len(calls)
 
 
 async def test_statements_that_are_sent_together_take_no_turn_of_the_loop_each(
@@ -115,18 +123,9 @@ async def test_a_transaction_in_one_go_refuses_one_inside_it(module_url: str) ->
 
 async def test_a_transaction_in_one_go_waits_once(module_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await connect(PostgresConfig(database_url=module_url)) as conn:
-        loop, waits = asyncio.get_running_loop(), 0
-        add_reader = loop.add_reader
-
-        def counted(*args: Any) -> None:
-            nonlocal waits
-            waits += 1
-            add_reader(*args)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop, "add_reader", counted)
+        with asked("add_reader", monkeypatch) as waits:
             async with in_one_go(conn):
                 await conn.execute("SELECT pg_sleep(0.2)")  # so that no reply can be there already
-                assert waits == 0
+                assert waits == []
                 await conn.execute("SELECT 1")
-        assert 1 <= waits <= 3  # the replies may come in two or three parts
+        assert 1 <= len(waits) <= 3  # the replies may come in two or three parts

@@ -33,7 +33,7 @@ from horsies.core.db import (
     is_about_content,
     mending,
     on_bridge,
-)  # fmt: skip
+)
 from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
