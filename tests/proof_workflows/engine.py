@@ -15,6 +15,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from horsies.core.db.connections import BY_INDEX
+from horsies.core.db.pool import PromptConnection
 from horsies.core.models.workflow.plan import WorkflowPlan
 from horsies.core.models.workflow.registry import BuildFailed, BuildRequest
 from horsies.core.recovery.reconcile import Reconciler
@@ -37,7 +38,7 @@ class Broke(psycopg.OperationalError):
     """The connection was cut, as planned."""
 
 
-class Connection(AsyncConnection[Any]):
+class Connection(PromptConnection):  # as in a worker: a step is sent in one go
     """Breaks before a statement if its pool says so: the server rolls back what was open."""
 
     pool: Pool | None = None
