@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any, Self
 
 import psycopg
-from psycopg import AsyncConnection
 
+from horsies.core.db.pool import PromptConnection
 from horsies.core.schema.install import lock_key, schedule_purpose
 from horsies.core.store.retention import RETENTION_LOCK
 from horsies.core.store.workers import SWEEP_LOCK
@@ -44,7 +44,7 @@ _LOCKS = (
 )
 
 
-class Stepped(AsyncConnection[Any]):
+class Stepped(PromptConnection):
     """A connection that can stand still before its n-th statement, and remembers which files it ran."""
 
     actor: Actor | None = None
