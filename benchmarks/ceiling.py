@@ -1,8 +1,8 @@
 """The ceiling beside our figures: the same statements of the store on the same tables, without our worker around them.
 
-Claim, start and complete are stages side by side, each lane on a connection of its own, handing batches on; there are
-no child processes, no codec and no framing, and nothing is kept safe. What is left between it and the real drain is the
-price of processes that run user code, and of everything that makes them exact.
+A claim that starts tasks and their end are stages side by side, each lane on a connection of its own, handing batches
+on; there are no child processes, no codec and no framing, and nothing is kept safe. What is left between it and the
+real drain is the price of processes that run user code, and of everything that makes them exact.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any
 from horsies.core.db.connections import BY_INDEX, IN_BULK, connect
 from horsies.core.db.pool import Connection
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.sql import texts
 from horsies.core.store import tasks
-from horsies.core.store.tasks import Claimant, ClaimOrder
+from horsies.core.store.tasks import Claimant, ClaimOrder, Seats
 from horsies.core.tasks.moves import Claim, Complete
 
 BATCH = 200
@@ -31,10 +32,9 @@ Lane = Callable[[Connection], Awaitable[None]]
 
 async def drain(config: PostgresConfig, batch: int = BATCH) -> None:
     """Bring every waiting task to its end."""
-    claimed, started = Queue(maxsize=4), Queue(maxsize=4)
+    started = Queue(maxsize=4)
     await asyncio.gather(
-        _stage(config, BY_INDEX, 1, lambda conn: _claim(conn, batch, claimed), claimed, 1),
-        _stage(config, IN_BULK, 1, lambda conn: _start(conn, claimed, started), started, COMPLETING_LANES),
+        _stage(config, BY_INDEX, 1, lambda conn: _claim(conn, batch, started), started, COMPLETING_LANES),
         _stage(config, IN_BULK, COMPLETING_LANES, lambda conn: _complete(conn, started), Queue(), 0),
     )
 
@@ -57,15 +57,16 @@ def claim_order(batch: int) -> ClaimOrder:
     return ClaimOrder(["default"], [batch], [None], batch, batch, None, True, [])
 
 
+def seats(batch: int) -> Seats:
+    """Places for so many tasks in two children."""
+    return Seats(
+        [1 + place % 2 for place in range(batch)], [1, 2], ["child-1", "child-2"], "host", batch, texts(["noop"])
+    )
+
+
 async def _claim(conn: Connection, batch: int, out: Queue) -> None:
-    while rows := await tasks.claim(conn, claimant(), claim_order(batch)):
+    while rows := await tasks.claim(conn, claimant(), claim_order(batch), seats=seats(batch)):
         await out.put([Claim(row.id, row.claim_seq) for row in rows])
-
-
-async def _start(conn: Connection, source: Queue, out: Queue) -> None:
-    while (batch := await source.get()) is not None:
-        await tasks.start(conn, WORKER, "host", batch, [1] * len(batch), ["child"] * len(batch))
-        await out.put(batch)
 
 
 async def _complete(conn: Connection, source: Queue) -> None:

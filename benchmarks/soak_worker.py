@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, time
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 from horsies.core.db.pool import Connection
 from horsies.core.store import tasks
-from horsies.core.store.caps import Counting
-from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
+from horsies.core.store.tasks import Claimed
 
 PINGS = 10
 Mode = Literal["always", "when_waiting", "off"]
@@ -62,15 +60,9 @@ def record_claims(path: Path) -> None:
     """From now on every claim of this process is timed."""
     times, claim = ClaimTimes(path), tasks.claim
 
-    async def timed(
-        conn: Connection,
-        who: Claimant,
-        order: ClaimOrder,
-        only: Sequence[str] | None = None,
-        counting: Counting | None = None,
-    ) -> list[Claimed]:
+    async def timed(conn: Connection, *given: Any, **named: Any) -> list[Claimed]:
         begin = perf_counter()
-        rows = await claim(conn, who, order, only, counting)
+        rows = await claim(conn, *given, **named)
         if times.note(perf_counter() - begin):
             times.write(max([await ping(conn) for _ in range(PINGS)]))
         return rows

@@ -117,14 +117,19 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
     async def dispatch_many(
         self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]
     ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
-        """Build all payloads, then write them together."""
+        """Build all payloads and write them together; nothing is committed before all are known to be right."""
         sent_at = datetime.now(UTC)
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
-        sends = await many.collect(self, calls, options, sent_at)
-        if isinstance(sends, Err):
-            return sends
-        return await self.app.sender.send_many(sends.value, self, connection=options.connection)
+        stream = self.app.sender.stream(sent_at) if many.may_begin(calls, options) else None
+        try:
+            batch = await many.collect(self, calls, options, sent_at, stream)
+            if isinstance(batch, Err):
+                return batch
+            return await self.app.sender.send_many(batch.value, self, connection=options.connection, stream=stream)
+        finally:
+            if stream is not None:
+                stream.drop()
 
     def _payload(
         self, options: definition.SendOptions, delay: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]

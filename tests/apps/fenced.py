@@ -65,6 +65,17 @@ def tick(name: str, seconds: float) -> Outcome:
     return TaskResult(ok=os.getpid())
 
 
+@app.task("until_open", retry_policy=AGAIN)
+def until_open(name: str) -> Outcome:
+    """Run until the file `<name>.open` is there."""
+    trace(name, "begin")
+    gate, limit = Path(os.environ["TRACES"]) / f"{name}.open", time.monotonic() + 60
+    while not gate.exists() and time.monotonic() < limit:
+        time.sleep(0.01)
+    trace(name, "end")
+    return TaskResult(ok=os.getpid())
+
+
 @app.task("tick_once", retry_policy=AGAIN)
 def tick_once(name: str, seconds: float) -> Outcome:
     """As `tick`, but the second attempt is short."""

@@ -15,6 +15,7 @@ ARROWS = frozenset(
         ("PENDING", "CLAIMED"),
         ("CLAIMED", "CLAIMED"),
         ("CLAIMED", "RUNNING"),
+        ("PENDING", "RUNNING"),
         ("CLAIMED", "PENDING"),
         ("RUNNING", "PENDING"),
         ("RUNNING", "COMPLETED"),
@@ -73,9 +74,12 @@ def _wrong_in(move: Move, before: Move | None) -> str | None:
     known = (None, 0, None) if before is None else (before.status, before.claim_seq, before.owner)
     if known != (move.was, move.was_seq, move.was_owner):
         return f"{move.was} → {move.status} does not follow {known}"
-    if move.claim_seq != move.was_seq + (move.status == "CLAIMED"):
+    is_claim = move.status == "CLAIMED" or (move.was, move.status) == ("PENDING", "RUNNING")
+    if move.claim_seq != move.was_seq + is_claim:
         return f"{move.was} → {move.status} took the claim from {move.was_seq} to {move.claim_seq}"
-    if move.status == "RUNNING" and move.owner != move.was_owner:
+    if is_claim and move.owner is None:
+        return f"{move.was} → {move.status} named no owner"
+    if move.status == "RUNNING" and not is_claim and move.owner != move.was_owner:
         return f"{move.owner} started what {move.was_owner} had claimed"
     return None
 

@@ -40,7 +40,7 @@ class Tale:
             stamp=at - 0.001,
             was=was.status or None,
             status=status,
-            claim_seq=was.claim_seq + (status == "CLAIMED"),
+            claim_seq=was.claim_seq + (status == "CLAIMED" or (was.status, status) == ("PENDING", "RUNNING")),
             owner=was.owner if keeps else None,
             pid=was.pid if keeps else None,
             retry_count=was.retry_count,

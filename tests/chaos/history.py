@@ -71,8 +71,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A change of a task's state, as a trigger saw it: `at` by the clock, `stamp` the time of its transaction. The
-    names with `was` are those before it."""
+    """A change of a task's state, as a trigger saw it: `at` by the clock, `stamp` the time of its start, if it is one,
+    and otherwise of its transaction. The names with `was` are those before it."""
 
     number: int
     task_id: str

@@ -41,7 +41,8 @@ CREATE FUNCTION chaos_note_move() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO chaos_moves (task_id, at, stamp, was, status, claim_seq, owner, pid, retry_count,
                              was_seq, was_owner, was_pid, was_retry_count, was_enrolled, session)
-    VALUES (NEW.id, clock_timestamp(), now(), OLD.status, NEW.status, NEW.claim_seq, NEW.claimed_by_worker_id,
+    VALUES (NEW.id, clock_timestamp(), CASE NEW.status WHEN 'RUNNING' THEN NEW.started_at ELSE now() END,
+            OLD.status, NEW.status, NEW.claim_seq, NEW.claimed_by_worker_id,
             NEW.worker_pid, NEW.retry_count, COALESCE(OLD.claim_seq, 0), OLD.claimed_by_worker_id, OLD.worker_pid,
             COALESCE(OLD.retry_count, 0), COALESCE(OLD.recovery_enrolled, FALSE), current_setting('application_name'));
     RETURN NULL;

@@ -33,6 +33,9 @@ def good() -> History:
     Tale(history, "taken over").move(2.0, "CLAIMED", owner=W1).move(9.0, "CLAIMED", owner=W2).move(
         9.1, "RUNNING", pid=C2
     ).run(9.2, 9.3, token="to!").end(9.4, "COMPLETED", "COMPLETED", token="to!")
+    Tale(history, "at once").move(2.0, "RUNNING", owner=W1, pid=C1).run(2.1, 2.2, token="ao!").end(
+        2.3, "COMPLETED", "COMPLETED", token="ao!"
+    )
     slow = Tale(history, "slow", "slow", retried_codes=frozenset(), max_retries=0).start(20.0).run(20.1, 21.2, "")
     slow.end(21.5, "FAILED", "FAILED", "TASK_TIMEOUT")
     flaky = Tale(history, "flaky", "flaky", retried_codes=frozenset({"FLAKY"}), max_retries=1)
@@ -94,6 +97,16 @@ def rose_from_the_dead(history: History) -> None:
 def two_owners_of_one_claim(history: History) -> None:
     Tale(history, "shared").move(2.0, "CLAIMED", owner=W1).move(2.1, "RUNNING", owner=W2, pid=C2).move(3.0, "CANCELLED")
     history.cancelled.append(Cancelled("id-shared", 3.0))
+
+
+def start_without_a_claim(history: History) -> None:
+    Tale(history, "unclaimed").move(2.0, "RUNNING", owner=W1, pid=C1, claim_seq=0).move(3.0, "CANCELLED")
+    history.cancelled.append(Cancelled("id-unclaimed", 3.0))
+
+
+def start_without_an_owner(history: History) -> None:
+    Tale(history, "nobody").move(2.0, "RUNNING", pid=C1).move(3.0, "CANCELLED")
+    history.cancelled.append(Cancelled("id-nobody", 3.0))
 
 
 def claim_without_a_number(history: History) -> None:
@@ -344,6 +357,8 @@ FOUND: list[tuple[str, Bad]] = [
     ("legal moves", rose_from_the_dead),
     ("legal moves", two_owners_of_one_claim),
     ("legal moves", claim_without_a_number),
+    ("legal moves", start_without_a_claim),
+    ("legal moves", start_without_an_owner),
     ("legal moves", changed_behind_the_scenes),
     ("legal moves", gap_in_the_moves),
     ("possible ends", uncancelled),

@@ -25,6 +25,8 @@ from tests.worker_support import Rows, running_worker
 
 pytestmark = pytest.mark.e2e
 
+SILENCE_S = 4
+
 
 @pytest.mark.parametrize("how", ["cut", "freeze"])
 async def test_r101_a_worker_that_is_cut_off_has_stopped_its_code_before_others_take_over(
@@ -133,7 +135,8 @@ async def own_server(tmp_path: Path, traces: Path, monkeypatch: pytest.MonkeyPat
     home = tmp_path / "pg"
     url = await asyncio.to_thread(embedded.ensure_running, home)
     async with configurable(FENCED, url, monkeypatch) as configured:
-        holder, judge = configured(CLAIMER_MS="1000"), configured(CLAIMER_MS="3000")
+        holder = configured(CLAIMER_MS="1000", RUNNING_MS=str(SILENCE_S * 1000))
+        judge = configured(CLAIMER_MS="10000")
         (await holder.app.get_broker().ensure_schema_initialized()).unwrap()
         yield (holder, judge), home
     await asyncio.to_thread(embedded.stop, home)
@@ -143,27 +146,25 @@ async def test_r23_results_in_hand_are_written_when_the_database_is_back(
     own_server: tuple[Any, Path], traces: Path
 ) -> None:
     """It is away for longer than every threshold. The one that holds the result comes back later than another, which
-    looks around every second and takes nobody for dead in its first six."""
+    looks around every second and takes nobody for dead in its first twenty."""
     (holder, judge), home = own_server
     url = await asyncio.to_thread(embedded.ensure_running, home)
     rows = Rows(url)
-    async with (
-        network(url) as net,
-        running_worker(holder.app, app_locator=LOCATOR, dsn=net.url) as busy,
-        running_worker(judge.app, app_locator=LOCATOR) as idle,
-    ):
-        await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers OFFSET 1"))
-        idle._claimer.is_stopped = True
-        handle = await send(holder.tick, "code", 1.0)
+    async with network(url) as net, running_worker(holder.app, app_locator=LOCATOR, dsn=net.url) as busy:
+        handle = await send(holder.until_open, "code")
         await begun(traces, "code")
-        net.cut()
-        await asyncio.to_thread(embedded.stop, home)
-        ends = await eventually(lambda: [trace for trace in traces_of(traces, "code") if trace.text == "end"])
-        await eventually(lambda: time() > ends[0].at + 2.0, what="two seconds of silence")
-        await asyncio.to_thread(embedded.ensure_running, home)
-        back = time()
-        await eventually(lambda: time() > back + 2.5, what="the other has looked around")
-        net.mend()
-        row = await rows.until(handle.task_id, "COMPLETED", "FAILED", "PENDING", timeout=40)
+        async with running_worker(judge.app, app_locator=LOCATOR) as idle:  # there is nothing left for it to claim
+            await eventually(lambda: rows.all("SELECT 1 FROM horsies_workers OFFSET 1"))
+            net.cut()
+            (traces / "code.open").touch()
+            ends = await eventually(lambda: [trace for trace in traces_of(traces, "code") if trace.text == "end"])
+            await asyncio.to_thread(embedded.stop, home)
+            await eventually(lambda: time() > ends[0].at + SILENCE_S, what="a long silence")
+            await asyncio.to_thread(embedded.ensure_running, home)
+            await eventually(lambda: idle._fence.pulse._since is not None, what="the database answers the other")
+            back = time()
+            await eventually(lambda: time() > back + 2.5, what="the other has looked around")
+            net.mend()
+            row = await rows.until(handle.task_id, "COMPLETED", "FAILED", "PENDING", timeout=40)
     assert row["status"] == "COMPLETED" and row["claimed_by_worker_id"] == busy.worker_id
     assert [a["outcome"] for a in await rows.attempts(handle.task_id)] == ["COMPLETED"]

@@ -29,7 +29,8 @@ REFUSE = """
     CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks
         FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION refuse();
 """
-CLAIMS = "NEW.status = 'CLAIMED' AND NEW.id LIKE 'refused%'"
+EVERY_CLAIM = "OLD.status = 'PENDING' AND NEW.claimed"  # those that start the task too
+CLAIMS = f"{EVERY_CLAIM} AND NEW.id LIKE 'refused%'"
 
 
 async def refuse(db: AsyncConnection[Any], when: str, code: str = "23514") -> None:
@@ -94,7 +95,7 @@ async def test_l19a_a_trigger_that_refuses_every_claim_fails_nothing(
 ) -> None:
     """Somebody has stopped the work in this way: when that is over, everything runs."""
     async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as db:
-        await refuse(db, "NEW.status = 'CLAIMED'", "P0001")
+        await refuse(db, EVERY_CLAIM, "P0001")
         waiting = [await given_task(db, **NOOP) for _ in range(120)]
         with WorkerProcess(database_url, "--processes", "1") as worker:
             await eventually(lambda: refusals(rows, 200), what="refusals")

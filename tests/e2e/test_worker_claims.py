@@ -128,7 +128,7 @@ async def test_l26_a_claim_that_was_taken_over_aborts_the_start_w28(
         "IF NEW.status = 'CLAIMED' AND NEW.task_name = 'pid' THEN NEW.claimed_by_worker_id := 'somebody'; END IF;",
     )
     with caplog.at_level(logging.INFO, "horsies.worker"):
-        async with running_worker(basic.app):
+        async with running_worker(basic.app, concurrency=2):  # so that starts are statements of their own (W-21b)
             lost = await send(basic.pid, "lost")
             assert (await (await send(basic.add, 1, 2)).get_async(timeout_ms=30_000)).unwrap() == 3
             await eventually(lambda: "CLAIM_LOST" in caplog.text)
@@ -149,7 +149,7 @@ async def test_l27_a_start_nobody_confirmed_is_handed_back_and_runs_once(
         " PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(5); END IF;",
     )
     with caplog.at_level(logging.INFO, "horsies.worker"):
-        async with running_worker(basic.app):
+        async with running_worker(basic.app, concurrency=2):
             handle = await send(basic.pid, "once")
             assert (await handle.get_async(timeout_ms=30_000)).is_ok()
     assert "OWNERSHIP_UNCONFIRMED" in caplog.text
@@ -159,17 +159,21 @@ async def test_l27_a_start_nobody_confirmed_is_handed_back_and_runs_once(
     assert ran(traces, "once") == 1
 
 
-async def test_w21_a_claim_whose_answer_was_lost_is_handed_back(basic: Any, rows: Rows, database_url: str) -> None:
+@pytest.mark.parametrize("status", ["CLAIMED", "RUNNING"])
+async def test_w21_a_claim_whose_answer_was_lost_is_handed_back(
+    basic: Any, rows: Rows, database_url: str, status: str
+) -> None:
     await trap(
         database_url,
-        "IF NEW.status = 'CLAIMED' AND NEW.id = 'trip' AND nextval('misfires') = 1 THEN RAISE 'no answer'; END IF;",
+        "IF OLD.status = 'PENDING' AND NEW.id = 'trip' AND nextval('misfires') = 1 THEN RAISE 'no answer'; END IF;",
     )
     async with running_worker(basic.app) as worker:
         await (await send(basic.add, 1, 1)).get_async(timeout_ms=30_000)
         await rows.all(
             "INSERT INTO horsies_tasks (id, task_name, args, status, claimed, claimed_by_worker_id, claimed_at,"
-            " claim_expires_at, claim_seq) VALUES ('stray', 'add', '[1, 2]', 'CLAIMED', TRUE, %s, now(),"
+            " claim_expires_at, claim_seq) VALUES ('stray', 'add', '[1, 2]', %s, TRUE, %s, now(),"
             " now() + interval '1 h', 1) RETURNING id",
+            status,
             worker.worker_id,
         )
         await rows.all("INSERT INTO horsies_tasks (id, task_name, args) VALUES ('trip', 'add', '[3, 4]') RETURNING id")

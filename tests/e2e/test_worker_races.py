@@ -68,7 +68,9 @@ def patient(module: Any) -> None:
 async def test_w51_a_claim_under_way_when_the_stop_comes_is_handed_back(
     basic: Any, rows: Rows, database_url: str, traces: Path, busy: bool
 ) -> None:
-    await on_update(database_url, "NEW.id = 't' AND NEW.status = 'CLAIMED'", "PERFORM pg_sleep(1.5); RETURN NEW;")
+    await on_update(
+        database_url, "NEW.id = 't' AND OLD.status = 'PENDING' AND NEW.claimed", "PERFORM pg_sleep(1.5); RETURN NEW;"
+    )
     async with running_worker(basic.app, processes=2):
         if busy:
             await send(basic.nap, 4, "busy")
@@ -77,6 +79,34 @@ async def test_w51_a_claim_under_way_when_the_stop_comes_is_handed_back(
         await eventually(lambda: rows.all("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"))
     row = await rows.task("t")
     assert (row["status"], row["claimed"], row["claimed_by_worker_id"]) == ("PENDING", False, None)
+
+
+async def test_w51_a_task_seen_ahead_when_the_stop_comes_is_not_claimed(
+    basic: Any, rows: Rows, database_url: str, traces: Path
+) -> None:
+    """A worker that has found nothing for a while looks ahead before it claims, and the stop comes in between."""
+    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC, processes=2))
+    async with await psycopg.AsyncConnection.connect(database_url) as holder, asyncio.timeout(60):
+        running = asyncio.create_task(worker.run())
+        await send(basic.nap, 6, "busy")
+        await begun(traces, "busy")
+        await eventually(lambda: worker._claimer._may_sleep_on())
+        await holder.execute("LOCK horsies_tasks IN ACCESS EXCLUSIVE MODE")
+        await holder.execute("ALTER TABLE horsies_tasks DISABLE TRIGGER USER")  # no bell
+        await holder.execute("INSERT INTO horsies_tasks (id, task_name) VALUES ('t', 'noop')")
+        await eventually(lambda: rows.all(LOOKS_AHEAD), what="the look ahead waits")
+        worker.request_stop()
+        await eventually(lambda: worker._claimer.is_stopped)
+        await holder.commit()
+        assert await running == 0
+    row = await rows.task("t")
+    assert (row["status"], row["claimed"], row["claim_seq"]) == ("PENDING", False, 0)
+
+
+LOOKS_AHEAD = """
+    SELECT 1 FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%%AS due_s%%'
+"""
 
 
 async def test_w60_a_worker_that_gives_up_while_it_stops_ends(basic: Any, database_url: str, traces: Path) -> None:
@@ -123,7 +153,7 @@ async def test_l25_a_claim_lost_before_its_start_leaves_its_room_to_the_next(
     patient(basic)
     await on_update(database_url, "NEW.id = 'lost' AND NEW.status = 'RUNNING'", "RETURN NULL;")
     await insert(rows, ("lost", "noop", "{}", 1), ("next", "noop", "{}", 2))
-    async with running_worker(basic.app):
+    async with running_worker(basic.app, concurrency=2):  # so that starts are statements of their own (W-21b)
         await rows.until("next", "COMPLETED")
     assert await rows.attempts("lost") == []
 

@@ -14,6 +14,7 @@ import sqlalchemy
 from psycopg.sql import SQL, Identifier
 
 from horsies import Horsies
+from horsies.core.producer.bulk import PART
 from tests.e2e.cli_support import Started, run
 from tests.pooler.conftest import Route, opened, routed
 from tests.pooler.support import POOLED_APP, ROOT, three_steps
@@ -33,6 +34,15 @@ async def test_o01_tasks_are_sent_and_run_and_their_results_read(route: Route, a
         for handle, sum_ in zip([*single, *many], expected, strict=True):
             assert (await handle.get_async(timeout_ms=30_000)).unwrap() == sum_
         assert {"horsies", "horsies worker"} <= route.bouncer.client_names()
+    if route.name != "session mode":
+        assert await route.bouncer.session_state() == []
+
+
+async def test_o01_thousands_of_tasks_are_sent_at_once(route: Route, app: Horsies) -> None:
+    ids = ids_of(app, PART + 7)
+    rows = await route.rows.all("SELECT id, status, xmin::text FROM horsies_tasks ORDER BY enqueued_at, id")
+    assert [row["id"] for row in rows] == ids
+    assert {row["status"] for row in rows} == {"PENDING"} and len({row["xmin"] for row in rows}) == 1
     if route.name != "session mode":
         assert await route.bouncer.session_state() == []
 

@@ -19,9 +19,10 @@ from horsies.core.models.tasks import RetryPolicy, TaskOptions, TaskSendPayload
 from horsies.core.producer.enqueue import SendMismatchError, Sent, enqueue, enqueue_all, in_transaction, run_async
 from horsies.core.producer.envelope import enqueue_sha
 from horsies.core.recovery.decide import not_charged
-from horsies.core.store import recovery, tasks
+from horsies.core.store import holds, recovery, tasks
+from horsies.core.store.holds import Beat
 from horsies.core.store.sends import Rows, Send, Statement
-from horsies.core.store.tasks import Beat, Claimant, Claimed
+from horsies.core.store.tasks import Claimant, Claimed
 from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.result import Ok
 from horsies.core.worker import finalize
@@ -164,8 +165,8 @@ async def recover(story: Story, hold: Hold, fault: int | None, delay: float | No
 
 def _held(story: Story, hold: Hold) -> HeldTask:
     """The task as whoever finds it reads it from its row."""
-    row = {"place": 0, "has_deadline": False, "exits": None, "recoveries": 0, "size": 0, **story.row(hold.task_id)}
-    return HeldTask(Claimed(**{name: row[name] for name in Claimed._fields}), False, 0, claim_of(hold))
+    row = {"place": 0, "has_deadline": False, **story.row(hold.task_id)}
+    return HeldTask(Claimed(**{name: row[name] for name in Claimed._fields if name in row}), False, 0, claim_of(hold))
 
 
 # Time
@@ -239,11 +240,11 @@ def _late(hold: Hold, statement: str) -> Callable[[Connection], Awaitable[object
     if statement == "start":
         return lambda conn: tasks.start(conn, owner, HOST, [claim], [9], ["late"])
     if statement == "heartbeat":
-        return lambda conn: tasks.heartbeat(conn, owner, HOST, [Beat(claim, True, owner, 9)])
+        return lambda conn: holds.heartbeat(conn, owner, HOST, [Beat(claim, True, owner, 9)])
     if statement == "renew":
-        return lambda conn: tasks.renew(conn, Claimant(owner, timedelta(seconds=77), False), [claim], MAX_AGE)
+        return lambda conn: holds.renew(conn, Claimant(owner, timedelta(seconds=77), False), [claim], MAX_AGE)
     if statement == "mark_finalizing":
-        return lambda conn: tasks.mark_finalizing(conn, owner, [claim])
+        return lambda conn: holds.mark_finalizing(conn, owner, [claim])
     fail = Fail(claim, '{"err":{}}', "LATE")
     moves: dict[str, Move] = {
         "complete": Complete(claim, '{"ok":"late"}'),

@@ -169,13 +169,13 @@ class Machine(RuleBasedStateMachine):
 
     # Workers
 
-    @act(pick=picks, fault=faults, takes_over=st.booleans())
-    def claim(self, pick: int, fault: int | None, takes_over: bool) -> None:
-        self._claim(_pick(self.story.workers, pick), fault, takes_over)
+    @act(pick=picks, fault=faults, takes_over=st.booleans(), starts=st.booleans())
+    def claim(self, pick: int, fault: int | None, takes_over: bool, starts: bool) -> None:
+        self._claim(_pick(self.story.workers, pick), fault, takes_over, starts)
 
-    def _claim(self, worker: Worker, fault: int | None, takes_over: bool) -> None:
-        self.story.step(f"{worker.id} claims{' and takes over' if takes_over else ''}")
-        self.story.run(working.claim(self.story, worker, fault, takes_over=takes_over))
+    def _claim(self, worker: Worker, fault: int | None, takes_over: bool, starts: bool = False) -> None:
+        self.story.step(f"{worker.id} claims{' and takes over' if takes_over else ''}{' and starts' if starts else ''}")
+        self.story.run(working.claim(self.story, worker, fault, takes_over=takes_over, starts=starts))
 
     @precondition(lambda self: self._claims_about_to_run_out() or self.story.world.lapsed("ab"))
     @act(pick=picks, room=amounts, fault=faults)

@@ -185,7 +185,7 @@ class World:
 
     def claims_of(self, owner: str) -> set[Hold]:
         """The claims that stand in the name of this worker (W-21)."""
-        mine = [task for task in self.tasks.values() if task.status == "CLAIMED" and task.claimed_by_worker_id == owner]
+        mine = [task for task in self.tasks.values() if task.claimed and task.claimed_by_worker_id == owner]
         return {Hold(owner, task.request.task_id, task.claim_seq) for task in mine}
 
     def _touch(self, task: Task, **columns: Any) -> None:
@@ -194,6 +194,11 @@ class World:
         self.tasks[task.request.task_id] = replace(task, updated_at=OneOf((*before, self.now)), **columns)
 
     # Running
+
+    def is_plain(self, task_id: str) -> bool:
+        """Whether nothing has happened to it yet, so that a claim may start it (W-21b)."""
+        task = self.tasks[task_id]
+        return task.retry_count == 0 and task.start_failures == 0 and task.failed_reason is None
 
     def start(self, hold: Hold, hostname: str, pid: int, name: str) -> bool:
         """L-09, after the checks of L-25."""

@@ -11,7 +11,8 @@ from datetime import timedelta
 
 from horsies.core.child.wire import Done
 from horsies.core.models.recovery import WorkerRecoveryConfig
-from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
+from horsies.core.sql import texts
+from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder, Seats
 from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
 from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason
@@ -22,6 +23,7 @@ from tests.proof.values import Died, ErrorResult, Failed, Hold, Names, Report, R
 
 HOST = "host"
 MAX_AGE = timedelta(seconds=180)
+SHORT = "one"  # the name of tasks that are known to be short
 IN_LINE = 3  # so many tasks a child may have before it when its worker runs ahead
 
 
@@ -67,6 +69,20 @@ class Ending:
 
     def __str__(self) -> str:
         return f"{type(self.move).__name__} {self.held.id}/{self.held.claim.claim_seq}"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Places in children for what a claim brings; the first `free` of them are for tasks of any name."""
+
+    places: list[Child]
+    free: int
+
+    @property
+    def seats(self) -> Seats:
+        children = list(dict.fromkeys(self.places))
+        pids, names = [child.pid for child in children], [child.name for child in children]
+        return Seats([1 + children.index(place) for place in self.places], pids, names, HOST, self.free, texts([SHORT]))
 
 
 @dataclass(frozen=True)
@@ -145,17 +161,25 @@ class Worker:
             is_hard=self.terms.prefetch == 0,
         )
 
-    def take(self, rows: Iterable[Claimed]) -> None:
-        """As `Claimer._take`."""
+    def offer(self) -> Offer | None:
+        """As `Starter.offer`: the places for tasks that the claim makes RUNNING, the emptiest child first (W-21b)."""
+        if not self._is_uncapped or self.hand.waiting:
+            return None
+        loads = {child: len(child.fed) + len(child.line) for child in self.children}
+        levels = range(IN_LINE if self.shape.ahead else 1)
+        places = [child for level in levels for child in self.children if loads[child] <= level]
+        return Offer(places, sum(1 for load in loads.values() if load == 0)) if places else None
+
+    def take(self, rows: Iterable[Claimed], offer: Offer | None = None) -> None:
+        """As `Claimer._take`, and `Starter.take_seats`."""
         for row in rows:
             older = self.hand.take(row, is_async=False)
             if older is not None:
                 self.lose(older)
-
-    def unknown_claims(self, claims: Iterable[Hold]) -> list[Hold]:
-        """As `Claimer.hand_back_unknown_claims`."""
-        known = {self.hold(held) for held in self.hand}
-        return [claim for claim in claims if claim not in known]
+            held = self.hand.held[row.id]
+            if offer is not None and row.child is not None and held.row is row:
+                held.phase = Phase.LINED
+                list(dict.fromkeys(offer.places))[row.child - 1].line.append(held)
 
     # Starting
 
@@ -275,7 +299,7 @@ class Worker:
         self.endings.append(Ending(held, move, report))
 
     def settled(self, batch: Sequence[Ending], moved: set[str]) -> None:
-        """They stand in the database, or were too late; then `Claimer.suspect_lost_claims`."""
+        """They stand in the database, or were too late; then `Claimer.unknown` may have some."""
         for ending in batch:
             self.endings.remove(ending)
             self.hand.drop(ending.held)

@@ -7,18 +7,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from horsies.core.child.wire import Done
-from horsies.core.store import tasks
-from horsies.core.store.tasks import Beat, Claimed
+from horsies.core.store import holds, tasks
+from horsies.core.store.holds import Beat
+from horsies.core.store.tasks import Claimed
 from horsies.core.tasks.moves import Claim, Expire, Requeue
 from horsies.core.worker.in_hand import HeldTask, Phase
 from tests.proof.server import BULK
 from tests.proof.story import Story
 from tests.proof.values import Hold
-from tests.proof.worker import HOST, MAX_AGE, Child, Ending, Worker
+from tests.proof.worker import HOST, MAX_AGE, SHORT, Child, Ending, Offer, Worker
 
 
-async def claim(story: Story, worker: Worker, fault: int | None, *, takes_over: bool) -> None:
-    """One look of the claimer: unknown claims first if it is unsure, then what waits, then claims that ran out."""
+async def claim(
+    story: Story, worker: Worker, fault: int | None, *, takes_over: bool = False, starts: bool = False
+) -> None:
+    """One look of the claimer: unknown claims first if it is unsure, then what waits, then claims that ran out. It
+    `starts` tasks for which children have places, if the worker may (W-21b)."""
     if worker.is_unsure:
         await _hand_back_unknown_claims(story, worker)
         worker.is_unsure = False
@@ -27,18 +31,36 @@ async def claim(story: Story, worker: Worker, fault: int | None, *, takes_over: 
     story.demand((order is not None) or min(budgets.local, budgets.per_worker) <= 0 or not _is_open(worker), "no order")
     if order is None:
         return
-    answer = await story.ask(worker.id, fault, lambda conn: tasks.claim(conn, worker.who, order))
+    offer = worker.offer() if starts else None
+    seats = offer.seats if offer is not None else None
+    answer = await story.ask(worker.id, fault, lambda conn: tasks.claim(conn, worker.who, order, seats=seats))
     rows: list[Claimed] = []
     if answer.is_committed:
         expected = story.world.claim(worker.model, budgets, story.stored.instants("enqueued_at"))
         _compare_claims(story, worker, answer.get(), expected)
-        story.committed(synchronously=False)
+        seated = {} if offer is None else _seats(story, worker, offer, expected)
+        found = {row.id: seats.pids[row.child - 1] for row in answer.get() if seats and row.child is not None}
+        story.demand(found == seated, f"started with the claim: {found}, should be {seated}")
+        story.committed(synchronously=bool(seated))
+        story.tally["started with the claim"] += len(seated)
     worker.is_unsure = not answer.is_heard
     if answer.is_heard:
         rows = answer.get()
         if takes_over and len(rows) < order.budget:
             rows = [*rows, *await _claim_expired(story, worker, order.queues, order.budget - len(rows))]
-    worker.take(rows)
+    worker.take(rows, offer)
+
+
+def _seats(story: Story, worker: Worker, offer: Offer, claimed: list[str]) -> dict[str, int]:
+    """Which of these are RUNNING with the claim, and where (W-21b); the model follows."""
+    seated = {}
+    for nth, (task_id, child) in enumerate(zip(claimed, offer.places, strict=False), 1):
+        are_short = all(story.world.tasks[one].request.wish.task_name == SHORT for one in claimed[:nth])
+        hold = Hold(worker.id, task_id, story.world.tasks[task_id].claim_seq)
+        if (nth <= offer.free or are_short) and story.world.is_plain(task_id):
+            story.world.start(hold, HOST, child.pid, child.name)
+            seated[task_id] = child.pid
+    return seated
 
 
 def _is_open(worker: Worker) -> bool:
@@ -81,10 +103,11 @@ def _compare_claims(story: Story, worker: Worker, rows: Sequence[Claimed], expec
 
 
 async def _hand_back_unknown_claims(story: Story, worker: Worker) -> None:
-    answer = await story.ask(worker.id, None, lambda conn: tasks.unknown_claims(conn, worker.id))
-    found = {Hold(worker.id, claim.task_id, claim.claim_seq) for claim in answer.get()}
-    story.demand(found == story.world.claims_of(worker.id), f"the claims of {worker.id} are {found}")
-    unknown = worker.unknown_claims(found)
+    known = [held.claim for held in worker.hand]
+    answer = await story.ask(worker.id, None, lambda conn: holds.unknown_claims(conn, worker.id, known))
+    unknown = {Hold(worker.id, claim.task_id, claim.claim_seq) for claim in answer.get()}
+    expected_ones = story.world.claims_of(worker.id) - {worker.hold(held) for held in worker.hand}
+    story.demand(unknown == expected_ones, f"the unknown claims of {worker.id} are {unknown}")
     if unknown:
         moves = [Requeue(claim_of(hold)) for hold in unknown]
         moved = await story.ask(worker.id, None, lambda conn: tasks.apply(conn, worker.id, moves))
@@ -168,7 +191,7 @@ async def heartbeat(story: Story, worker: Worker, fault: int | None, *, is_vouch
     if not asked:
         return
     beats = [Beat(held.claim, is_vouched_for, *_sender(worker, held)) for held in asked]
-    answer = await story.ask(worker.id, fault, lambda conn: tasks.heartbeat(conn, worker.id, HOST, beats))
+    answer = await story.ask(worker.id, fault, lambda conn: holds.heartbeat(conn, worker.id, HOST, beats))
     if answer.is_committed:
         told = [(worker.hold(held), is_vouched_for, *_sender(worker, held)) for held in asked]
         expected = story.world.heartbeat(told, HOST)
@@ -191,10 +214,10 @@ def _sender(worker: Worker, held: HeldTask) -> tuple[str, int]:
     return worker.id, 1
 
 
-async def renew(story: Story, worker: Worker, holds: list[Hold]) -> None:
-    claims = [claim_of(hold) for hold in holds]
-    answer = await story.ask(worker.id, None, lambda conn: tasks.renew(conn, worker.who, claims, MAX_AGE))
-    expected = story.world.renew(holds, worker.shape.lease, MAX_AGE.total_seconds())
+async def renew(story: Story, worker: Worker, held: list[Hold]) -> None:
+    claims = [claim_of(hold) for hold in held]
+    answer = await story.ask(worker.id, None, lambda conn: holds.renew(conn, worker.who, claims, MAX_AGE))
+    expected = story.world.renew(held, worker.shape.lease, MAX_AGE.total_seconds())
     story.demand(answer.value == expected, f"renewed {answer.value}, should be {expected}")
     story.committed(synchronously=False)
 
@@ -204,7 +227,7 @@ async def mark_finalizing(story: Story, worker: Worker) -> None:
     late = worker.results
     if late:
         claims = [held.claim for held in late]
-        await story.ask(worker.id, None, lambda conn: tasks.mark_finalizing(conn, worker.id, claims))
+        await story.ask(worker.id, None, lambda conn: holds.mark_finalizing(conn, worker.id, claims))
         story.world.mark_finalizing([worker.hold(held) for held in late])
         story.committed(synchronously=False)  # a mark may be lost: it is no transition
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Self
 
 import psycopg
+from psycopg import AsyncCopy, AsyncCursor
 
 from horsies.core.db.pool import PromptConnection
 from horsies.core.schema.install import lock_key, schedule_purpose
@@ -44,6 +45,17 @@ _LOCKS = (
 )
 
 
+class SteppedCursor(AsyncCursor[Any]):
+    """The same for what is copied."""
+
+    @asynccontextmanager
+    async def copy(self, statement: Any, *args: Any, **kwargs: Any) -> AsyncIterator[AsyncCopy]:  # type: ignore[override]
+        assert isinstance(self.connection, Stepped)
+        await self.connection.before(statement)
+        async with super().copy(statement, *args, **kwargs) as copying:
+            yield copying
+
+
 class Stepped(PromptConnection):
     """A connection that can stand still before its n-th statement, and remembers which files it ran."""
 
@@ -52,10 +64,13 @@ class Stepped(PromptConnection):
     seen: set[Any]
 
     async def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        await self.before(query)
+        return await super().execute(query, *args, **kwargs)
+
+    async def before(self, query: Any) -> None:
         self.seen.add(query)
         if self.actor is not None:
             await self.actor.before_statement()
-        return await super().execute(query, *args, **kwargs)
 
 
 class Standing(Enum):
@@ -337,7 +352,9 @@ class Arena:
 
     async def _connect(self, persona: str) -> Stepped:
         options = " ".join(f"-c {name}={value}" for name, value in SESSION.items())
-        conn = await Stepped.connect(self._url, autocommit=True, options=f"{options} {persona}")
+        conn = await Stepped.connect(
+            self._url, autocommit=True, options=f"{options} {persona}", cursor_factory=SteppedCursor
+        )
         conn.pid, conn.seen = conn.pgconn.backend_pid, self._seen
         self.pids.add(conn.pid)
         return conn

@@ -72,7 +72,10 @@ THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
             "set aside",
         ],
     ),
-    "sent": ((), ["send", "send", "send_many", "send_many", "cancel", "claim", "prune_tasks"]),
+    "sent": (
+        (),
+        ["send", "send", "send_many", "send_many", "send copied", "send copied", "cancel", "claim", "prune_tasks"],
+    ),
     "ended": (
         ("COMPLETED", "CANCELLED"),
         ["prune_tasks", "prune_tasks", "send", "send_many", "rerun", "prune_workflows"],

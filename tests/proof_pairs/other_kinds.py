@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.errors import UniqueViolation
 from psycopg.pq import TransactionStatus
 
 from horsies.core.models.tasks import TaskSendPayload
@@ -21,7 +22,7 @@ from horsies.core.producer.enqueue import (
     run_async,
 )
 from horsies.core.store import retention, sends, tasks, workers
-from horsies.core.store.sends import Rows, Send, Statement
+from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in
 from tests.proof_pairs.rows import QUEUES, WORKERS, Start
@@ -45,6 +46,12 @@ def _letters(pick: Choices, start: Start) -> Arguments:
     letters = {**_LETTERS, **{row.id: (row.name, row.key) for row in start.tasks}}
     ids = pick.shuffled(pick.of((list(_LETTERS), list(_LETTERS), list(letters))))[: pick.of((2, 1, 3, 4))]
     return {"sends": [_send(pick, task_id, *letters[task_id]) for task_id in ids]}
+
+
+def _new_letters(pick: Choices, start: Start) -> Arguments:
+    """New tasks without keys, which may have been written before, unseen, in the order in which they were made."""
+    ids = sorted(pick.shuffled(("c1", "c2", "n3"))[: pick.of((2, 1, 3))])
+    return {"sends": [_send(pick, task_id, "light", None) for task_id in ids]}
 
 
 def _repetition(pick: Choices, start: Start) -> Arguments:
@@ -88,6 +95,28 @@ async def _write_all(conn: AsyncConnection[Any], sends: list[Send]) -> list[str]
         return await run_async(steps, partial(_execute, conn))
     except SendMismatchError as problem:
         return f"{problem.position}: {problem}"
+
+
+async def _copy_all(conn: AsyncConnection[Any], sends: list[Send]) -> list[str] | str:
+    """All or none; if one of them is there already, the other statement decides."""
+    made = [send.payload for send in sends]
+    batch = Drafts(
+        [send.task_id for send in sends],
+        [(_shared(payload), payload.args_json, payload.kwargs_json, payload.enqueue_sha) for payload in made],
+    )
+    try:
+        async with conn.transaction():
+            await copy(conn, batch, T0.isoformat())
+    except UniqueViolation:
+        return await _write_all(conn, sends)
+    return batch.ids
+
+
+def _shared(payload: TaskSendPayload) -> dict[str, Any]:
+    return {name: getattr(payload, name) for name in payload.__slots__ if name not in _OWN}
+
+
+_OWN = ("args_json", "kwargs_json", "enqueue_sha")
 
 
 def _word(start: Start, arguments: Arguments) -> set[str]:
@@ -164,6 +193,7 @@ def _pruning(name: str, function: Run, names: Names, **arguments: Any) -> Kind:
 SEND_KINDS = (
     Kind("send", _write, _letters, uses=(sends.insert, sends.find), statements=2),
     Kind("send_many", _write_all, _letters, uses=(sends.insert, sends.find), statements=3),
+    Kind("send copied", _copy_all, _new_letters, uses=(copy, sends.insert, sends.find), statements=4),
     Kind("rerun", sends.rerun, _repetition, reads=True),
 )
 WORD_KINDS = (

@@ -10,9 +10,11 @@ from functools import partial
 from horsies.core.brokers import actions
 from horsies.core.db import Connection, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.store import caps, odd_rows, recovery, retention, tasks
+from horsies.core.sql import texts
+from horsies.core.store import caps, holds, odd_rows, recovery, retention, tasks
+from horsies.core.store.holds import Beat
 from horsies.core.store.odd_rows import OddTask
-from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
+from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder, Seats
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.proof_pairs.choices import Choices
@@ -94,6 +96,19 @@ def claim_of(pick: Choices, start: Start, capped: bool) -> Arguments:
         concurrency=pick.of((1, 1, 2)),
     )
     return {"who": _claimant(pick), "order": order}
+
+
+def seats_of(pick: Choices) -> Seats:
+    count = pick.of((8, 1, 2))
+    places = range(1, count + 1)  # each in another child
+    short_names = pick.of(([], ["light"], ["light", "heavy"]))
+    pids, names = [100 + place for place in places], [f"c{place}" for place in places]
+    return Seats(list(places), pids, names, "host", min(count, pick.of((8, 0, 1))), texts(short_names))
+
+
+def _starting_claim(pick: Choices, start: Start) -> Arguments:
+    arguments = claim_of(pick, start, capped=False)
+    return {**arguments, "order": arguments["order"]._replace(concurrency=1), "seats": seats_of(pick)}
 
 
 def _claimant(pick: Choices) -> Claimant:
@@ -220,6 +235,7 @@ async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
 
 TASK_KINDS = (
     Kind("claim", tasks.claim, partial(claim_of, capped=False), rows_in("PENDING"), skips=True, waits=False),
+    Kind("starting claim", tasks.claim, _starting_claim, rows_in("PENDING"), skips=True, waits=False),
     Kind(
         "counting claim",
         tasks.claim,
@@ -282,7 +298,7 @@ TASK_KINDS = (
         waits=False,
         statements=2,
     ),
-    Kind("heartbeat", tasks.heartbeat, _beat, waits=False, reads=True),
-    Kind("renew", tasks.renew, _renewal, _claimed, skips=True, waits=False),
-    Kind("mark_finalizing", tasks.mark_finalizing, _returned, _claimed, skips=True, waits=False),
+    Kind("heartbeat", holds.heartbeat, _beat, waits=False, reads=True),
+    Kind("renew", holds.renew, _renewal, _claimed, skips=True, waits=False),
+    Kind("mark_finalizing", holds.mark_finalizing, _returned, _claimed, skips=True, waits=False),
 )

@@ -23,7 +23,7 @@ from horsies.core.workflows.step import StepResult
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind, rows_in
 from tests.proof_pairs.rows import WORKFLOWS, Start
-from tests.proof_pairs.task_kinds import Only, claim_of, claims_of
+from tests.proof_pairs.task_kinds import Only, claim_of, claims_of, seats_of
 
 ROOTS = ("wf-on", "wf-on", "wf-off", "wf-done")
 
@@ -47,24 +47,29 @@ async def _advance(conn: Connection, ids: list[str]) -> StepResult:
 
 
 class Claiming(NoCompanion):
-    """As a worker that claims what a step enqueues, and what else it finds (W-21a)."""
+    """As a worker that claims what a step enqueues, and what else it finds, and starts its own tasks (W-21a, W-21b)."""
 
-    def __init__(self, who: tasks.Claimant, order: tasks.ClaimOrder) -> None:
-        self._who, self._order = who, order
+    def __init__(self, who: tasks.Claimant, order: tasks.ClaimOrder, seats: tasks.Seats) -> None:
+        self._who, self._order, self._seats = who, order, seats
         self.sent: tasks.SentClaim | None = None
+        self.starts: tasks.SentStarts | None = None
 
     async def send(self, conn: Connection, new: Sequence[workflows.NewTask]) -> bool:
         self.sent = await tasks.SentClaim.send(conn, self._who, self._order)
+        claims = [Claim(task.id, 1) for task in new[: self._seats.free]]
+        self.starts = await tasks.SentStarts.send(conn, self._who.worker_id, self._seats, claims)
         return True
 
 
 async def _advance_and_claim(
-    conn: Connection, ids: list[str], who: tasks.Claimant, order: tasks.ClaimOrder
-) -> tuple[StepResult, list[tasks.Claimed]]:
-    claiming = Claiming(who, order)
+    conn: Connection, ids: list[str], who: tasks.Claimant, order: tasks.ClaimOrder, seats: tasks.Seats
+) -> tuple[StepResult, list[tasks.Claimed], int]:
+    claiming = Claiming(who, order, seats)
     result = await Worklist(tasks=ids, companion=claiming).step(Lent(conn), None)
     rows = await claiming.sent.rows() if claiming.sent else []
-    return result, [row if len(row.id) == 1 else row._replace(id="new") for row in rows]  # its id is another each time
+    started = await claiming.starts.ids() if claiming.starts else set()
+    # The ids of new tasks are others each time.
+    return result, [row if len(row.id) == 1 else row._replace(id="new") for row in rows], len(started)
 
 
 async def _advance_parents(conn: Connection, children: list[str]) -> StepResult:
@@ -117,7 +122,7 @@ def _tasks(pick: Choices, start: Start) -> Arguments:
 
 
 def _tasks_and_order(pick: Choices, start: Start) -> Arguments:
-    return {**_tasks(pick, start), **claim_of(pick, start, capped=False)}
+    return {**_tasks(pick, start), **claim_of(pick, start, capped=False), "seats": seats_of(pick)}
 
 
 def _one(*names: str) -> Any:
@@ -162,8 +167,8 @@ STEP = (
 WORKFLOW_KINDS = (
     Kind("advance", _advance, _tasks, _everything, uses=STEP, statements=9),
     Kind("advance and claim", _advance_and_claim, _tasks_and_order, _everything_and_waiting,
-         uses=(*STEP, tasks.SentClaim.send), skips=True, leaves_out=lambda name: not name.startswith("node "),
-         statements=10),
+         uses=(*STEP, tasks.SentClaim.send, tasks.SentStarts.send), skips=True,
+         leaves_out=lambda name: not name.startswith("node "), statements=11),
     Kind("advance parents", _advance_parents, lambda pick, start: {"children": ["wf-kid"]}, _everything, uses=STEP,
          statements=9),
     Kind("go on", _go_on, _one("wf-on", "wf-off", "wf-kid"), _everything, uses=STEP, statements=6),

@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Collection, Sequence
+from time import monotonic
 from typing import Any
 from zlib import crc32
 
@@ -26,8 +27,13 @@ from tests.proof_workflows.plans import Library, goes_over_lists
 from tests.proof_workflows.rules import ANYTHING
 from tests.proof_workflows.workflow import ANY_CODE
 
-PATIENCE = 60.0
+PATIENCE = 60.0  # without an end of anything, however long all of it takes on a busy machine
 PAUSE = 0.003
+_PROGRESS = """
+    SELECT count(*) FILTER (WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED', 'SKIPPED')),
+           count(*) FILTER (WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'SKIPPED'))
+    FROM (SELECT status FROM horsies_workflows UNION ALL SELECT status FROM horsies_workflow_tasks) every
+"""
 _HELD = "SELECT id, claim_seq FROM horsies_tasks WHERE claimed AND claimed_by_worker_id = %s"
 
 
@@ -107,7 +113,7 @@ class Crowd:
     async def run(self, *others: Callable[[], Any], workers: int = 3, breaking: int | None = None) -> None:
         """`breaking`: a connection breaks about every so many statements, and ends are forgotten now and then."""
         try:
-            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as group:
                 for number in range(workers):
                     group.create_task(self._work(f"w{number}", self.engine(), breaking))
                 group.create_task(self._resume())
@@ -121,12 +127,15 @@ class Crowd:
                 await pool.close()
 
     async def _watch_for_the_end(self) -> None:
-        statement = """
-            SELECT 1 FROM horsies_workflows WHERE status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
-            UNION ALL
-            SELECT 1 FROM horsies_workflow_tasks WHERE status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') LIMIT 1
-        """
-        while await (await self._watch.execute(statement)).fetchone():
+        ended, since = -1, 0.0
+        while True:
+            row = await (await self._watch.execute(_PROGRESS)).fetchone()
+            assert row is not None
+            if not row[0]:
+                break
+            if row[1] != ended:
+                ended, since = row[1], monotonic()
+            assert monotonic() < since + PATIENCE, f"stuck: {row[0]} nodes and workflows should have ended"
             await asyncio.sleep(PAUSE)
         self._is_over.set()
 

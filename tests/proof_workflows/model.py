@@ -20,11 +20,16 @@ class World:
         self.build = build
         self.step = 0
         self.roots: list[Workflow] = []
+        # What is left to do after a step: parents are to be told of these, and these have READY nodes to be enqueued.
         self.ended_children: list[Workflow] = []
+        self.opened: list[Workflow] = []
         # Within one step the rules leave open what comes first, the end of a map by its last elements or what other
         # ends lead to; whether ends that are told together are taken in one step or, in their order, in several; and
-        # in which order children are built, of which the first that fails may pause those that would follow.
-        self.closes_late = self.splits = self.builds_by_id = False
+        # in which order children are built or resumed, of which the first that fails may pause those that would follow.
+        self.closes_late = self.splits = self.goes_by_id = False
+        # Whoever makes these steps may die after any of them; `is_stopped` until others take up what was left.
+        self.stops_after: int | None = None
+        self.is_stopped = False
 
     def copy(self) -> World:
         """Plans are shared: they never change."""
@@ -84,7 +89,8 @@ class World:
         own = [task for task in tasks if task is task.node.task]
         if self.splits and len({id(task.node.workflow) for task in own}) > 1 and self._would_pause(own):
             self._take(tasks[: len(tasks) // 2])
-            self._take(tasks[len(tasks) // 2 :])
+            if not self._must_stop():
+                self._take(tasks[len(tasks) // 2 :])
             return
         ended = [task for task in own if task.is_ended and not task.node.is_ended]
         for task in ended:
@@ -95,6 +101,7 @@ class World:
             workflow.resolve()
             workflow.close_maps()
             workflow.resolve()
+        self.opened += [task.node.workflow for task in ended if _frees_a_place(task.node)]
 
     def _would_pause(self, tasks: Sequence[Task]) -> bool:
         """Whether taking these ends together pauses a workflow: with its children, it has a step to itself."""
@@ -115,23 +122,43 @@ class World:
 
     def _follow(self) -> None:
         """What comes after a step, each in a transaction of its own: parents are told of the ends of their children
-        (F-62), and child workflows are built."""
-        while self.ended_children or self._build_one():
-            count = 1 if self.splits else len(self.ended_children)
-            told, self.ended_children = self.ended_children[:count], self.ended_children[count:]
-            parents = {id(node.workflow): node.workflow for child in told if (node := self._take_child(child))}
-            for parent in parents.values():
-                parent.resolve()
+        (F-62), child workflows are built, and what was opened goes on, from the top down (F-52)."""
+        while self.ended_children or self.opened or self._to_build():
+            if self._must_stop():
+                return
+            if self.ended_children:
+                self._tell_parents()
+            elif node := self._to_build():
+                node.workflow.create_child(node)
+                node.workflow.resolve()
+            else:
+                self.opened.pop(0).go_on()
 
-    def _build_one(self) -> bool:
+    def _must_stop(self) -> bool:
+        """What is left to do then is forgotten: nodes that are READY stay so, and parents are not told."""
+        if self.stops_after is not None:
+            self.stops_after -= 1
+            if self.stops_after < 0:
+                self.stops_after, self.is_stopped = None, True
+                self.ended_children, self.opened = [], []
+                for workflow in self.workflows():
+                    workflow.leave()
+        return self.is_stopped
+
+    def _tell_parents(self) -> None:
+        count = 1 if self.splits else len(self.ended_children)
+        told, self.ended_children = self.ended_children[:count], self.ended_children[count:]
+        parents = {id(node.workflow): node.workflow for child in told if (node := self._take_child(child))}
+        for parent in parents.values():
+            parent.resolve()
+
+    def _to_build(self) -> Node | None:
         known = list(self.workflows())
-        for workflow in sorted(known, key=lambda one: one.id or "") if self.builds_by_id else known:
+        for workflow in sorted(known, key=lambda one: one.id or "") if self.goes_by_id else known:
             for node in workflow.nodes if workflow.status == "RUNNING" else ():
-                if node.status == "READY" and node.plan.node_type == "SUBWORKFLOW":
-                    workflow.create_child(node)
-                    workflow.resolve()
-                    return True
-        return False
+                if node.status == "READY" and node.plan.node_type == "SUBWORKFLOW" and not node.is_left:
+                    return node
+        return None
 
     def _take_child(self, child: Workflow) -> Node | None:
         """The node that has ended with it."""
@@ -147,12 +174,22 @@ class World:
         return node
 
     def reconcile(self) -> None:
-        """R-30 to R-36: whatever has ended and was not told."""
+        """R-30 to R-36: whatever has ended and was not told, then what is READY, then what has nothing left to do."""
+        self.is_stopped = False
         for task in self.tasks():
             if task.status == "PENDING" and task.node.workflow.is_over:
                 task.status, task.result = "CANCELLED", NO_RESULT["CANCELLED"]
         ended = [task for task in self.tasks() if task.is_ended and not task.node.is_ended]
-        self.advance(sorted(ended, key=lambda task: (task.node.workflow.id or "", task.node.index)))
+        self.advance(sorted(ended, key=lambda task: _place(task.node)))
+        ends = [node for node in self.nodes() if node.child is not None and node.child.is_over and not node.is_ended]
+        if not self.is_stopped:
+            self.ended_children = [node.child for node in sorted(ends, key=_place) if node.child is not None]
+            self._follow()
+        for is_due in (_waits, _has_no_open_node, _waits_in_a_map):
+            if not self.is_stopped:
+                due = [workflow for workflow in self.workflows() if workflow.status == "RUNNING" and is_due(workflow)]
+                self.opened = sorted(due, key=lambda workflow: workflow.id or "")
+                self._follow()
 
     def leave_open(self) -> None:
         """What has ended in the very step in which an `any` or `quorum` was enqueued may have come too late for it."""
@@ -203,6 +240,34 @@ class World:
                 workflow.is_late = True
                 workflow.resolve()
         self._follow()
+
+
+def _place(node: Node) -> tuple[str, int]:
+    return node.workflow.id or "", node.index
+
+
+def _frees_a_place(node: Node) -> bool:
+    options = node.plan.map_options
+    return node.map is not None and options is not None and options.max_parallel is not None
+
+
+def _waits(workflow: Workflow) -> bool:
+    """R-35; places of a map that has elements on their way are seen when one of these ends."""
+    ready = [node for node in workflow.all_nodes() if node.status == "READY"]
+    return any(node.map is None or not _is_busy(node.map) for node in ready)
+
+
+def _waits_in_a_map(workflow: Workflow) -> bool:
+    return any(node.map is not None and node.status == "READY" for node in workflow.all_nodes())
+
+
+def _is_busy(node: Node) -> bool:
+    return any(element.status in ("ENQUEUED", "RUNNING") for element in node.elements)
+
+
+def _has_no_open_node(workflow: Workflow) -> bool:
+    """R-36."""
+    return not workflow.open_nodes
 
 
 def top_of(workflow: Workflow) -> Workflow:

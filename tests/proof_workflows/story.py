@@ -21,6 +21,8 @@ from tests.proof_workflows.stored import differences, read
 from tests.proof_workflows.workflow import Node, Task, Workflow
 
 STEPS = 40
+NOTHING = -1  # has happened
+MOST_STEPS = 1000
 LATE = """
     UPDATE horsies_{} SET good_until = clock_timestamp() - interval '1 s'
     WHERE {} = ANY(%s) AND good_until IS NOT NULL
@@ -280,17 +282,20 @@ class Story:
     def _others(self, before: World, in_model: Callable[[World], object], *, is_whole: bool) -> Iterator[World]:
         """What may have happened instead, as far as the rules leave it open."""
         no_yes = (False, True)
-        for has_happened, splits, closes_late, by_id in product((True, False), no_yes, no_yes, no_yes):
-            if is_whole and not has_happened:
-                continue
-            world = before.copy()
-            world.splits, world.closes_late, world.builds_by_id = splits, closes_late, by_id
-            if has_happened:
-                in_model(world)
-            if not is_whole:
-                world.reconcile()
-            world.splits = world.closes_late = world.builds_by_id = False
-            yield world
+        for splits, closes_late, goes_by_id in product(no_yes, no_yes, no_yes):
+            for stop in (None,) if is_whole else (None, NOTHING, *range(MOST_STEPS)):
+                world = before.copy()
+                world.splits, world.closes_late, world.goes_by_id = splits, closes_late, goes_by_id
+                world.stops_after = stop
+                if stop != NOTHING:
+                    in_model(world)
+                    if world.stops_after is not None:
+                        break  # it was over before
+                world.stops_after = None
+                if not is_whole:
+                    world.reconcile()
+                world.splits = world.closes_late = world.goes_by_id = False
+                yield world
 
     async def _compare(self, others: Iterable[World] = ()) -> None:
         self._tally["steps"] += 1

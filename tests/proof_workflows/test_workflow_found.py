@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -115,3 +116,34 @@ async def test_f52_f94_a_retried_node_is_enqueued_before_an_end_below_pauses_the
             assert await s.me.retry(workflow_id, ["a"]) is True
             assert (await s.nodes(workflow_id))["a"] == "ENQUEUED"
             assert await s.status(workflow_id) == "PAUSED", "the child has failed"
+
+
+async def test_f50_f94_a_pause_that_comes_before_the_child_of_a_retried_node_holds_it_back(database_url: str) -> None:
+    """Wherever the connection breaks: what is left to do after the retry is done after the end that nobody has told."""
+    seen = set()
+    async with storm(database_url, KID, engines=1) as s:
+        for statements in range(40):
+            workflow_id = await s.me.begin(PAUSING)
+            claims = await s.start_all()
+            await s.me.advance(await s.end_named(claims, "x", fails=True))
+            await s.end_named(claims, "a", fails=True)
+            s.me.pool.breaks_after = statements
+            with suppress(Broke):
+                await s.me.retry(workflow_id, ["sub"])
+            is_whole, s.me.pool.breaks_after = s.me.pool.breaks_after is not None, None
+            await s.me.reconcile()
+            assert await s.status(workflow_id) == "PAUSED", statements
+            states = await s.rows(_OF_CHILDREN, workflow_id)
+            found = ((await s.nodes(workflow_id))["sub"], *(state for (state,) in states))
+            assert found in (("FAILED", "FAILED"), ("READY", "FAILED"), ("RUNNING", "FAILED", "PAUSED")), statements
+            seen.add(found[0])
+            assert await s.me.resume(workflow_id) is True
+            assert (await s.nodes(workflow_id))["sub"] == ("FAILED" if found[0] == "FAILED" else "RUNNING"), statements
+            await s.finish()
+            if is_whole:
+                break
+        await s.check()
+    assert is_whole and seen == {"FAILED", "READY", "RUNNING"}
+
+
+_OF_CHILDREN = "SELECT status FROM horsies_workflows WHERE parent_workflow_id = %s ORDER BY created_at"

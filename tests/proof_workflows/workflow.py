@@ -65,6 +65,7 @@ class Node:
     value: Any = None
     injected: dict[str, Any] | None = None  # into `build_with`
     summary: Any = None  # of its child, when that ended
+    is_left: bool = False  # READY, and left to a later step
 
     @property
     def is_ended(self) -> bool:
@@ -129,6 +130,20 @@ class Workflow:
 
     # Going on
 
+    def go_on(self) -> None:
+        """Whatever is READY is enqueued."""
+        for node in self.all_nodes():
+            node.is_left = False
+        for node in self.nodes:
+            if self.status == "RUNNING" and node.status == "RUNNING" and node.elements:
+                self._top_up(node)
+        self.resolve()
+
+    def leave(self) -> None:
+        """To a later step."""
+        for node in self.all_nodes():
+            node.is_left = node.status == "READY"
+
     def resolve(self) -> None:
         """F-70 after ends have been taken: the joins, again and again as skips cascade; then F-75."""
         if self.is_late:
@@ -143,20 +158,22 @@ class Workflow:
         """Is there something that changes?"""
         before = self._marks()
         for node in self.nodes:
-            plan = node.plan
-            if node.status == "PENDING":
-                found = verdict(plan.join, plan.min_success, plan.allow_failed_deps, self.dependencies(node))
-                if plan.node_type == "MAP":  # its `min_success` is about elements
-                    found = verdict("all", None, plan.allow_failed_deps, self.dependencies(node))
-                if found == "SKIPPED":
-                    node.end("SKIPPED", None)
-                elif found == "READY":
-                    node.status = "READY"
-            if node.status == "READY" and plan.node_type != "SUBWORKFLOW":
+            self._evaluate(node)
+            if node.status == "READY" and node.plan.node_type != "SUBWORKFLOW" and not node.is_left:
                 self._enqueue(node)
-            if node.status == "RUNNING" and node.elements:
-                self._top_up(node)
         return before != self._marks()
+
+    def _evaluate(self, node: Node) -> None:
+        plan = node.plan
+        if node.status != "PENDING":
+            return
+        found = verdict(plan.join, plan.min_success, plan.allow_failed_deps, self.dependencies(node))
+        if plan.node_type == "MAP":  # its `min_success` is about elements
+            found = verdict("all", None, plan.allow_failed_deps, self.dependencies(node))
+        if found == "SKIPPED":
+            node.end("SKIPPED", None)
+        elif found == "READY":
+            node.status = "READY"
 
     def _marks(self) -> list[str]:
         return [node.status for node in self.all_nodes()] + [self.status]
@@ -278,17 +295,36 @@ class Workflow:
     # What operators and time do
 
     def pause(self) -> None:
-        self.status = "PAUSED"
-        for child in self.children():
-            if child.status == "RUNNING":
-                child.pause()
+        """F-51."""
+        for one in self._tree():
+            if one.status == "RUNNING":
+                one.status = "PAUSED"
 
     def resume(self) -> None:
-        self.status = "RUNNING"
-        self.resolve()
-        for child in list(self.children()):
-            if child.status == "PAUSED":
-                child.resume()
+        """F-52."""
+        tree = self._tree()
+        for one in tree:
+            if one.status == "PAUSED":
+                one.status = "RUNNING"
+        self._open(tree)
+
+    def _tree(self) -> list[Workflow]:
+        """It and the unfinished ones below it, level by level."""
+        found, level = [self], [self]
+        while level:
+            level = [child for one in level for child in one.children() if not child.is_over]
+            if self.world.goes_by_id:
+                level.sort(key=lambda one: one.id or "")
+            found += level
+        return found
+
+    def _open(self, tree: list[Workflow]) -> None:
+        """What waits in them is judged again in one step; the next steps enqueue it, each for one of them."""
+        for one in tree:
+            for node in one.nodes:  # each comes after what it waits for
+                one._evaluate(node)
+            one.leave()
+        self.world.opened += tree
 
     def cancel(self) -> None:
         """F-53."""
@@ -336,7 +372,7 @@ class Workflow:
             self.resume()
         else:
             self.status = "RUNNING"
-            self.resolve()
+            self._open([self])
         return True
 
     def _reset(self, node: Node) -> None:

@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -17,6 +18,8 @@ import pytest
 import sqlalchemy
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumper
 from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 
@@ -356,6 +359,17 @@ async def test_the_callers_own_rows_and_cursors_do_not_matter(
         keyed = add.with_options(connection=conn, idempotency_key="k")
         assert keyed.send(1, 2).unwrap().task_id == keyed.send(1, 2).unwrap().task_id
     assert await count_tasks(db) == 1
+
+
+async def test_the_callers_own_types_do_not_matter(add: Add, db: AsyncConnection, database_url: str) -> None:
+    """psycopg leaves the type of a text open; a caller may have said that it is text."""
+    with psycopg.connect(database_url) as conn:
+        conn.adapters.register_dumper(str, StrDumper)
+        conn.adapters.register_dumper(int, Int8Dumper)
+        soon = datetime.now(UTC) + timedelta(hours=1)
+        sent = add.with_options(connection=conn, good_until=soon, flags=["a"], idempotency_key="k").send(1, 2).unwrap()
+    row = await task_row(db, sent.task_id)
+    assert (row["args"], row["flags"], row["idempotency_key"]) == ("[1,2]", {"a": True}, "k")
 
 
 async def test_a_savepoint_of_the_callers_takes_the_task_back(add: Add, db: AsyncConnection, database_url: str) -> None:

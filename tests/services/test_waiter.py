@@ -157,7 +157,7 @@ async def test_t61_a_blocking_wait_hears_it_too(broker: PostgresBroker, db: Asyn
 
 
 async def test_t61_without_any_notification_polling_finds_it(broker: PostgresBroker, db: AsyncConnection) -> None:
-    await db.execute("DROP TRIGGER horsies_task_notify_trigger ON horsies_tasks")
+    await db.execute("DROP TRIGGER horsies_task_notify_update ON horsies_tasks")
     task_id = await given_task(db)
     waiting = asyncio.create_task(broker.get_result_async(task_id))
     await eventually(lambda: is_waited_for(broker, task_id))

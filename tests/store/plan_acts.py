@@ -15,9 +15,11 @@ from psycopg import AsyncConnection
 from horsies.core.brokers import actions
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
-from horsies.core.store import recovery, retention, sends, task_reads, tasks, workers
+from horsies.core.sql import texts
+from horsies.core.store import holds, recovery, retention, sends, task_reads, tasks, workers
+from horsies.core.store.holds import Beat
 from horsies.core.store.retention import Choice
-from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
+from horsies.core.store.tasks import Claimant, ClaimOrder, Seats
 from horsies.core.store.workers import WHENEVER, Gone
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Requeue, Retry
 from horsies.core.types.status import TaskStatus
@@ -135,6 +137,15 @@ def stale(status: TaskStatus) -> Act:
 
 PREPARED = {
     "claim": Act("tasks/claim", lambda conn: tasks.claim(conn, ME, order(EVERYWHERE)), {PENDING}, 3 * BATCH, 5_500),
+    "claim with seats": Act(
+        "tasks/claim",
+        lambda conn: tasks.claim(
+            conn, ME, order(EVERYWHERE), seats=Seats([1, 2] * BATCH, [7, 8], ["p", "q"], "h", 2, texts(["t"]))
+        ),
+        {PENDING},
+        3 * BATCH,
+        5_500,
+    ),
     "claim with caps": Act(
         "tasks/claim",
         lambda conn: tasks.claim(conn, ME, order(EVERYWHERE, cap=ALL_IN_FLIGHT + BATCH)),
@@ -164,10 +175,10 @@ PREPARED = {
     "lock": move("tasks/lock", two_kinds, 1_600),
     "requeue": move("tasks/requeue", lambda: [Requeue(claim) for claim in claims("d")], 7_500),
     "expire": move("tasks/expire", lambda: [Expire(claim, "r") for claim in claims("f")], 8_000),
-    "heartbeat": by_id("tasks/heartbeat", lambda conn: tasks.heartbeat(conn, "me", "h", beats()), 2_000),
-    "renew": by_id("tasks/renew", lambda conn: tasks.renew(conn, ME, claims("d"), DAY), 7_500),
+    "heartbeat": by_id("tasks/heartbeat", lambda conn: holds.heartbeat(conn, "me", "h", beats()), 2_000),
+    "renew": by_id("tasks/renew", lambda conn: holds.renew(conn, ME, claims("d"), DAY), 7_500),
     "mark_finalizing": by_id(
-        "tasks/mark_finalizing", lambda conn: tasks.mark_finalizing(conn, "me", claims("e")), 7_500
+        "tasks/mark_finalizing", lambda conn: holds.mark_finalizing(conn, "me", claims("e")), 7_500
     ),
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
@@ -197,7 +208,7 @@ RARE = {
         "tasks/expire_waiting", lambda conn: recovery.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
     "unknown claims": Act(
-        "tasks/unknown_claims", lambda conn: tasks.unknown_claims(conn, "me"), {OWNER}, 3 * IN_FLIGHT, 300
+        "tasks/unknown_claims", lambda conn: holds.unknown_claims(conn, "me", claims("e")), {OWNER}, 3 * IN_FLIGHT, 300
     ),
     "find_stale claimed": stale(TaskStatus.CLAIMED),
     "find_stale running": stale(TaskStatus.RUNNING),

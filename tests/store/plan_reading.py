@@ -127,7 +127,7 @@ class Explainer:
 
 def _name(text: str, top: Node) -> str:
     """A statement that only calls a function of ours is the one inside that function."""
-    if top["Node Type"] == "Function Scan" and top["Function Name"] in INSIDE:
+    if top["Node Type"] == "Function Scan" and top.get("Function Name") in INSIDE:
         return f"the call of {top['Function Name']}"
     inside = (NAMES[called] for begins, called in INSIDE.values() if text.startswith(begins))
     return next(inside, NAMES.get(text, text))

@@ -13,8 +13,9 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from horsies.core.sql import load
-from horsies.core.store import recovery, tasks
-from horsies.core.store.tasks import Beat, Claimant, Claimed, ClaimOrder
+from horsies.core.store import holds, recovery, tasks
+from horsies.core.store.holds import Beat
+from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 
@@ -432,7 +433,7 @@ async def test_l07_waiting_tasks_past_their_deadline_expire_in_bounded_steps(db:
 async def test_r11_heartbeats_are_written_only_for_claims_that_are_held(db: Db) -> None:
     mine, lost = await running(db), await running(db, OTHER)
     beats = [Beat(mine, True, "me/7", 7), Beat(lost, True, "me/8", 8)]
-    assert await tasks.heartbeat(db, "me", "host", beats) == {mine.task_id}
+    assert await holds.heartbeat(db, "me", "host", beats) == {mine.task_id}
     cursor = await db.execute("SELECT task_id, sender_id, role, hostname, pid FROM horsies_heartbeats")
     assert await cursor.fetchall() == [(mine.task_id, "me/7", "runner", "host", 7)]
 
@@ -442,7 +443,7 @@ async def test_r10_w70_the_role_follows_the_state_and_an_unvouched_claim_gets_no
     row = await claim_one(db)
     silent = await running(db)
     beats = [Beat(Claim(row.id, row.claim_seq), True, "me", 1), Beat(silent, False, "me/7", 7)]
-    assert await tasks.heartbeat(db, "me", "host", beats) == {row.id, silent.task_id}
+    assert await holds.heartbeat(db, "me", "host", beats) == {row.id, silent.task_id}
     cursor = await db.execute("SELECT task_id, role FROM horsies_heartbeats")
     assert await cursor.fetchall() == [(row.id, "claimer")]
 
@@ -453,15 +454,15 @@ async def test_w27_leases_are_renewed_for_young_claims_only(db: Db) -> None:
     await db.execute("UPDATE horsies_tasks SET claimed_at = now() - interval '1 h' WHERE id = %s", [ids[0]])
     claims = [Claim(row.id, row.claim_seq) for row in rows]
     longer = ME._replace(lease=timedelta(minutes=5))
-    assert await tasks.renew(db, longer, claims, timedelta(minutes=3)) == {ids[1]}
+    assert await holds.renew(db, longer, claims, timedelta(minutes=3)) == {ids[1]}
     renewed = await row_of(db, ids[1])
     assert renewed["claim_expires_at"] == renewed["updated_at"] + timedelta(minutes=5)
-    assert await tasks.renew(db, OTHER, claims, timedelta(hours=3)) == set()
+    assert await holds.renew(db, OTHER, claims, timedelta(hours=3)) == set()
 
 
 async def test_l30_the_finalizing_mark_is_guarded_by_the_claim(db: Db) -> None:
     claim = await running(db)
-    await tasks.mark_finalizing(db, "other", [claim])
+    await holds.mark_finalizing(db, "other", [claim])
     assert (await row_of(db, claim.task_id))["finalizing_at"] is None
-    await tasks.mark_finalizing(db, "me", [claim])
+    await holds.mark_finalizing(db, "me", [claim])
     assert (await row_of(db, claim.task_id))["finalizing_at"] is not None

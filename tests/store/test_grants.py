@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -15,10 +16,10 @@ from horsies.core.errors import ConfigurationError
 from horsies.core.schema import grants
 from horsies.core.schema.grants import RIGHTS, TABLES, ProcessKind
 from horsies.core.schema.install import SchemaError
-from tests.architecture.source import forms, prepared, statements
+from tests.architecture.source import forms, is_copy, prepared, statements
 from tests.role_support import a_role
 
-WRITES = re.compile(r"\b(INSERT INTO|DELETE FROM|UPDATE)\s+horsies_|\bFOR (NO KEY )?UPDATE\b")
+WRITES = re.compile(r"\b(INSERT INTO|DELETE FROM|UPDATE|COPY)\s+horsies_|\bFOR (NO KEY )?UPDATE\b")
 # What changes schedules at run time also writes the table that says which version is installed: only for the owner.
 OF_THE_OWNER = {"schedules/bump", "schedules/pause", "schedules/put", "schedules/remove"}
 STATEMENTS = {name: forms(name)[-1] for name in statements() if not name.startswith(("schema/", "demo/"))}
@@ -52,6 +53,10 @@ def permitted(url: str, role: str) -> set[str]:
         conn.execute("SET plan_cache_mode = force_generic_plan")
         conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
         for name, text in STATEMENTS.items():
+            if is_copy(text):
+                with suppress(psycopg.errors.InsufficientPrivilege), conn.cursor().copy(text.encode()):
+                    found.add(name)
+                continue
             prepare, parameters = prepared(text)
             conn.execute(prepare.encode())
             nothing = f"({', '.join('NULL' for _ in parameters)})" if parameters else ""
@@ -84,6 +89,8 @@ def test_o20_a_stranger_reads_and_writes_no_table(open_to_all: set[str]) -> None
 def test_o20_a_producer_only_inserts(module_url: str, roles: dict[ProcessKind, str], open_to_all: set[str]) -> None:
     assert permitted(module_url, roles[ProcessKind.PRODUCER]) - open_to_all == {
         "tasks/insert",
+        "tasks/insert_one",
+        "tasks/copy",
         "workflows/insert",
         "workflows/insert_nodes",
         "handles/definition_key",  # of a workflow whose id is taken
@@ -99,6 +106,8 @@ def test_o20_a_client_reads_all_and_steers_but_does_not_run_tasks(
     assert read_only() <= found
     assert {name for name in found - read_only() if not name.startswith("workflows/")} == {
         "tasks/insert",
+        "tasks/insert_one",
+        "tasks/copy",
         "tasks/cancel",
         "tasks/expire",  # they write nothing that a cancellation does not write
         "tasks/expire_waiting",
@@ -140,7 +149,13 @@ def test_o20_a_scheduler_sends_and_moves_its_schedules(
 ) -> None:
     found = permitted(module_url, roles[ProcessKind.SCHEDULER]) - open_to_all
     of_schedules = {name for name in STATEMENTS if name.startswith("schedules/")} - open_to_all
-    assert found == (of_schedules - OF_THE_OWNER) | {"tasks/insert", "monitoring/schedules", "monitoring/database"}
+    assert found == (of_schedules - OF_THE_OWNER) | {
+        "tasks/insert",
+        "tasks/insert_one",
+        "tasks/copy",
+        "monitoring/schedules",
+        "monitoring/database",
+    }
 
 
 def test_o20_a_monitor_reads_all_and_changes_nothing(module_url: str, roles: dict[ProcessKind, str]) -> None:
@@ -169,11 +184,12 @@ def test_o20_nobody_may_create_or_own_anything(
 
 def test_o20_senders_may_write_the_columns_of_a_send_and_no_others() -> None:
     def columns(statement: str) -> tuple[str, ...]:
-        listed = re.search(r"INSERT INTO horsies_\w+ \(([^)]*)\)", STATEMENTS[statement])
+        listed = re.search(r"(?:INSERT INTO|COPY) horsies_\w+ \(([^)]*)\)", STATEMENTS[statement])
         assert listed is not None
         return tuple(name.strip() for name in listed[1].split(","))
 
-    assert columns("tasks/insert") == grants.SENT_COLUMNS
+    assert columns("tasks/insert") == columns("tasks/insert_one") == grants.SENT_COLUMNS
+    assert set(columns("tasks/copy")) == set(grants.SENT_COLUMNS) - {"idempotency_key", "workflow_id"}
     assert columns("workflows/insert") == grants.WORKFLOW_COLUMNS
     assert columns("workflows/insert_nodes") == grants.NODE_COLUMNS
 
@@ -250,3 +266,24 @@ async def test_o20_a_repeated_send_is_recognised_only_for_those_who_may_send(
             else:
                 await conn.execute(call)
             await conn.execute("RESET ROLE")
+
+
+def test_o20_no_role_can_use_the_functions_of_our_triggers_for_a_table_of_its_own(
+    module_url: str, roles: dict[ProcessKind, str]
+) -> None:
+    """They act on our tables with the rights of the owner, on what the table of the trigger says."""
+    ours = "SELECT proname::text FROM pg_proc WHERE prorettype = 'trigger'::regtype AND proname LIKE 'horsies%'"
+    with psycopg.connect(module_url, autocommit=True) as conn:
+        functions = sorted(row[0] for row in conn.execute(ours))
+        assert "horsies_follow_deleted_tasks" in functions and "horsies_notify_task_changes" in functions
+        for role in roles.values():
+            conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+            conn.execute("CREATE TEMP TABLE mine (id text)")
+            for function in functions:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"function {function}"):
+                    conn.execute(
+                        "CREATE TRIGGER t AFTER DELETE ON mine REFERENCING OLD TABLE AS old_rows"
+                        f" FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
+                    )
+            conn.execute("DROP TABLE mine")
+            conn.execute("RESET ROLE")

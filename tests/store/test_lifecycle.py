@@ -13,8 +13,8 @@ from psycopg import AsyncConnection
 
 from horsies.core.schema.install import lock_key
 from horsies.core.sql import load
-from horsies.core.store import recovery, tasks
-from horsies.core.store.tasks import Beat
+from horsies.core.store import holds, recovery, tasks
+from horsies.core.store.holds import Beat
 from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Requeue, Retry
 from horsies.core.types.status import TaskAttemptOutcome
 from tests.store.test_arrows import (
@@ -149,7 +149,7 @@ async def test_t58_a_deadline_that_passed_ends_waiting_and_nothing_else(db: Db) 
 
 async def test_l13a_a_running_task_that_never_began_loses_claim_and_run_but_no_retry(db: Db) -> None:
     claim = await running(db, OTHER, retry_count=1, max_retries=3)
-    await tasks.mark_finalizing(db, "other", [claim])
+    await holds.mark_finalizing(db, "other", [claim])
     before = await row_of(db, claim.task_id)
     assert before["recovery_enrolled"] is True and before["finalizing_at"] is not None
     assert await tasks.apply(db, "me", [Requeue(claim)]) == set()
@@ -259,7 +259,7 @@ async def test_l18_a_claimed_task_is_cancelled_and_its_owner_cannot_start_it(db:
     assert row["claimed_by_worker_id"] == "me", "evidence"
     # The row still names this owner and this claim; only its status keeps the code from being run.
     assert await tasks.start(db, "me", "h", [claim], [1], ["c"]) == set()
-    assert await tasks.renew(db, ME, [claim], timedelta(hours=1)) == set()
+    assert await holds.renew(db, ME, [claim], timedelta(hours=1)) == set()
     assert await tasks.apply(db, "me", [Requeue(claim)]) == set()
     assert await row_of(db, claim.task_id) == row and await attempts_of(db, claim.task_id) == []
 
@@ -321,7 +321,7 @@ async def test_l40_each_instant_is_set_by_its_arrow_and_sent_at_by_none(db: Db) 
     first = Claim(row.id, row.claim_seq)
     await tasks.start(db, "me", "h", [first], [1], ["c"])
     assert await instants() == {"claimed_at", "started_at"}
-    await tasks.mark_finalizing(db, "me", [first])
+    await holds.mark_finalizing(db, "me", [first])
     assert await instants() == {"claimed_at", "started_at", "finalizing_at"}
     enqueued = (await row_of(db, task_id))["enqueued_at"]
     await tasks.apply(db, "me", [Retry(first, 0.0, Fail(first, ERR, "BAD", "m"))])
@@ -366,20 +366,21 @@ async def test_w21_renewals_name_the_claims_that_are_held(db: Db) -> None:
     known, stray = await claimed(db), await claimed(db)
     lapses = (await row_of(db, stray.task_id))["claim_expires_at"]
     longer = ME._replace(lease=timedelta(hours=2))
-    assert await tasks.renew(db, longer, [known], timedelta(hours=1)) == {known.task_id}
+    assert await holds.renew(db, longer, [known], timedelta(hours=1)) == {known.task_id}
     assert (await row_of(db, stray.task_id))["claim_expires_at"] == lapses
-    assert sorted(await tasks.unknown_claims(db, "me"), key=lambda c: c.task_id) == sorted(
+    assert sorted(await holds.unknown_claims(db, "me", []), key=lambda c: c.task_id) == sorted(
         [known, stray], key=lambda c: c.task_id
     )
-    assert await tasks.unknown_claims(db, "other") == []
+    assert await holds.unknown_claims(db, "me", [known]) == [stray]
+    assert await holds.unknown_claims(db, "other", []) == []
 
 
 async def test_l30_r11_an_older_claim_neither_beats_nor_marks(db: Db) -> None:
     """The same worker, one claim later: what it still believes of the claim before counts for nothing."""
     claim = await running(db)
     older = Claim(claim.task_id, claim.claim_seq - 1)
-    assert await tasks.heartbeat(db, "me", "host", [Beat(older, True, "me/7", 7)]) == set()
-    await tasks.mark_finalizing(db, "me", [older])
+    assert await holds.heartbeat(db, "me", "host", [Beat(older, True, "me/7", 7)]) == set()
+    await holds.mark_finalizing(db, "me", [older])
     assert (await row_of(db, claim.task_id))["finalizing_at"] is None
-    assert await tasks.heartbeat(db, "me", "host", [Beat(claim, True, "me/7", 7)]) == {claim.task_id}
+    assert await holds.heartbeat(db, "me", "host", [Beat(claim, True, "me/7", 7)]) == {claim.task_id}
     assert await (await db.execute("SELECT count(*) FROM horsies_heartbeats")).fetchone() == (1,)

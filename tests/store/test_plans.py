@@ -51,7 +51,7 @@ OTHERS = [f"horsies_{name}" for name in ("task_attempts", "heartbeats", "worker_
 COUNTED = [*EVERYWHERE, "*"]  # or the first claim under a cap would take nothing, and then count
 # What cannot be claimed is passed over in the index, but for the deadline, which no order serves beside the priority:
 # overdue tasks are looked at until they are expired, which is why that is done often.
-PASSED_OVER = {("overdue", "claim"): DEEP, ("overdue", "claim with caps"): DEEP}
+PASSED_OVER = {("overdue", name): DEEP for name in ("claim", "claim with caps", "claim with seats")}
 
 
 @dataclass(frozen=True)

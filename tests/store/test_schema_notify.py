@@ -8,6 +8,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.schema.install import NOTIFY_MODES, install
+from tests.doorbell_support import listening
 from tests.store.catalog import snapshot
 
 CHANNELS = (
@@ -60,32 +61,86 @@ async def use(db: AsyncConnection, mode: str) -> None:
     await install(db, notify=mode, change_notify=True)
 
 
-async def test_d60_always_is_the_documented_text(db: AsyncConnection) -> None:
-    functions = {str(row[0]): row for row in (await snapshot(db))["functions"]}
-    _, body, definer, settings = functions["horsies_notify_task_changes()"]
-    assert " ".join(str(body).split()) == (
-        "BEGIN "
-        "IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN "
-        "PERFORM pg_notify('task_new', NEW.id); "
-        "PERFORM pg_notify('task_queue_' || NEW.queue_name, NEW.id); "
-        "ELSIF TG_OP = 'UPDATE' AND OLD.status != NEW.status THEN "
-        "IF NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN "
-        "PERFORM pg_notify('task_done', NEW.id); "
-        "END IF; "
-        "END IF; "
-        "RETURN NEW; "
-        "END;"
-    )
-    assert (definer, settings) == (False, "")
+# What D-60 says, row by row. It calls the same names with another beginning, so that both can be heard side by side.
+DOCUMENTED = """
+    CREATE FUNCTION documented() RETURNS trigger AS $$
+    BEGIN
+        IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN
+            PERFORM pg_notify('documented_task_new', NEW.id);
+            PERFORM pg_notify('documented_task_queue_' || NEW.queue_name, NEW.id);
+        ELSIF TG_OP = 'UPDATE' AND OLD.status != NEW.status THEN
+            IF NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN
+                PERFORM pg_notify('documented_task_done', NEW.id);
+            END IF;
+        END IF;
+        RETURN NEW;
+    END;
+    $$ LANGUAGE plpgsql;
+    CREATE TRIGGER documented AFTER INSERT OR UPDATE ON horsies_tasks FOR EACH ROW EXECUTE FUNCTION documented();
+"""
+STATEMENTS = {
+    "many in one statement": """
+        INSERT INTO horsies_tasks (id, task_name, queue_name, status)
+        SELECT 'n' || n, 't', (ARRAY['default', 'other'])[n % 2 + 1], (ARRAY['PENDING', 'CLAIMED', 'FAILED'])[n % 3 + 1]
+        FROM generate_series(1, 300) AS n""",
+    "none": "INSERT INTO horsies_tasks (id, task_name) SELECT 'x', 't' WHERE FALSE",
+    "some that are there already": """
+        INSERT INTO horsies_tasks (id, task_name) VALUES ('n1', 't'), ('new', 't') ON CONFLICT DO NOTHING""",
+    "inserted or changed": """
+        INSERT INTO horsies_tasks (id, task_name) VALUES ('n1', 't'), ('n2', 't'), ('newer', 't')
+        ON CONFLICT (id) DO UPDATE SET status = 'EXPIRED'""",
+    "claimed": "UPDATE horsies_tasks SET status = 'CLAIMED', claimed = TRUE WHERE status = 'PENDING'",
+    "only touched": "UPDATE horsies_tasks SET updated_at = now()",
+    "ended, and some had ended before": "UPDATE horsies_tasks SET status = 'FAILED' WHERE id < 'n3'",
+    "ended, and none had ended before": "UPDATE horsies_tasks SET status = 'COMPLETED' WHERE status = 'CLAIMED'",
+    "from one end to another": "UPDATE horsies_tasks SET status = 'CANCELLED' WHERE status = 'FAILED'",
+    "two commands in one statement": """
+        WITH ended AS (UPDATE horsies_tasks SET status = 'EXPIRED' WHERE id = 'n3' RETURNING id),
+             waiting AS (UPDATE horsies_tasks SET status = 'PENDING' WHERE id = 'n4' RETURNING id)
+        INSERT INTO horsies_tasks (id, task_name)
+        SELECT id || 'a', 't' FROM ended UNION SELECT id || 'b', 't' FROM waiting""",
+    "deleted": "DELETE FROM horsies_tasks WHERE id > 'n5'",
+}
+
+
+# Only by hand is a task touched that has ended; these are told in any order.
+TOUCHES_ENDED = ("inserted or changed", "ended, and some had ended before", "from one end to another")
+
+
+async def test_d60_always_sends_what_is_documented_and_in_the_same_order(
+    database_url: str, db: AsyncConnection
+) -> None:
+    await db.execute(DOCUMENTED)
+    plain = ("task_new", "task_queue_default", "task_queue_other", "task_done")
+    async with listening(database_url, *plain, *(f"documented_{channel}" for channel in plain)) as heard:
+        for name, statement in STATEMENTS.items():
+            await db.execute(statement)
+            bells = await heard()
+            told = [(channel.removeprefix("documented_"), what) for channel, what in bells if channel not in plain]
+            rung = [bell for bell in bells if bell[0] in plain]
+            if name in TOUCHES_ENDED:
+                told, rung = sorted(told), sorted(rung)
+            assert rung == told, name
+            assert bool(rung) == (name not in ("none", "claimed", "only touched", "deleted")), name
+
+
+async def test_d60_always_sends_for_rows_that_are_copied(database_url: str, db: AsyncConnection) -> None:
+    async with listening(database_url, "task_new", "task_queue_default") as heard:
+        async with db.cursor().copy("COPY horsies_tasks (id, task_name) FROM STDIN") as copy:
+            for task_id in ("a", "b"):
+                await copy.write_row((task_id, "t"))
+        assert await heard() == [(c, i) for i in ("a", "b") for c in ("task_new", "task_queue_default")]
 
 
 @pytest.mark.parametrize("mode", NOTIFY_MODES)
-async def test_d60_the_row_trigger_is_there_in_every_mode(db: AsyncConnection, mode: str) -> None:
+async def test_d60_in_every_mode_one_trigger_is_called_once_for_each_statement(db: AsyncConnection, mode: str) -> None:
     await use(db, mode)
-    triggers = {str(row[1]): str(row[2]) for row in (await snapshot(db))["triggers"]}
-    definition = triggers["horsies_task_notify_trigger"]
-    assert "AFTER INSERT OR UPDATE ON public.horsies_tasks FOR EACH ROW WHEN" in definition
-    assert definition.endswith("EXECUTE FUNCTION horsies_notify_task_changes()")
+    triggers = {str(row[1]): str(row[2]) for row in (await snapshot(db))["triggers"] if row[0] == "horsies_tasks"}
+    notifying = {name: text for name, text in triggers.items() if "horsies_notify_task_changes()" in text}
+    assert set(notifying) == {"horsies_task_notify_insert", "horsies_task_notify_update"}
+    assert all("FOR EACH STATEMENT" in text for text in notifying.values())
+    events = [event for text in triggers.values() for event in ("INSERT", "UPDATE") if f"AFTER {event} ON" in text]
+    assert sorted(events) == ["INSERT", "INSERT", "UPDATE"], "the other one counts rows that are inserted as claimed"
 
 
 async def test_d60_always_rings_for_a_new_task_on_both_channels(db: AsyncConnection, ears: Ears) -> None:

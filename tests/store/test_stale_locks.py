@@ -11,8 +11,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
-from horsies.core.store import recovery, tasks
-from horsies.core.store.tasks import Beat
+from horsies.core.store import holds, recovery, tasks
+from horsies.core.store.holds import Beat
 from horsies.core.tasks.moves import Claim, Complete, Requeue
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_heartbeat, given_task
@@ -53,11 +53,11 @@ async def test_r15_nobody_waits_for_rows_that_others_have(db: Db, database_url: 
 
 
 async def beats(db: Db, claim: Claim) -> object:
-    return await tasks.heartbeat(db, "w1", "host", [Beat(claim, True, "s", 1)])
+    return await holds.heartbeat(db, "w1", "host", [Beat(claim, True, "s", 1)])
 
 
 async def is_finalizing(db: Db, claim: Claim) -> object:
-    return await tasks.mark_finalizing(db, "w1", [claim])
+    return await holds.mark_finalizing(db, "w1", [claim])
 
 
 async def ends(db: Db, claim: Claim) -> object:

@@ -65,6 +65,13 @@ class Client:
         await asyncio.Event().wait()
         return 0
 
+    @or_minus_one
+    async def double_meanwhile_async(self, number: int) -> int:
+        """Twice the number, while the caller does something else."""
+        begun = self.bridge.begin(functools.partial(self.double_async, number))
+        return await begun.result()
+
+    double_meanwhile = run_sync(double_meanwhile_async)
     double = run_sync(double_async)
     sleep_for_ever = run_sync(sleep_for_ever_async)
 
@@ -136,6 +143,30 @@ def test_t67_a_blocking_call_from_the_loop_itself_is_refused_instead_of_hanging(
         return client.double(1)
 
     assert client.bridge.run(call_back) == -1
+
+
+async def test_t67_a_call_that_was_begun_is_awaited_later_in_the_way_of_the_caller(client: Client) -> None:
+    assert client.double_meanwhile(4) == await client.double_meanwhile_async(4) == 8
+
+    async def nested() -> int:
+        return client.double_meanwhile(1)
+
+    assert await client.bridge.call(nested) == -1  # from the loop itself
+
+
+def test_t67_a_call_that_was_begun_can_be_ended(client: Client) -> None:
+    ended = threading.Event()
+
+    async def until_it_is_ended() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    begun = client.bridge.begin(until_it_is_ended)
+    assert client.double(2) == 4  # it is under way
+    begun.cancel()
+    assert ended.wait(timeout=30)
 
 
 async def test_t67_closing_tells_those_who_wait(client: Client) -> None:

@@ -82,16 +82,7 @@ class Bridge(Generic[R]):
     def run(self, make_call: Callable[[], Awaitable[T]]) -> T:
         """Await `make_call()` on the loop and block until it is done."""
         runner = self._running()
-        if threading.get_ident() == runner.thread.ident:
-            raise BridgeError("a blocking call from the broker's own loop would wait for itself")
-        future = runner.submit(make_call)
-        try:
-            return runner.wait_for(future)
-        except CancelledError:
-            raise BridgeError("the call was cancelled") from None
-        except BaseException:
-            future.cancel()  # after Ctrl-C in the caller the answer is not needed any more
-            raise
+        return runner.block_for(runner.submit(make_call))
 
     async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
         """Await `make_call()` on the loop, from another loop or from the same one."""
@@ -102,14 +93,18 @@ class Bridge(Generic[R]):
             return await make_call()
         return await asyncio.wrap_future(runner.submit(make_call))
 
+    def begin(self, make_call: Callable[[], Awaitable[T]]) -> Begun[T]:
+        """Start `make_call()` on the loop, and go on meanwhile."""
+        runner = self._running()
+        return Begun(runner, runner.submit(make_call))
+
     def ask(self, begin: Callable[[R, Reply[T]], None]) -> T:
         """Call `begin(resource, answer)` on the loop, and block until the answer is set there.
 
         It is like `run`, but makes no asyncio task for the call; it is for work that is done for many callers together.
         """
         runner = self._running()
-        if threading.get_ident() == runner.thread.ident:
-            raise BridgeError("a blocking call from the broker's own loop would wait for itself")
+        runner.refuse_itself()
         answer: Future[T] = Future()
         with runner.owing(answer):
             runner.post(begin, answer)
@@ -233,6 +228,22 @@ class _Runner(Generic[R]):
                 if not self.thread.is_alive():
                     raise BridgeError("the background loop has died") from None
 
+    def block_for(self, future: Future[T]) -> T:
+        """Block until it is done; if the caller is interrupted, so is the call."""
+        try:
+            self.refuse_itself()
+            return self.wait_for(future)
+        except CancelledError:
+            raise BridgeError("the call was cancelled") from None
+        except BaseException:
+            future.cancel()  # after Ctrl-C in the caller the answer is not needed any more
+            raise
+
+    def refuse_itself(self) -> None:
+        """Raise if nobody would be left to do what the caller is about to wait for."""
+        if threading.get_ident() == self.thread.ident:
+            raise BridgeError("a blocking call from the broker's own loop would wait for itself")
+
     def stop(self, dispose: Callable[[R], Awaitable[None]], *, wait: bool = True) -> None:
         self._ended = True
         with contextlib.suppress(RuntimeError):  # the loop is closed already
@@ -304,6 +315,24 @@ class _Runner(Generic[R]):
         for future in list(self._pending):
             with contextlib.suppress(InvalidStateError):
                 future.set_exception(BridgeError("the background loop ended before the call did"))
+
+
+class Begun(Generic[T]):
+    """A call that goes on while its caller does something else."""
+
+    def __init__(self, runner: _Runner[Any], future: Future[T]) -> None:
+        self._runner = runner
+        self._future = future
+
+    async def result(self) -> T:
+        """Wait for it, in the way of whoever called."""
+        if is_blocking():
+            return self._runner.block_for(self._future)
+        return await asyncio.wrap_future(self._future)
+
+    def cancel(self) -> None:
+        """End it, unless it has ended."""
+        self._future.cancel()
 
 
 class _Awaited(Generic[T]):

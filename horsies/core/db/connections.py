@@ -7,13 +7,15 @@ the password.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, conninfo
+from psycopg import AsyncConnection, AsyncCopy, AsyncCursor, conninfo
 from psycopg.abc import Params
+from psycopg.copy import AsyncWriter
 
 from horsies.core.db import pooler
 from horsies.core.db.failures import read_everything
@@ -186,6 +188,14 @@ class EchoCursor(AsyncCursor[Any]):
     ) -> Self:
         log.info("%s", query)
         return await super().execute(query, params, prepare=prepare, binary=binary)
+
+    @asynccontextmanager
+    async def copy(
+        self, statement: Any, params: Params | None = None, *, writer: AsyncWriter | None = None
+    ) -> AsyncIterator[AsyncCopy]:
+        log.info("%s", statement)
+        async with super().copy(statement, params, writer=writer) as copying:
+            yield copying
 
 
 async def _dsn(config: PostgresConfig, *, session: bool) -> str:

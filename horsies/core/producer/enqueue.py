@@ -35,7 +35,7 @@ _AT_ONCE = 128
 # A conflicting row can be pruned after the insert and before it is read; then the insert is tried again.
 TRIES = 3
 MAX_ROWS = 500  # rows in one statement
-MAX_CHARS = 4 << 20
+MAX_CHARS = send_rows.MAX_CHARS
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Statement, Rows, T]
 _BEGIN, _COMMIT, _ROLLBACK = Statement("BEGIN"), Statement("COMMIT"), Statement("ROLLBACK")
@@ -336,11 +336,16 @@ def new_task_id() -> str:
 
 def new_task_ids() -> Iterator[str]:
     """Ids that sort in the order in which they are taken, even if that is very fast."""
-    stamp = 0
+    last, shown, head = 0, -1, ""
     while True:
         for noise in memoryview(os.urandom(8 * _AT_ONCE)).cast("Q"):
-            stamp = max(stamp + 1, _stamp())
-            yield _id(stamp, noise)
+            stamp = _stamp()
+            last = stamp if stamp > last else last + 1
+            if last >> 12 != shown:  # the milliseconds: most ids share them with the one before
+                shown = last >> 12
+                head = _id(last, 0)[:15]
+            tail = f"{1 << 63 | noise >> 2:016x}"
+            yield f"{head}{last & 0xFFF:03x}-{tail[:4]}-{tail[4:]}"
 
 
 def _stamp() -> int:

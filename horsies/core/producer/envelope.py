@@ -17,7 +17,7 @@ from horsies.core.codec.serde import SerializationError, args_to_json, kwargs_to
 from horsies.core.codec.shapes import CodecError
 from horsies.core.errors import TaskDefinitionError
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
-from horsies.core.models.sending import TaskSendPayload
+from horsies.core.models.sending import Draft, TaskSendPayload, payload_of
 from horsies.core.models.tasks import TaskOptions, TaskSendError, TaskSendErrorCode
 from horsies.core.tasks.definition import NO_OPTIONS, SendOptions, TaskDefinition, flags_of
 from horsies.core.types import Err, Ok, Result
@@ -47,11 +47,24 @@ def build(
     delay: Any = None,
 ) -> Result[TaskSendPayload, TaskSendError]:
     """The payload of a send, or why there is none."""
+    made = draft(task, args, kwargs, options, sent_at, delay)
+    return Err(made) if isinstance(made, TaskSendError) else Ok(payload_of(*made))
+
+
+def draft(
+    task: TaskDefinition[Any, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: SendOptions,
+    sent_at: datetime,
+    delay: Any = None,
+) -> Draft | TaskSendError:
+    """What the payload of a send will consist of."""
     if has_deadline(task, kwargs):
         kwargs = dict(kwargs)
         options = replace(options, good_until=kwargs.pop("good_until"))
     framed = frame(task, options, sent_at, delay)
-    return fill(framed.value, args, kwargs) if isinstance(framed, Ok) else framed
+    return fill(framed.value, args, kwargs) if isinstance(framed, Ok) else framed.error
 
 
 def has_deadline(task: TaskDefinition[Any, Any], kwargs: Mapping[str, Any]) -> bool:
@@ -86,19 +99,18 @@ def frame(
     return Ok(Frame(task, fields, sha_with(fields)))
 
 
-def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Result[TaskSendPayload, TaskSendError]:
-    """The payload of a send with these arguments, or what is wrong with them."""
+def fill(framed: Frame, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Draft | TaskSendError:
+    """What a send with these arguments will consist of, or what is wrong with them."""
     task, fields, sha = framed
     try:
         args_json, kwargs_json = task.codec.arguments.encode(args, kwargs)
     except TaskDefinitionError as problem:
-        return refused(task, problem.message, problem)
+        return refused(task, problem.message, problem).error
     except (CodecError, ValueError) as problem:
-        return refused(task, str(problem), problem)
+        return refused(task, str(problem), problem).error
     if too_large := task.sizes.refusal(task.task_name, args_json, kwargs_json):
-        return Err(TaskSendError(TaskSendErrorCode.PAYLOAD_TOO_LARGE, f"task {task.task_name!r}: {too_large}"))
-    fingerprint = sha(args_json, kwargs_json)
-    return Ok(TaskSendPayload(args_json=args_json, kwargs_json=kwargs_json, enqueue_sha=fingerprint, **fields))
+        return TaskSendError(TaskSendErrorCode.PAYLOAD_TOO_LARGE, f"task {task.task_name!r}: {too_large}")
+    return fields, args_json, kwargs_json, sha(args_json, kwargs_json)
 
 
 def payload_for(

@@ -12,10 +12,12 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, final
 
-from horsies.core.models.tasks import TaskSendError, TaskSendPayload, TaskSendResult
-from horsies.core.producer import enqueue, envelope
+from horsies.core import tracing
+from horsies.core.models.sending import Draft
+from horsies.core.models.tasks import TaskSendError, TaskSendResult
+from horsies.core.producer import bulk, enqueue, envelope
 from horsies.core.producer.send import TaskHandle
-from horsies.core.store.sends import Send
+from horsies.core.store.sends import Drafts
 from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given
 from horsies.core.types import Err, Ok, Result, pause, run_sync
 
@@ -50,26 +52,49 @@ def prepared(
 
 
 Call: TypeAlias = PreparedTask[P, T] | tuple[Any, ...] | Mapping[str, Any]
-Sends: TypeAlias = Result[list[Send], TaskSendError]
+
+
+def may_begin(calls: Any, options: SendOptions) -> bool:
+    """Whether parts may be written while later calls are encoded. Not if that runs an iterator of the caller's, which
+    may take its time or send something itself: no transaction waits for that. Calls with keys are written in the order
+    of all their keys, and a span is around the writing only."""
+    if type(calls) not in (list, tuple) or len(calls) <= bulk.PART:
+        return False
+    if options.connection is not None or tracing.is_on():
+        return False
+    return not any(isinstance(call, PreparedTask) and call.options.idempotency_key is not None for call in calls)
 
 
 async def collect(
-    task: TaskDefinition[P, T], calls: Iterable[Call[P, T]], options: SendOptions, sent_at: datetime
-) -> Sends:
-    """What to write for the calls, or what is wrong with the first bad one. Others need an event loop meanwhile."""
-    sends: list[Send] = []
-    for made in _each(task, calls, options, sent_at):
-        if isinstance(made, TaskSendError):
-            return Err(made)
-        sends.append(made)
-        if len(sends) % AT_A_TIME == 0:
+    task: TaskDefinition[P, T],
+    calls: Iterable[Call[P, T]],
+    options: SendOptions,
+    sent_at: datetime,
+    stream: bulk.Stream | None = None,
+) -> Result[Drafts, TaskSendError]:
+    """What to write for the calls, or what is wrong with the first bad one. Others need an event loop meanwhile. The
+    stream gets each part as soon as it is encoded."""
+    made = Drafts([], [])
+    written = 0
+    new_ids = enqueue.new_task_ids()
+    for draft in _each(task, calls, options, sent_at):
+        if isinstance(draft, TaskSendError):
+            return Err(draft)
+        made.ids.append(next(new_ids))
+        made.drafts.append(draft)
+        if len(made) % AT_A_TIME == 0:
+            if stream is not None and len(made) - written == bulk.PART:
+                stream.put(made.part(written, len(made)))
+                written = len(made)
             await pause(0)
-    return Ok(sends)
+    if stream is not None:
+        stream.put(made.part(written, len(made)))
+    return Ok(made)
 
 
 def _each(
     task: TaskDefinition[Any, Any], calls: Any, options: SendOptions, sent_at: datetime
-) -> Iterator[Send | TaskSendError]:
+) -> Iterator[Draft | TaskSendError]:
     try:
         options = _for_all(calls, options)
     except ValueError as problem:
@@ -79,9 +104,9 @@ def _each(
     if isinstance(shared, Err):
         yield shared.error
         return
-    for position, (call, task_id) in enumerate(zip(calls, enqueue.new_task_ids(), strict=False)):
-        made = _payload(shared.value, call, options)
-        yield Send(task_id, made.value) if isinstance(made, Ok) else _at(position, task, made.error)
+    for position, call in enumerate(calls):
+        made = _draft(shared.value, call, options)
+        yield _at(position, task, made) if isinstance(made, TaskSendError) else made
 
 
 def _for_all(calls: Any, options: SendOptions) -> SendOptions:
@@ -96,39 +121,37 @@ def _for_all(calls: Any, options: SendOptions) -> SendOptions:
     return options if options.flags is None else replace(options, flags=flags_of(options.flags))
 
 
-def _payload(shared: envelope.Frame, call: Any, options: SendOptions) -> Result[TaskSendPayload, TaskSendError]:
+def _draft(shared: envelope.Frame, call: Any, options: SendOptions) -> Draft | TaskSendError:
     task = shared.task
     if isinstance(call, tuple):
         return envelope.fill(shared, call, {})
     if isinstance(call, PreparedTask):
         return _prepared(shared, call, options)
     if not isinstance(call, Mapping):
-        return envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}")
+        return envelope.refused(task, f"{_A_CALL}, not {type(call).__name__}").error
     if not all(isinstance(name, str) for name in call):
-        return envelope.refused(task, "the names of keyword arguments must be strings")
+        return envelope.refused(task, "the names of keyword arguments must be strings").error
     if envelope.has_deadline(task, call):
-        return envelope.build(task, (), call, options, shared.fields["sent_at"])
+        return envelope.draft(task, (), call, options, shared.fields["sent_at"])
     return envelope.fill(shared, (), dict(call))
 
 
 _A_CALL = "a call is a tuple of positional arguments, a dict of keyword arguments or a task.prepare(...)"
 
 
-def _prepared(
-    shared: envelope.Frame, call: PreparedTask[Any, Any], options: SendOptions
-) -> Result[TaskSendPayload, TaskSendError]:
+def _prepared(shared: envelope.Frame, call: PreparedTask[Any, Any], options: SendOptions) -> Draft | TaskSendError:
     task = shared.task
     if call.task.task_name != task.task_name:
-        return envelope.refused(task, f"it was prepared for task {call.task.task_name!r}")
+        return envelope.refused(task, f"it was prepared for task {call.task.task_name!r}").error
     if call.options.connection is not None and call.options.connection is not options.connection:
-        return envelope.refused(task, "it was prepared with a different connection than the send_many")
+        return envelope.refused(task, "it was prepared with a different connection than the send_many").error
     if call.options is NO_OPTIONS and not envelope.has_deadline(task, call.kwargs):
         return envelope.fill(shared, call.args, dict(call.kwargs))
     try:
         own = call.options.with_defaults(options)
     except ValueError as problem:
-        return envelope.refused(task, str(problem), problem)
-    return envelope.build(task, call.args, dict(call.kwargs), own, shared.fields["sent_at"])
+        return envelope.refused(task, str(problem), problem).error
+    return envelope.draft(task, call.args, dict(call.kwargs), own, shared.fields["sent_at"])
 
 
 def _at(position: int, task: TaskDefinition[Any, Any], error: TaskSendError) -> TaskSendError:

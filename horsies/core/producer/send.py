@@ -20,13 +20,15 @@ from psycopg.errors import UndefinedTable
 from horsies.core import tracing
 from horsies.core.db import describe, is_not_permitted, reason
 from horsies.core.models import tasks as models
-from horsies.core.producer import enqueue
-from horsies.core.store.sends import Send
+from horsies.core.producer import bulk, enqueue
+from horsies.core.store.sends import Drafts, Send
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.types import Err, Ok, Result, run_sync
 from horsies.core.types import pause as wait
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from horsies.core.brokers.actions import TaskActionResult
     from horsies.core.brokers.postgres import PostgresBroker
     from horsies.core.codec.shapes import ResultCodec
@@ -142,20 +144,41 @@ class Sender:
                 return self._handle(task, await _inside(connection, [send], explain), span)
             return self._handle(task, await tried(partial(self._write, send), explain, self._pauses), span)
 
+    def stream(self, sent_at: datetime) -> bulk.Stream:
+        """For tasks of a `send_many` that are written while it encodes the others. It must be ended or dropped."""
+        return bulk.Stream(self._broker, sent_at)
+
     async def send_many(
-        self, sends: Sequence[Send], task: TaskDefinition[Any, T], *, connection: CallerConnection | None = None
+        self,
+        sends: Sequence[Send],
+        task: TaskDefinition[Any, T],
+        *,
+        connection: CallerConnection | None = None,
+        stream: bulk.Stream | None = None,
     ) -> models.TaskSendResult[list[TaskHandle[T]]]:
-        """Write all rows, or none."""
+        """Write all rows, or none. All of them are in the stream, if there is one."""
         if not sends:
             return Ok([])
         with tracing.sending_many(sends[0].payload, len(sends)) as span:
             sends = _traced(sends, span.trace)
             explain = partial(failure_of_many, sends)
             if connection is not None:
-                return self._handles(task, await _inside(connection, sends, explain), span)
-            writing = partial(self._broker.write_all, sends)
-            attempt = partial(self._broker.bridge.call, writing)
-            return self._handles(task, await tried(attempt, explain, self._pauses), span)
+                return self._handles(task, await _inside(connection, list(sends), explain), span)
+            return self._handles(task, await tried(self._writing(sends, stream), explain, self._pauses), span)
+
+    def _writing(self, sends: Sequence[Send], stream: bulk.Stream | None) -> Callable[[], Awaitable[Ids]]:
+        """Each call of it is a try. Only the first may copy: after that the rows may be there."""
+        untried = [sends] if isinstance(sends, Drafts) and bulk.is_fit(sends) else []
+
+        async def attempt() -> Ids:
+            while untried:
+                new = untried.pop()
+                if await bulk.copied(self._broker, new, stream):
+                    return new.ids
+            writing = partial(self._broker.write_all, list(sends))
+            return await self._broker.bridge.call(writing)
+
+        return attempt
 
     async def _write(self, send: Send) -> Ids:
         hub = self._broker.bridge.peek()
@@ -181,6 +204,8 @@ class Sender:
 
 
 def _traced(sends: Sequence[Send], trace: str | None) -> Sequence[Send]:
+    if isinstance(sends, Drafts):
+        return sends.traced(trace)
     return sends if trace is None else [send._replace(trace=trace) for send in sends]
 
 

@@ -249,9 +249,9 @@ class Reaper:
 
 class Deadlines:
     """Expires tasks and workflows when their deadlines pass, not only at ticks: at the head of a queue, overdue tasks
-    would be in the way of every claim. `step` sleeps until the next known deadline, or until it is time to look for new
-    ones. A worker that is idle looks ahead anyway before it sleeps (`saw`), and then this costs nothing; while it is
-    busy, it takes its share of one look a second."""
+    would be in the way of every claim. `until_due` sleeps until the next known deadline, or until it is time to `look`
+    for new ones. A worker that is idle looks ahead anyway before it sleeps (`saw`), and then this costs nothing; while
+    it is busy, it takes its share of one look a second."""
 
     def __init__(self, pool: Connections, reaper: Reaper, is_idle: Callable[[], bool] = lambda: False) -> None:
         self._pool = pool
@@ -261,8 +261,7 @@ class Deadlines:
         self._due = self._passed + EXPIRY_S
         self._is_changed = asyncio.Event()
 
-    async def step(self) -> None:
-        await self._until_due()
+    async def look(self) -> None:
         self._passed = monotonic()
         async with self._pool.connection() as conn:
             ahead = await tasks.look_ahead(conn)
@@ -281,7 +280,7 @@ class Deadlines:
         self._due = max(self._passed + EXPIRY_S, now + pause)
         self._is_changed.set()
 
-    async def _until_due(self) -> None:
+    async def until_due(self) -> None:
         while (pause := self._due - monotonic()) > 0:
             self._is_changed.clear()
             with contextlib.suppress(TimeoutError):

@@ -25,7 +25,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 """What this code creates; raised with each migration."""
 
@@ -42,11 +42,10 @@ NOTIFY_MODES = ("always", "when_waiting", "off")
 TABLE_READERS = (
     "horsies_ring(text, text)",
     "horsies_ring(text, text, text)",
-    "horsies_monitor_new_tasks()",
-    "horsies_monitor_moved_tasks()",
+    "horsies_notify_task_changes()",
     "horsies_count_new_task()",
-    "horsies_count_moved_tasks()",
     "horsies_count_deleted_tasks()",
+    "horsies_follow_deleted_tasks()",
     "horsies_notify_workflow_changes()",
     "horsies_monitor_worker_states()",
     "horsies_find_sent(json)",
@@ -272,6 +271,7 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
     change."""
     await conn.execute(load("schema/functions").encode())
     await conn.execute(load(f"schema/notify_{mode}").encode())  # this replaces some of them
+    await conn.execute(load("schema/task_changes", mode).encode())
     # A plan that was made while the waiting list was empty would read all of it when thousands wait. There is an index.
     for function in TABLE_READERS:
         await conn.execute(
@@ -279,6 +279,8 @@ async def put_functions(conn: psycopg.AsyncConnection[Any], schema: str, mode: s
                 SQL(function), Identifier(schema)
             )
         )
+        if function.endswith("()"):  # of a trigger: nobody else may have it act on what his own table says
+            await conn.execute(SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(SQL(function)))
     await conn.execute(load("schema/triggers").encode())
     await conn.execute(load("schema/compression").encode())
 
@@ -312,9 +314,8 @@ async def _install_once(
             return InstallReport(recorded.version, recorded.notify)
         if recorded is None:
             await _create(conn, server)
-        else:
-            if recorded.version < release.version:
-                await conn.execute(load("schema/lock").encode())
+        elif recorded.version < release.version:
+            await conn.execute(load("schema/lock").encode())
             await migrate(conn, recorded.version, release.migrations)
         await put_functions(conn, server.schema, mode)
         await _record(conn, mode, release)
@@ -342,6 +343,7 @@ async def _create(conn: psycopg.AsyncConnection[Any], server: Server) -> None:
                 help_text="use another database or a separate schema (search_path), or rename the table",
             )
     await create_tables(conn, frozenset(columns))
+    await conn.execute(load("schema/unchecked_keys").encode())
 
 
 async def _rows(conn: psycopg.AsyncConnection[Any], statement: str) -> list[tuple[Any, ...]]:
@@ -398,10 +400,12 @@ def migrations(directory: Path = MIGRATIONS) -> list[Migration]:
 
 
 async def migrate(conn: psycopg.AsyncConnection, current: int, directory: Path = MIGRATIONS) -> None:
-    """Run the steps after `current`, inside the caller's transaction."""
+    """Run the steps after `current`, and whatever this server can do that another cannot, inside the caller's
+    transaction."""
     for step in migrations(directory):
         if step.version > current:
             await conn.execute(step.sql.encode())
+    await conn.execute(load("schema/unchecked_keys").encode())
 
 
 def lock_key(purpose: str) -> int:

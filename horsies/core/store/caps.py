@@ -20,6 +20,7 @@ ALL = "*"  # stands for every queue; no queue can have this name
 FIRST_PATIENCE_MS = 500  # whoever changes a task meanwhile waits this long at most
 PATIENCE_MS = 1_500  # an automatic vacuum gives way after a second
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
+FOLD_EVERY = 32  # claims under a cap, before what they have noted is added up
 
 
 class Difference(NamedTuple):
@@ -55,11 +56,12 @@ async def start_counting(conn: Connection, names: Sequence[str], patience_ms: in
 
 class Counting:
     """Begins to count queues, again and again with growing pauses, as long as somebody who has written a task keeps his
-    transaction open: everybody else who writes one waits for each try."""
+    transaction open: everybody else who writes one waits for each try. Folds now and then."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
         self._at = 0.0
+        self._unfolded = 0  # claims
 
     async def begin(self, conn: Connection, names: Sequence[str]) -> bool:
         """Whether they are counted now."""
@@ -73,6 +75,13 @@ class Counting:
             return False
         self._pause_s = 0.0
         return True
+
+    async def fold(self, conn: Connection, names: Sequence[str]) -> None:
+        """There is another claim from these queues, so that there is more to add up."""
+        self._unfolded += 1
+        if self._unfolded >= FOLD_EVERY:
+            self._unfolded = 0
+            await fold(conn, names, names)
 
 
 async def fold(conn: Connection, names: Sequence[str] | None, capped: Sequence[str]) -> None:

@@ -49,6 +49,20 @@ class Claimed(NamedTuple):
     exits: str | None = None  # how these children ended
     recoveries: int = 0  # deaths of workers that have interrupted it; counted only for a worker with worker recovery
     size: int = 0  # bytes of its arguments
+    child: int | None = None  # it is RUNNING already, in this one of the children that were offered; they count from 1
+
+
+class Seats(NamedTuple):
+    """Places in children for tasks that a claim makes RUNNING at once: `seats` has the child of the first task, of the
+    second and so on; the children count from 1. The first `free` are for tasks of any name, those behind them for tasks
+    of `short_names`."""
+
+    seats: list[int]
+    pids: list[int]  # of the children
+    names: list[str]
+    hostname: str
+    free: int
+    short_names: str  # as a bound array
 
 
 class ClaimOrder(NamedTuple):
@@ -125,11 +139,14 @@ async def claim(
     order: ClaimOrder,
     only: Sequence[str] | None = None,
     counting: caps.Counting | None = None,
+    seats: Seats | None = None,
 ) -> list[Claimed]:
-    """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named."""
+    """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named. Those
+    that get one of the `seats` are RUNNING; this is for a claim under no cap, of children with one task at a time."""
     counted = order.counted
-    params = _claim_params(who, order)
-    statement = load("tasks/claim", *_parts(order, counting=bool(counted)))
+    assert seats is None or not (counted or order.concurrency > 1)
+    params = _claim_params(who, order, seats=seats)
+    statement = load("tasks/claim", *_parts(order, counting=bool(counted), starting=seats is not None))
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
         params["only"] = texts(only)
@@ -156,15 +173,20 @@ async def _claim_counted(
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
 
 
-def _parts(order: ClaimOrder, *, counting: bool) -> list[str]:
+def _parts(order: ClaimOrder, *, counting: bool, starting: bool = False) -> list[str]:
     """Of the text of the claim."""
-    wanted = {"counted": counting, "concurrent": order.concurrency > 1}
+    wanted = {"counted": counting, "concurrent": order.concurrency > 1, "starting": starting}
     return [part for part, is_wanted in wanted.items() if is_wanted]
 
 
-def _claim_params(who: Claimant, order: ClaimOrder, *, alone: bool = True) -> dict[str, Any]:
-    others = {"alone": alone, "free_bytes": Int8(order.free_bytes)}
-    return {**who._asdict(), **order._asdict(), **others}
+def _claim_params(
+    who: Claimant, order: ClaimOrder, *, alone: bool = True, seats: Seats | None = None
+) -> dict[str, Any]:
+    params = {**who._asdict(), **order._asdict(), "alone": alone, "free_bytes": Int8(order.free_bytes)}
+    if seats is not None:
+        arrays = {"seats": numbers(seats.seats), "pids": numbers(seats.pids), "names": texts(seats.names)}
+        params |= {**seats._asdict(), **arrays}
+    return params
 
 
 class SentClaim:
@@ -183,6 +205,23 @@ class SentClaim:
         return _claimed(await self._cursor.fetchall())
 
 
+class SentStarts:
+    """Starts of nodes behind such a claim, in the same transaction; what has started is known after the commit."""
+
+    def __init__(self, cursor: AsyncCursor[Any]) -> None:
+        self._cursor = cursor
+
+    @classmethod
+    async def send(cls, conn: Connection, worker_id: str, seats: Seats, claims: Sequence[Claim]) -> Self:
+        chosen = [child - 1 for child in seats.seats[: len(claims)]]
+        pids, names = [seats.pids[child] for child in chosen], [seats.names[child] for child in chosen]
+        params = _starts(worker_id, seats.hostname, claims, pids, names)
+        return cls(await conn.execute(load("workflows/start_nodes"), params, prepare=True))
+
+    async def ids(self) -> set[str]:
+        return {task_id for task_id, check in _checks(await self._cursor.fetchall()).items() if check.is_started}
+
+
 async def busy_queues(conn: Connection) -> set[str]:
     """The queues in which tasks wait, whoever serves them."""
     return {row[0] for row in await (await conn.execute(load("tasks/busy_queues"), prepare=True)).fetchall()}
@@ -198,7 +237,7 @@ async def claim_expired(
 
 
 def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
-    return sorted(Claimed(*row[:18]) for row in rows)
+    return sorted(Claimed(*row[:19]) for row in rows)
 
 
 class NodeCheck(NamedTuple):
@@ -226,9 +265,13 @@ async def start_nodes(
     elsewhere are missing."""
     params = _starts(worker_id, hostname, claims, pids, names)
     cursor = await conn.execute(load("workflows/start_nodes"), params, prepare=True)
+    return _checks(await cursor.fetchall())
+
+
+def _checks(rows: Sequence[Sequence[Any]]) -> dict[str, NodeCheck]:
     return {
         row[0]: NodeCheck(stored(WorkflowTaskStatus, row[1]), stored(WorkflowStatus, row[2]), row[3], row[4])
-        for row in await cursor.fetchall()
+        for row in rows
     }
 
 
@@ -236,7 +279,7 @@ def _starts(
     worker_id: str, hostname: str, claims: Sequence[Claim], pids: list[int], names: list[str]
 ) -> dict[str, Any]:
     return {
-        **_columns(claims),
+        **columns(claims),
         "worker_id": worker_id,
         "hostname": hostname,
         "pids": numbers(pids),
@@ -284,22 +327,23 @@ async def _run(conn: Connection, worker_id: str, kind: type, batch: list[Any]) -
 
 async def mend(conn: Connection, owner: str, claims: Sequence[Claim]) -> set[str]:
     """Bring the dates and counters of these tasks back within the limits (D-14), so that they can be moved at all."""
-    params = {"worker_id": owner, **_columns(claims)}
+    params = {"worker_id": owner, **columns(claims)}
     cursor = await conn.execute(load("tasks/mend"), params, prepare=False)
     return {row[0] for row in await cursor.fetchall()}
 
 
-def _columns(claims: Sequence[Claim]) -> dict[str, Any]:
+def columns(claims: Sequence[Claim]) -> dict[str, Any]:
+    """The parameters of a statement about these claims."""
     return {"ids": texts([c.task_id for c in claims]), "claims": numbers([c.claim_seq for c in claims])}
 
 
 def _with_results(batch: Sequence[Complete | Expire]) -> dict[str, Any]:
-    return {**_columns([m.claim for m in batch]), "results": texts([m.result for m in batch])}
+    return {**columns([m.claim for m in batch]), "results": texts([m.result for m in batch])}
 
 
 def _failures(batch: Sequence[Fail]) -> dict[str, Any]:
     return {
-        **_columns([m.claim for m in batch]),
+        **columns([m.claim for m in batch]),
         "codes": texts([m.error_code for m in batch]),
         "messages": texts([m.error_message for m in batch]),
         "outcomes": texts([m.outcome.value for m in batch]),
@@ -323,7 +367,7 @@ def _retries(batch: Sequence[Retry]) -> dict[str, Any]:
 
 def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
     return {
-        **_columns([m.claim for m in batch]),
+        **columns([m.claim for m in batch]),
         "delays": numbers([m.delay_s for m in batch]),
         "reasons": texts([m.reason for m in batch]),
         "failed_starts": numbers([int(m.failed_start) for m in batch]),
@@ -334,7 +378,7 @@ def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
 def _asides(batch: Sequence[SetAside]) -> dict[str, Any]:
     reasons = [sanitize_text(m.reason) for m in batch]
     return {
-        **_columns([m.claim for m in batch]),
+        **columns([m.claim for m in batch]),
         "results": texts([set_aside_result(reason) for reason in reasons]),
         "reasons": texts(reasons),
     }
@@ -355,47 +399,6 @@ _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Expire: ("tasks/expire", _with_results),
     SetAside: ("tasks/set_aside", _asides),
 }
-
-
-class Beat(NamedTuple):
-    """One claim in a heartbeat round."""
-
-    claim: Claim
-    vouched: bool
-    sender: str
-    pid: int
-
-
-async def heartbeat(conn: Connection, worker_id: str, hostname: str, beats: Sequence[Beat]) -> set[str]:
-    """Write the heartbeats of the claims that are still held; return their ids."""
-    params = {
-        **_columns([b.claim for b in beats]),
-        "vouched": [b.vouched for b in beats],
-        "senders": texts([b.sender for b in beats]),
-        "pids": numbers([b.pid for b in beats]),
-        "worker_id": worker_id,
-        "hostname": hostname,
-    }
-    cursor = await conn.execute(load("tasks/heartbeat"), params)
-    return {row[0] for row in await cursor.fetchall()}
-
-
-async def renew(conn: Connection, who: Claimant, claims: Sequence[Claim], max_age: timedelta) -> set[str]:
-    """Extend the leases of these claims; return the ids of those extended."""
-    params = {**_columns(claims), "worker_id": who.worker_id, "lease": who.lease, "max_age": max_age}
-    cursor = await conn.execute(load("tasks/renew"), params)
-    return {row[0] for row in await cursor.fetchall()}
-
-
-async def mark_finalizing(conn: Connection, worker_id: str, claims: Sequence[Claim]) -> None:
-    """Record that the code of these tasks has ended and only the result is still to be written."""
-    await conn.execute(load("tasks/mark_finalizing"), {**_columns(claims), "worker_id": worker_id})
-
-
-async def unknown_claims(conn: Connection, worker_id: str) -> list[Claim]:
-    """The claims that belong to this worker according to the database."""
-    cursor = await conn.execute(load("tasks/unknown_claims"), {"worker_id": worker_id}, prepare=False)
-    return [Claim(*row) for row in await cursor.fetchall()]
 
 
 class Outlook(NamedTuple):

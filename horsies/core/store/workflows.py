@@ -386,7 +386,10 @@ async def insert_tasks(conn: Connection, new: Sequence[NewTask]) -> None:
     """The tasks of nodes: PENDING and due at once (L-04)."""
     for start in range(0, len(new), INSERT_AT_ONCE):
         rows = [_task_row(task) for task in new[start : start + INSERT_AT_ONCE]]
-        await conn.execute(load("tasks/insert"), {"rows": to_json(rows).decode()})
+        if len(rows) == 1:
+            await conn.execute(load("tasks/insert_one"), rows[0])
+        else:
+            await conn.execute(load("tasks/insert"), {"rows": to_json(rows).decode()})
 
 
 async def cancel_tasks(conn: Connection, tasks: Iterable[str], result: str) -> set[str]:
@@ -402,12 +405,16 @@ def _task_row(task: NewTask) -> dict[str, Any]:
         "task_name": task.task_name,
         "queue_name": task.queue_name,
         "priority": task.priority,
+        "args": None,
         "kwargs": task.kwargs,
+        "sent_at": None,
         "wait": 0.0,
         "good_until": task.good_until and task.good_until.isoformat(),
         "max_retries": TaskOptions.from_json(task.task_options).max_retries,
         "task_options": task.task_options,
         "flags": task.flags,
+        "enqueue_sha": None,
+        "idempotency_key": None,
     }
 
 

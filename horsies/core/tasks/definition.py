@@ -219,9 +219,12 @@ class SizeGuard:
         limits = [limit for limit in (policy.warn_bytes, policy.reject_bytes) if limit is not None]
         self._harmless_chars = min(limits) // 4 if limits else None
 
-    def refusal(self, task_name: str, *texts: str | None) -> str | None:
+    def refusal(self, task_name: str, args_json: str | None, kwargs_json: str | None) -> str | None:
         """Why these arguments are too large to be sent; None if they may be sent (with a warning if they are large)."""
-        size = self._size(texts)
+        harmless = self._harmless_chars
+        if harmless is None or len(args_json or "") + len(kwargs_json or "") <= harmless:
+            return None
+        size = self._size((args_json, kwargs_json))
         limit = self._policy.reject_bytes
         if limit is not None and size > limit:
             return (

@@ -23,7 +23,9 @@ from horsies.core.models.workflow.registry import Builder
 from horsies.core.store import tasks
 from horsies.core.store.workers import mark_advancing
 from horsies.core.store.workflows import Key, NewTask
+from horsies.core.tasks.moves import Claim
 from horsies.core.worker.claim import Claimer
+from horsies.core.worker.start import Offer
 from horsies.core.workflows.advance import AT_ONCE, Companion, NoCompanion, Worklist
 from horsies.core.workflows.step import StepResult
 
@@ -273,26 +275,53 @@ class Along:
         self._is_begun = False
         self._sent: tasks.SentClaim | None = None
         self._sent_at = 0.0
-        self._new: set[str] = set()
+        self._offer: Offer | None = None
+        self._starts: tasks.SentStarts | None = None
+        self._new: list[NewTask] = []
 
     async def __aenter__(self) -> "Along":
         return self
 
     async def send(self, conn: Connection, new: Sequence[NewTask]) -> bool:
         self._is_begun = (order := self._claimer.begin_along(new)) is not None
-        self._new, self._sent_at = {task.id for task in new}, monotonic()
+        self._new, self._sent_at = sorted(new, key=lambda task: (task.priority, task.id)), monotonic()
         if order is not None:
+            self._claimer.session = conn.pgconn.backend_pid
             self._sent = await tasks.SentClaim.send(conn, self._claimer.who, order)
+            await self._start(conn, order)
         return self._is_begun
 
+    async def _start(self, conn: Connection, order: tasks.ClaimOrder) -> None:
+        """Make those of its own tasks RUNNING for which children have seats, if the claim before takes them."""
+        starter = self._claimer.starter
+        self._offer = offer = starter.offer(order, min(order.budget, len(self._new)))
+        if offer is not None:
+            first = starter.fitting(offer, [task.task_name for task in self._new])
+            claims = [Claim(task.id, 1) for task in self._new[:first]]
+            self._starts = await tasks.SentStarts.send(conn, self._claimer.who.worker_id, offer.seats, claims)
+
     async def __aexit__(self, *problem: object) -> None:
-        is_begun, sent, self._is_begun, self._sent = self._is_begun, self._sent, False, None
-        if not is_begun:
+        if not self._is_begun:
             return
         rows: list[tasks.Claimed] | None = None
         try:
-            rows = await sent.rows() if sent is not None and problem[0] is None else None
-            if rows and events.listeners:
-                events.emit("tasks.claimed", rows=rows, seconds=monotonic() - self._sent_at)
+            if self._sent is not None and problem[0] is None:
+                rows = await self._rows(self._sent)
         finally:
-            self._claimer.end_along(rows, is_all=rows is not None and self._new == {row.id for row in rows})
+            if self._offer is not None:
+                self._offer.withdraw()
+                self._claimer.starter.wake()
+            is_all = rows is not None and {task.id for task in self._new} == {row.id for row in rows}
+            self._claimer.end_along(rows, self._offer, is_all=is_all)
+            self._is_begun, self._sent, self._offer, self._starts = False, None, None, None
+
+    async def _rows(self, sent: tasks.SentClaim) -> list[tasks.Claimed]:
+        rows = await sent.rows()
+        if self._starts is not None:
+            started = await self._starts.ids()
+            seats = zip(self._new, self._offer.seats.seats if self._offer else (), strict=False)
+            children = {task.id: child for task, child in seats if task.id in started}
+            rows = [row._replace(child=children.get(row.id)) for row in rows]
+        if rows and events.listeners:
+            events.emit("tasks.claimed", rows=rows, seconds=monotonic() - self._sent_at)
+        return rows

@@ -30,9 +30,49 @@ MOST_LATE_S = 0.5  # so that the workers of a team do not ask for their turn at 
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
+class Rounds:
+    """What the services are at: how many rounds are under way, and how many have begun so far. Each may enqueue tasks
+    that this worker would run."""
+
+    def __init__(self) -> None:
+        self.under_way = self.begun = 0
+
+    def of(self, step: Step) -> Step:
+        """The same step, as a round."""
+
+        async def counted() -> None:
+            self.under_way += 1
+            self.begun += 1
+            try:
+                await step()
+            finally:
+                self.under_way -= 1
+
+        return counted
+
+
+class LastLook:
+    """Tells a worker that has nothing to do whether it may end (W-81). Its own recovery may just have enqueued
+    something, whose notification has not come yet: so one more look for tasks has to find nothing, and no round and no
+    task may have come since that look was asked for."""
+
+    def __init__(self, rounds: Rounds, taken: Callable[[], int], look: Callable[[], None]) -> None:
+        self._rounds, self._taken, self._look = rounds, taken, look
+        self._seen: tuple[int, int] | None = None
+
+    def found_nothing(self) -> bool:
+        """To be asked whenever there is nothing to do; asks for another look if that is needed."""
+        if self._rounds.under_way:
+            return False
+        before, self._seen = self._seen, (self._rounds.begun, self._taken())
+        if before != self._seen:
+            self._look()
+        return before == self._seen
+
+
 class RecoveryServices:
-    """`steps` are the services, which the worker runs like its own. `on_ended` gets tasks of workflows that were ended,
-    `build_later` gets nodes whose child workflow has not been built."""
+    """`steps` are the services, which the worker runs like its own, and `rounds` tells what they are at. `on_ended`
+    gets tasks of workflows that were ended, `build_later` gets nodes whose child workflow has not been built."""
 
     def __init__(
         self,
@@ -63,25 +103,31 @@ class RecoveryServices:
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
         self._retention = retention.Retention(pool, *settings)
+        self.rounds = Rounds()
 
     def steps(self) -> list[tuple[str, Step]]:
         """The services by name."""
         check_s = self._recovery.check_interval_ms / 1000
         tick: Step = self._reaper.tick
         sweep: Step = self._sweeper.step
+        a_round = self.rounds.of
         found: list[tuple[str, Step]] = []
         if self._recovery.use_liveness_evidence:
-            watch = loop.every(dead_workers.LOOK_EVERY_S, self._dead_workers.watch, at_once=True)
+            watch = loop.every(dead_workers.LOOK_EVERY_S, a_round(self._dead_workers.watch), at_once=True)
             found.append(("dead workers", watch))
             tick, sweep = self._dead_workers.first(tick), self._dead_workers.first(sweep)
         found += [
-            ("reaper", self._in_turn(check_s, tick)),
-            ("expiry", self.deadlines.step),
+            ("reaper", self._in_turn(check_s, a_round(tick))),
+            ("expiry", self._expire),
             ("retention", loop.every(check_s, self._retention.step)),
         ]
         if self._sweeping.enabled:
-            found.append(("sweeper", loop.every(self._sweeping.sweep_interval.total_seconds(), sweep)))
+            found.append(("sweeper", loop.every(self._sweeping.sweep_interval.total_seconds(), a_round(sweep))))
         return [(name, harmless(name, step)) for name, step in found]
+
+    async def _expire(self) -> None:
+        await self.deadlines.until_due()
+        await self.rounds.of(self.deadlines.look)()
 
     def _in_turn(self, every_s: float, tick: Step) -> Step:
         """A tick at the start, and then one every `every_s` by some worker of the team (R-15). A worker that may not

@@ -14,8 +14,9 @@ import logging
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heapreplace
 from time import monotonic
 
 from horsies.core import events
@@ -238,6 +239,7 @@ class Child:
     line: deque[in_hand.HeldTask] = field(default_factory=deque)  # RUNNING, not handed over yet
     fed: dict[int, in_hand.HeldTask] = field(default_factory=dict)  # handed over, by token, in order
     starting: set[in_hand.HeldTask] = field(default_factory=set)  # assigned to it, the start statement under way
+    reserved: int = 0  # seats for tasks that a claim is just making RUNNING
     assigned: int = 0  # in all its life
     pace_ms: float | None = None
     ahead: int = 0  # how many tasks may lie before it beyond those it has slots for
@@ -264,7 +266,7 @@ class Child:
 
     @property
     def load(self) -> int:
-        return len(self.line) + len(self.fed) + len(self.starting)
+        return len(self.line) + len(self.fed) + len(self.starting) + self.reserved
 
     @property
     def has_sync(self) -> bool:
@@ -290,6 +292,24 @@ class Child:
     def note_run(self, run_ms: float, rss_kb: int) -> None:
         self.pace_ms = pace.pace(self.pace_ms, run_ms)
         self.rss_mb = rss_kb / 1024
+
+
+def reserve(children: Sequence[Child], most: int, max_tasks: int) -> list[int]:
+    """Reserve up to so many places for tasks that are not known yet, where `Dispatcher.place` would put short ones:
+    first one in each idle child, then behind those, as far as they may run ahead. The children count from 1."""
+    seats: list[int] = []
+    heap = [(child.load, number) for number, child in enumerate(children, 1)]
+    heapify(heap)
+    while heap and len(seats) < most:
+        load, number = heap[0]
+        child = children[number - 1]
+        if load > child.ahead or 0 < max_tasks <= child.assigned + child.reserved:
+            heappop(heap)
+            continue
+        child.reserved += 1
+        seats.append(number)
+        heapreplace(heap, (load + 1, number))
+    return seats
 
 
 class Link:

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -28,14 +28,15 @@ from time import monotonic
 import psycopg
 
 from horsies.core import events
-from horsies.core.db import Connection, Pool, is_about_content
+from horsies.core.db import Pool, is_about_content
 from horsies.core.store import caps, tasks, workers
 from horsies.core.store.workflows import NewTask
 from horsies.core.worker import pace
 from horsies.core.worker.children import Children
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
-from horsies.core.worker.refusals import Refusals, return_unknown_claims
+from horsies.core.worker.refusals import Refusals, UnknownClaims
+from horsies.core.worker.start import Offer, Starter
 
 log = logging.getLogger("horsies.worker")
 
@@ -44,7 +45,6 @@ PAUSES = (pace.FIRST_PAUSE_S, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
 CAPPED_PAUSE_S = 0.25  # where tasks wait for room under a cap, which another worker may have made
-FOLD_EVERY = 32  # claims under a cap, before what they have noted is added up
 BUSY_S = 0.05  # a worker that has been given all it asked for this long is busy, and needs no notifications
 MORE = "more"  # what a worker says that wakes another one, because there is more than it can take
 
@@ -62,6 +62,7 @@ class Claimer:
         in_hand: InHand,
         children: Children,
         dispatcher: Dispatcher,
+        starter: Starter,
         poll_s: float,
         is_deaf: bool = False,
         on_claimed: Callable[[], None],
@@ -74,11 +75,11 @@ class Claimer:
         self._limits = limits
         self._queues = [name for name, cap in limits.queues if cap != 0]
         self._capped = sorted(limits.capped_queues() & set(self._queues))
-        self._unfolded = 0  # claims under a cap
         self._counting = caps.Counting()
         self._in_hand = in_hand
         self._children = children
         self._dispatcher = dispatcher
+        self.starter = starter
         self._poll_s = poll_s
         self._is_deaf = is_deaf  # no notification ever arrives
         self._last_task = monotonic()
@@ -92,7 +93,8 @@ class Claimer:
         self._lapsed_at = 0.0  # when lapsed claims may be looked for again
         self._are_lapsed = False  # there were some when it last looked ahead
         self._is_due = False  # the same, of tasks that wait
-        self._may_have_unknown_claims = False
+        self.unknown = UnknownClaims(pool, who.worker_id, in_hand, on_due=self.room)
+        self.session = 0  # of the last claim, in the database
         self._is_called = False  # another process has woken this worker, and nobody has looked since
         self._hears_of_more = False
         self._is_announced = False
@@ -152,11 +154,14 @@ class Claimer:
         if self.is_looking:  # with a step of the advancer, at this moment
             await self._wait(self._poll_s)
             return
+        if self.unknown.are_possible and not self.is_stopped:
+            with self._looking():
+                await self.unknown.hand_back()
+            return
         pause = self._look_at - monotonic()
-        is_off = self.is_stopped or self._dispatcher.is_shut
-        order = None if is_off or self._in_hand.suspects else self._next_order()  # beside a suspect is no room (R-58)
+        order = self._next_order_if_on()
         if order is None:
-            if not is_off:
+            if not (self.is_stopped or self._dispatcher.is_shut):
                 self.looked_at = monotonic()
             await self._be_full()
             return
@@ -164,18 +169,13 @@ class Claimer:
             await self._wait(pause)
             return
         if self._may_sleep_on():
-            if await self._sleeps_on() or self.is_looking:
-                return
-            if (order := self._next_order()) is None:
+            is_over = await self._sleeps_on() or self.is_looking
+            if is_over or (order := self._next_order_if_on()) is None:
                 return
         rings, hears_of_more = self._rings, self._hears_of_more
         self._is_called = self._hears_of_more = False
-        self.is_looking = True
-        try:
-            await self.hand_back_unknown_claims()
+        with self._looking():
             rows = await self._look(order)
-        finally:
-            self.is_looking = False
         is_more = self._is_more or order.is_answered_in_full(rows)
         if not is_more and rings == self._rings:
             await self._run_dry()
@@ -185,8 +185,7 @@ class Claimer:
 
     def _may_sleep_on(self) -> bool:
         """Whether it has slept for long, and nothing has happened: then a look ahead is all that is needed."""
-        has_slept = self._pauses >= len(PAUSES) and self.is_dry and not self._is_deaf
-        return has_slept and not self._may_have_unknown_claims and not self._are_lapsed
+        return self._pauses >= len(PAUSES) and self.is_dry and not self._is_deaf and not self._are_lapsed
 
     async def _sleeps_on(self) -> bool:
         await self._run_dry()
@@ -219,7 +218,7 @@ class Claimer:
                 self._are_lapsed = False
                 rows += await self._claim_all_lapsed(order.queues, order.budget - len(rows), free_bytes)
         except BaseException:
-            self._may_have_unknown_claims = True
+            self.unknown.suspect(self.session)
             raise
         return rows
 
@@ -240,7 +239,7 @@ class Claimer:
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
-            self.suspect_lost_claims()
+            self.unknown.suspect()
             return await self._refusals.claim(order)
         self._is_more = order.is_answered_in_full(rows)
         if self._refusals.are_known:
@@ -264,19 +263,38 @@ class Claimer:
                 raise
             return await self._refusals.claim_lapsed(partial(self._claim_lapsed, queues, most, free_bytes))
 
+    def _next_order_if_on(self) -> tasks.ClaimOrder | None:
+        is_off = self.is_stopped or self._dispatcher.is_shut or self._in_hand.suspects  # no room beside these (R-58)
+        return None if is_off else self._next_order()
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[None]:
+        self.is_looking = True
+        try:
+            yield
+        finally:
+            self.is_looking = False
+
     def _next_order(self) -> tasks.ClaimOrder | None:
         return next(iter(pace.orders(self._limits, self._holding(), self._children.async_names)), None)
 
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
         began = monotonic()
-        async with self._pool.connection() as conn:
-            if self._capped:
-                await self._fold(conn, order.counted)
-            rows = await tasks.claim(conn, self.who, order, only, self._counting)
+        offer = self.starter.offer(order) if only is None else None
+        try:
+            async with self._pool.connection() as conn:
+                self.session = conn.pgconn.backend_pid
+                if self._capped:
+                    await self._counting.fold(conn, order.counted)
+                rows = await tasks.claim(conn, self.who, order, only, self._counting, offer and offer.seats)
+        finally:
+            if offer is not None:
+                offer.withdraw()
+                self.starter.wake()  # something else may have found no room meanwhile
         self.looked_at = monotonic()
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
-        self._take(rows, self._keep(rows))
+        self._take(rows, self._keep(rows), offer)
         if self._shares and only is None:
             await self._note_shares(order, rows)
         return rows
@@ -289,12 +307,6 @@ class Claimer:
                     emptied.add(name)
         self._shares.note(Counter(row.queue_name for row in rows), emptied, order.queues)
 
-    async def _fold(self, conn: Connection, counted: list[str]) -> None:
-        self._unfolded += 1
-        if self._unfolded >= FOLD_EVERY:
-            self._unfolded = 0
-            await caps.fold(conn, counted, counted)
-
     async def _claim_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
             rows = await tasks.claim_expired(conn, self.who, queues, most, free_bytes)
@@ -304,10 +316,9 @@ class Claimer:
     def begin_along(self, new: Sequence[NewTask]) -> tasks.ClaimOrder | None:
         """What to claim with a step that has enqueued these tasks. Only while nothing else waits as far as is known,
         because the step keeps its workflow locked; and never under a cap, whose lock comes before all others (D-63)."""
-        is_off = self.is_stopped or self._dispatcher.is_shut or self._in_hand.suspects
-        if is_off or self.is_looking or not self.is_dry or self._may_have_unknown_claims:
+        if self.is_looking or not self.is_dry or self.unknown.are_possible:
             return None
-        order = self._next_order()
+        order = self._next_order_if_on()
         if order is None or order.counted or {task.queue_name for task in new}.isdisjoint(order.queues):
             return None
         if self._shares or len(order.queues) > MANY_QUEUES:  # such a pass begins with another look
@@ -316,14 +327,14 @@ class Claimer:
         self._along = {task.id for task in new}  # their bells may come before our own reply
         return order
 
-    def end_along(self, rows: list[tasks.Claimed] | None, *, is_all: bool) -> None:
+    def end_along(self, rows: list[tasks.Claimed] | None, offer: Offer | None, *, is_all: bool) -> None:
         """The step has ended, and these are claimed; None if nobody knows. `is_all`: all that it has written."""
         self.is_looking, self._along = False, set()
         if rows is None:
-            self.suspect_lost_claims()
+            self.unknown.suspect(self.session)
         else:
             self.looked_at, pauses = monotonic(), self._pauses
-            self._take(rows, self._keep(rows))
+            self._take(rows, self._keep(rows), offer)
             self._pauses = pauses  # there is no more reason to look than before the step
         self._event.set() if is_all else self.ring()
 
@@ -345,8 +356,8 @@ class Claimer:
         self._earned = pace.earned_by(self._earned, paces, all_kept=stay == len(rows))
         return stay
 
-    def _take(self, rows: list[tasks.Claimed], stay: int) -> None:
-        """Only the first `stay` of them stay; the others return to the queue."""
+    def _take(self, rows: list[tasks.Claimed], stay: int, offer: Offer | None = None) -> None:
+        """Only the first `stay` of them stay; the others return to the queue. The `offer` was made for them."""
         async_names = set(self._children.async_names)
         waiting = self._in_hand.waiting
         staying = len(waiting)
@@ -357,6 +368,8 @@ class Claimer:
             if place < stay:
                 staying = len(waiting)
         self._dispatcher.hand_back(len(waiting) - staying)
+        if offer is not None:
+            self.starter.take_seats(offer, rows)
         if rows:
             self._task_bytes = pace.task_bytes(self._task_bytes, sum(row.size for row in rows) / len(rows))
             self._pauses = 0
@@ -427,23 +440,6 @@ class Claimer:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         self._event.clear()
-
-    def suspect_lost_claims(self) -> None:
-        """A claim was no longer ours. If a crash of the server lost that claim and we have claimed the task again under
-        the same number, the new claim has just been dropped with the old one (L-03)."""
-        self._may_have_unknown_claims = True
-
-    async def hand_back_unknown_claims(self) -> None:
-        """After a claim whose reply was lost, the database may have given us tasks that we do not know of (W-21)."""
-        if not self._may_have_unknown_claims:
-            return
-        # This is first, so that a suspicion that comes up meanwhile counts for the next look.
-        self._may_have_unknown_claims = False
-        try:
-            await return_unknown_claims(self._pool, self.who.worker_id, {held.claim for held in self._in_hand})
-        except BaseException:
-            self._may_have_unknown_claims = True
-            raise
 
     def _holding(self) -> pace.Holding:
         ahead = pace.allowed(self._dispatcher.ahead(), self._earned)

@@ -54,7 +54,7 @@ class Dispatcher:
         self._finalizer = finalizer
         self._limits = limits
         self._fence = fence
-        self._max_tasks = max_tasks_per_child
+        self.max_tasks = max_tasks_per_child
         self._max_memory_mb = max_memory_mb
         self._crash_of = crash_of
         self._on_room = on_room
@@ -65,6 +65,7 @@ class Dispatcher:
         self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
         self.is_held_up = False  # children get nothing, because too many bytes of results wait to be written (W-25b)
         self._held_up_at = 0.0  # since when
+        self.on_lost: Callable[[], None] = lambda: None  # a task was not ours any more
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
 
@@ -81,7 +82,7 @@ class Dispatcher:
                 return
             child.slow = None
         limit = ahead_limit(child.pace_ms, self._limits.run_ahead_ms) if self._limits.may_run_ahead else 0
-        child.ahead = min(limit, self._max_tasks - child.assigned - 1) if self._max_tasks else limit
+        child.ahead = min(limit, self.max_tasks - child.assigned - 1) if self.max_tasks else limit
 
     def _has(self, child: Child, held: HeldTask) -> bool:
         return held.child is child and held.phase is not Phase.SETTLING and self._in_hand.holds(held)
@@ -98,16 +99,20 @@ class Dispatcher:
             if load <= child.ahead or load == 0 or self._has_slot(child, held, load):
                 best, least = child, load
         if best is not None:
-            best.starting.add(held)
-            best.assigned += 1
-            held.child = best
-            if not self.paces.is_short(held.row.task_name):
-                best.slow, best.ahead = held, 0
-            if self._max_tasks:
-                self._set_ahead(best)
-                if best.assigned >= self._max_tasks:
-                    self._children.retire(best)
+            self.seat(held, best)
         return best
+
+    def seat(self, held: HeldTask, child: Child) -> None:
+        """This child will run the task."""
+        child.starting.add(held)
+        child.assigned += 1
+        held.child = child
+        if not self.paces.is_short(held.row.task_name):
+            child.slow, child.ahead = held, 0
+        if self.max_tasks:
+            self._set_ahead(child)
+            if child.assigned >= self.max_tasks:
+                self._children.retire(child)
 
     def _has_slot(self, child: Child, held: HeldTask, load: int) -> bool:
         return held.is_async and load < self._limits.concurrency and not child.has_sync
@@ -147,8 +152,7 @@ class Dispatcher:
         self._watch()
 
     def _drop_late(self, child: Child) -> None:
-        """After a pause, other workers may have the waiting tasks, or take them soon: they are not sent to children any
-        more (R-101)."""
+        """After a pause, others may have the waiting tasks, or take them soon: children do not get them (R-101)."""
         while child.line and self._fence.is_late(child.line[0].sign):
             held = child.line.popleft()
             self._settle(held, Requeue(held.claim))
@@ -296,6 +300,7 @@ class Dispatcher:
         """The task is not ours any more, so there is nothing to write; its room is free."""
         self._disarm(held)
         self._in_hand.drop(held)
+        self.on_lost()
         self._on_room()
 
     # Stopping exactly one task
@@ -360,8 +365,7 @@ class Dispatcher:
             self._is_surprised = True
 
     def hand_back_surplus(self) -> None:
-        """Of what was claimed ahead, hand back what would not be claimed now (W-25a)."""
-        self._is_surprised = False
+        self._is_surprised = False  # of what was claimed ahead, hand back what would not be claimed now (W-25a)
         for child in self._children.children:
             self._take_back_surplus(child)
         waiting = self._in_hand.waiting

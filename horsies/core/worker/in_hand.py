@@ -97,7 +97,7 @@ class InHand:
         self.suspects: set[HeldTask] = set()  # those that must run apart
         self.held: dict[str, HeldTask] = {}
         self.waiting: deque[HeldTask] = deque()
-        self._tokens = 0
+        self.taken = 0  # so many tasks so far; each has the number of its own as its token
         self.bytes = 0  # of arguments and results that are kept here (W-25b)
         self.result_bytes = 0  # those of results among them
         self.on_drop: Callable[[HeldTask], None] = lambda held: None
@@ -114,11 +114,14 @@ class InHand:
         older = self.held.get(row.id)
         if older is not None and older.claim == claim:
             return None  # a crash of the server lost this claim, and it was made again under the same number (L-03)
-        self._tokens += 1
-        held = HeldTask(row, is_async, self._tokens, claim, size=row.size)
+        self.taken += 1
+        held = HeldTask(row, is_async, self.taken, claim, size=row.size)
         self.bytes += row.size
         self.held[row.id] = held
-        self.waiting.append(held)
+        if row.child is None:
+            self.waiting.append(held)
+        else:
+            held.phase = Phase.STARTING  # RUNNING in the database; its child gets it in a moment
         if self._is_suspect(row):
             self.suspects.add(held)
         return older

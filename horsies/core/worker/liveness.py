@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import psutil
 
 from horsies.core.db import AWAY, Connection, answered_within, by_halves, is_about_content
-from horsies.core.store import tasks, workers
+from horsies.core.store import holds, tasks, workers
 from horsies.core.tasks.moves import Claim
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.config import Identity, Plan, publishable
@@ -112,7 +112,7 @@ class Heartbeats:
         if late:
             claims = [held.claim for held in late]
             await self._say(
-                lambda conn: _unless_refused(claims, partial(tasks.mark_finalizing, conn, self._who.worker_id))
+                lambda conn: _unless_refused(claims, partial(holds.mark_finalizing, conn, self._who.worker_id))
             )
             for held in late:
                 held.marked = now
@@ -176,7 +176,7 @@ class Heartbeats:
         if waiting:
             await self._say(
                 lambda conn: _unless_refused(
-                    waiting, lambda part: tasks.renew(conn, self._who, part, self._max_claim_age)
+                    waiting, lambda part: holds.renew(conn, self._who, part, self._max_claim_age)
                 )
             )
         for held in vouched:  # the others stay due
@@ -184,11 +184,11 @@ class Heartbeats:
 
     async def _beat(self, asked: Sequence[HeldTask], vouched: Sequence[HeldTask]) -> None:
         signs = {id(held) for held in vouched}
-        beats = [tasks.Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
+        beats = [holds.Beat(held.claim, id(held) in signs, self._sender(held), self._pid_of(held)) for held in asked]
         running = [
             held for held in vouched if held.phase not in WAITING
         ]  # now, because a heartbeat of a claim says nothing about its run
-        owned, sent = await self._say(lambda conn: tasks.heartbeat(conn, self._who.worker_id, self._hostname, beats))
+        owned, sent = await self._say(lambda conn: holds.heartbeat(conn, self._who.worker_id, self._hostname, beats))
         for held in running:
             if held.id in owned:
                 held.sign = max(held.sign, sent)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
+from horsies.core.sql import texts
 from horsies.core.store import tasks
 from horsies.core.worker.in_hand import InHand, Limits, Phase
 
@@ -63,6 +64,7 @@ class Paces:
 
     def __init__(self) -> None:
         self._paces: dict[str, NamePace] = {}
+        self._short_names: str | None = None
 
     def note(self, name: str, run_ms: float) -> bool:
         """A task of this name took so long, or has taken so long already. Return whether the name was short until
@@ -73,13 +75,24 @@ class Paces:
                 del self._paces[next(iter(self._paces))]
             run_ms = min(run_ms, LONGEST_MS)
             self._paces[name] = NamePace(run_ms, run_ms)
+            self._short_names = None
             return False
         was_short = found.mean_ms <= SHORT_MS
         found.note(run_ms)
-        return was_short and found.mean_ms > SHORT_MS
+        is_short = found.mean_ms <= SHORT_MS
+        if was_short != is_short:
+            self._short_names = None
+        return was_short and not is_short
 
     def of(self, name: str) -> NamePace | None:
         return self._paces.get(name)
+
+    @property
+    def short_names(self) -> str:
+        """All names that are short, as an array that can be bound."""
+        if self._short_names is None:
+            self._short_names = texts(name for name in self._paces if self.is_short(name))
+        return self._short_names
 
     def is_short(self, name: str) -> bool:
         found = self._paces.get(name)

@@ -7,22 +7,27 @@ were claimed is set aside. If no task is accepted, somebody may have stopped all
 queue would be wrong. What cannot be set aside is skipped for as long as the claim as a whole is refused.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import psycopg
 
 from horsies.core import logs
-from horsies.core.db import Pool, by_halves, describe, is_about_content, is_about_one, mending
-from horsies.core.store import odd_rows, tasks
+from horsies.core.db import Connection, Pool, by_halves, describe, is_about_content, is_about_one, mending
+from horsies.core.store import holds, odd_rows, tasks
 from horsies.core.store.odd_rows import OddTask
 from horsies.core.tasks.moves import Claim, Requeue
+from horsies.core.worker.in_hand import InHand
 
 log = logging.getLogger("horsies.worker")
 
 LOOK_AT = 1_000  # tasks that wait, in one pass
 MOST = 50  # refused tasks that one pass looks for
+LOOKS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # between the looks for claims whose reply was lost
+LOST_DELAY_S = 2.0
+WORKING_S = 0.5  # the same while a lost session works
 
 Rows: TypeAlias = list[tasks.Claimed]
 
@@ -130,20 +135,85 @@ class Refusals:
                 self._on_ended(task.claim.task_id, task.workflow_id)
 
 
-async def return_unknown_claims(pool: Pool, worker_id: str, known: Collection[Claim]) -> None:
-    """Return claims that belong to this worker according to the database, and of which it does not know (W-21)."""
-    async with pool.connection() as conn:
-        unknown = [claim for claim in await tasks.unknown_claims(conn, worker_id) if claim not in known]
-        if unknown:
-            log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
-            await by_halves(
-                unknown,
-                lambda part: tasks.apply(conn, worker_id, [Requeue(claim) for claim in part]),
-                is_refusal=is_about_one,
-                give_up=_left_behind,
-            )
+class UnknownClaims:
+    """After a claim whose reply was lost, the database may have given the worker tasks that it does not know of (W-21).
+    So it may have after a claim that was no longer its own: if a crash of the server lost that claim, and the task was
+    claimed again under the same number, the new claim was dropped with the old one (L-03).
 
+    One look is not enough: a statement whose connection is lost goes on, and may commit after it. So there are more, at
+    growing pauses, and for as long as that session works or a row could not be returned. `on_due` is called when it is
+    time for the next one."""
 
-def _left_behind(claim: Claim, problem: Exception) -> None:
-    facts = {"horsies": {"task_id": claim.task_id}}
-    log.warning("a claim cannot be returned, and is left until its lease runs out: %s", describe(problem), extra=facts)
+    def __init__(self, pool: Pool, worker_id: str, in_hand: InHand, on_due: Callable[[], None]) -> None:
+        self._pool = pool
+        self._worker_id = worker_id
+        self._in_hand = in_hand
+        self._on_due = on_due
+        self._sessions: set[int] = set()  # lost ones that may still be at work
+        self._looks = 0  # since the last suspicion
+        self._delay_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.are_possible = False  # it is time to look
+
+    def suspect(self, session: int | None = None) -> None:
+        """There may be some, from now on, and also later if this session was lost."""
+        if session is not None:
+            self._sessions.add(session)
+        # A task whose claim was not ours must not be claimed and lost again at once: others have a turn.
+        self._delay_s = None if session is not None else LOST_DELAY_S
+        self._looks, self.are_possible = 0, True
+
+    async def hand_back(self) -> None:
+        """Return them to the queue. None of them has begun."""
+        if not self.are_possible:
+            return
+        self.are_possible = False  # first, so that a suspicion that comes up meanwhile counts for the next look
+        try:
+            async with self._pool.connection() as conn:
+                if self._sessions:  # asked before the look, which then sees what they have committed
+                    self._sessions = await holds.working_sessions(conn, self._sessions)
+                is_done = await self._return(conn)
+        except BaseException:
+            self.are_possible = True
+            raise
+        if self._sessions or not is_done or self._looks < len(LOOKS_S):
+            self._look_again(WORKING_S if self._sessions else LOOKS_S[min(self._looks, len(LOOKS_S) - 1)])
+
+    async def hand_back_all(self) -> None:
+        """The same for a worker that leaves: it does not look again later, so it waits for lost sessions to end."""
+        await self.hand_back()
+        while self._sessions:
+            await asyncio.sleep(WORKING_S / 5)
+            self.are_possible = True
+            await self.hand_back()
+
+    def _look_again(self, pause: float) -> None:
+        self._looks += 1
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(pause, self._is_time)
+
+    def _is_time(self) -> None:
+        self.are_possible = True
+        self._on_due()
+
+    async def _return(self, conn: Connection) -> bool:
+        """Whether all could be returned."""
+        unknown = await holds.unknown_claims(conn, self._worker_id, [held.claim for held in self._in_hand])
+        if not unknown:
+            return True
+        log.info("returning %d claims to the queue because the reply to the claim was lost", len(unknown))
+        left: list[Claim] = []
+
+        def leave(claim: Claim, problem: Exception) -> None:
+            left.append(claim)
+            facts = {"horsies": {"task_id": claim.task_id}}
+            log.warning("a claim cannot be returned now and will be retried: %s", describe(problem), extra=facts)
+
+        await by_halves(
+            unknown,
+            lambda part: tasks.apply(conn, self._worker_id, [Requeue(claim, self._delay_s) for claim in part]),
+            is_refusal=is_about_one,
+            give_up=leave,
+        )
+        return not left

@@ -79,10 +79,11 @@ class Worker:
         return await self._run(until=self._until_dry, install_signals=False)
 
     async def _until_dry(self) -> None:
-        while not self._stop.is_set() and not (self._claimer.is_dry and not self._in_hand and self._advancer.is_idle):
+        last = background.LastLook(self._recovery.rounds, lambda: self._in_hand.taken, self._claimer.ring)
+        while not (self._stop.is_set() or (self._is_idle() and self._advancer.is_idle and last.found_nothing())):
             await asyncio.sleep(0.01)
 
-    async def _run(self, *, until: Callable[[], Awaitable[Any]], install_signals: bool) -> int:
+    async def _run(self, *, until: Callable[[], Coroutine[Any, Any, Any]], install_signals: bool) -> int:
         if install_signals:
             loop = asyncio.get_running_loop()
             for sig in (signal.SIGTERM, signal.SIGINT):
@@ -190,6 +191,7 @@ class Worker:
             me,
             connections=connections,
             in_hand=self._in_hand,
+            children=self._children,
             dispatcher=self._dispatcher,
             finalizer=self._finalizer,
             apart=self._apart,
@@ -205,12 +207,14 @@ class Worker:
             in_hand=self._in_hand,
             children=self._children,
             dispatcher=self._dispatcher,
+            starter=self._starter,
             poll_s=plan.poll_s,
             is_deaf=not plan.postgres.has_sessions,
             on_claimed=self._on_claimed,
             on_ended=self._advancer.put,
             on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
+        self._dispatcher.on_lost = self._claimer.unknown.suspect
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
@@ -287,7 +291,7 @@ class Worker:
 
     # Serving
 
-    async def _serve(self, until: Callable[[], Awaitable[Any]]) -> None:
+    async def _serve(self, until: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         recovery = self.plan.app.config.recovery
         self._finalizing = self._spawn(self._finalizer.run())
         self._spawn(self._children.keep_up())
@@ -307,7 +311,7 @@ class Worker:
         )
         self._serve_step("outcome log", every(finalize.PERIOD_S, self._summarize))
         self._serve_step("ticks", self._tick)
-        waiting = asyncio.create_task(_run_to_end(until))
+        waiting = asyncio.create_task(until())
         try:
             await asyncio.wait({waiting, *self._services}, return_when=asyncio.FIRST_COMPLETED)
             self._raise_failed()
@@ -408,7 +412,7 @@ class Worker:
             if isinstance(move, Retry):
                 self._claimer.expect(move.delay_s)
         else:
-            self._claimer.suspect_lost_claims()
+            self._claimer.unknown.suspect()
         if held.row.workflow_id is not None and finalize.may_be_the_end(move, moved):
             self._advancer.put(held.id, held.row.workflow_id)
         if held.row.queue_name in self._capped:
@@ -441,7 +445,3 @@ class Worker:
 
     async def _check_claims(self, task_ids: list[str]) -> None:
         await self._heartbeats.check([self._in_hand.held[id_] for id_ in task_ids if self._may_be_lost(id_)])
-
-
-async def _run_to_end(until: Callable[[], Awaitable[Any]]) -> None:
-    await until()

@@ -164,7 +164,7 @@ async def sign_off(claimer: claim.Claimer, heartbeats: liveness.Heartbeats, *, m
         async with asyncio.timeout(SIGN_OFF_S):
             while True:
                 try:
-                    await claimer.hand_back_unknown_claims()
+                    await claimer.unknown.hand_back_all()
                     await claimer.withdraw_idle()
                     await heartbeats.unregister()
                     return

@@ -20,9 +20,11 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum, auto
+from itertools import takewhile
 from time import monotonic
+from typing import NamedTuple
 
 from horsies.core import events, logs
 from horsies.core.child.wire import clock
@@ -31,7 +33,7 @@ from horsies.core.store import odd_rows, tasks, workflows
 from horsies.core.tasks.moves import Claim, Requeue, SetAside
 from horsies.core.types import WorkflowStatus
 from horsies.core.worker import config, dispatch, finalize
-from horsies.core.worker.children import Children
+from horsies.core.worker.children import Child, Children, reserve
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.finalize import Finalizer
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
@@ -51,6 +53,18 @@ NODE_PATIENCE_S = 2.0  # after its claim such a task goes back to the queue
 _Start = Callable[[list[HeldTask]], Awaitable[None]]
 
 
+class Offer(NamedTuple):
+    """Reserved places in children, for tasks that a claim makes RUNNING with the same statement (W-21b)."""
+
+    children: list[Child]
+    seats: tasks.Seats
+    sent: float
+
+    def withdraw(self) -> None:
+        for child in self.seats.seats:
+            self.children[child - 1].reserved -= 1
+
+
 class Starter:
     """Call `wake()` when there are claimed tasks or free children; `step` is one batch."""
 
@@ -60,6 +74,7 @@ class Starter:
         *,
         connections: finalize.ConnectionChoice,
         in_hand: InHand,
+        children: Children,
         dispatcher: dispatch.Dispatcher,
         finalizer: finalize.Finalizer,
         apart: Apart,
@@ -72,6 +87,7 @@ class Starter:
         self._worker_id = me.worker_id
         self._hostname = me.hostname
         self._in_hand = in_hand
+        self._children = children
         self._dispatcher = dispatcher
         self._finalizer = finalizer
         self._apart = apart
@@ -96,6 +112,37 @@ class Starter:
             finally:
                 self.is_starting = False
             batch = self._place()
+
+    def offer(self, order: tasks.ClaimOrder, most: int | None = None) -> Offer | None:
+        """Reserve places for what this claim may bring, or None: the tasks are then started after it, as they are where
+        it counts (W-23) or weighs them (W-30a), or where others wait to be started."""
+        waits = self._in_hand.waiting or self._in_hand.suspects or self._dispatcher.is_held_up
+        if order.counted or order.concurrency > 1 or waits or not self._dispatcher.may_start:
+            return None
+        children = self._children.usable
+        idle = sum(1 for child in children if child.load == 0)
+        seats = reserve(children, order.budget if most is None else most, self._dispatcher.max_tasks)
+        if not seats:
+            return None
+        pids, names = [child.pid for child in children], [child.name for child in children]
+        short_names = self._dispatcher.paces.short_names
+        return Offer(children, tasks.Seats(seats, pids, names, self._hostname, idle, short_names), clock())
+
+    def fitting(self, offer: Offer, names: Sequence[str]) -> int:
+        """How many tasks of these names, from the first on, find a seat: the decision that `claim.sql` makes itself."""
+        short = sum(1 for _ in takewhile(self._dispatcher.paces.is_short, names))
+        return min(len(names), len(offer.seats.seats), max(offer.seats.free, short))
+
+    def take_seats(self, offer: Offer, rows: Sequence[tasks.Claimed]) -> None:
+        """These have come in answer to it, and the worker holds them: those with a seat go to their children."""
+        begun: list[HeldTask] = []
+        for row in rows:
+            held = self._in_hand.held.get(row.id)
+            if row.child is not None and held is not None and held.row is row:
+                self._dispatcher.seat(held, offer.children[row.child - 1])
+                begun.append(held)
+        if begun:
+            self._accept(begun, {held.id for held in begun}, offer.sent)
 
     def hand_back(self) -> None:
         """Nothing more is started: tasks that are only claimed return to the queue (W-51)."""

@@ -69,7 +69,7 @@ def runs(traces: Path) -> list[int]:
     return [len((traces / str(place)).read_text().splitlines()) for place in range(LENGTH)]
 
 
-async def test_w21a_l32_the_next_node_is_claimed_by_the_transaction_that_enqueues_it(
+async def test_w21a_l32_the_next_node_is_claimed_and_started_by_the_transaction_that_enqueues_it(
     basic: Any, rows: Rows, db: AsyncConnection[Any]
 ) -> None:
     """And the metrics of the worker hear of it."""
@@ -89,10 +89,16 @@ async def test_w21a_l32_the_next_node_is_claimed_by_the_transaction_that_enqueue
     ]
     with_step = [task for task in sent if sent[task] == claimed[task]]
     assert len(with_step) >= LENGTH - 3  # while the worker sees other tasks waiting, it looks by itself
-    # The start and the end are transactions of their own, and so is the advance of the workflow (L-09, L-32).
+    # They start with it too (W-21b), and so do their nodes; the end and the advance are two transactions (L-32).
+    assert [task for task in with_step if started[task] == sent[task]] == with_step
     advanced = set((await transactions(rows, "node COMPLETED")).values())
-    assert len(set(sent.values()) | set(started.values()) | set(ended.values())) == 3 * LENGTH
+    assert len(set(sent.values()) | set(ended.values())) == 2 * LENGTH
     assert len(advanced) == LENGTH and not advanced & set(ended.values())
+    nodes = await rows.all("SELECT task_id, status, started_at FROM horsies_workflow_tasks ORDER BY task_index")
+    times = await rows.all("SELECT id, enqueued_at, claimed_at, started_at, completed_at FROM horsies_tasks")
+    began = {row["id"]: row["started_at"] for row in times}
+    assert [began[node["task_id"]] for node in nodes] == [node["started_at"] for node in nodes]
+    assert all(sorted(moments := list(row.values())[1:]) == moments for row in times)
     assert set(sent.values()) - {min(sent.values())} <= advanced
     assert sorted(told) == sorted(sent)
 

@@ -35,7 +35,7 @@ WAITING = """
         RETURN NEW;
     END $$;
     CREATE TRIGGER wait BEFORE UPDATE ON horsies_tasks FOR EACH ROW
-        WHEN (OLD.status = 'PENDING' AND NEW.status = 'CLAIMED' AND %s) EXECUTE FUNCTION wait()
+        WHEN (OLD.status = 'PENDING' AND NEW.status IN ('CLAIMED', 'RUNNING') AND %s) EXECUTE FUNCTION wait()
 """
 WITH_A_STEP = "OLD.workflow_id IS NOT NULL AND OLD.created_at = now()"  # by the transaction that has written it
 BY_ITSELF = "OLD.workflow_id IS NULL"

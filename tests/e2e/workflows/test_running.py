@@ -4,10 +4,12 @@ somewhere holds up nobody else.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -71,6 +73,45 @@ async def test_w81_run_once_brings_a_whole_workflow_to_its_end(flows: Any, db: A
     assert await Worker(flows.app, WorkerConfig(app_locator=LOCATOR)).run_once() == 0
     assert await flow_status(db, handle.workflow_id) == "COMPLETED"
     assert (await handle.get_async(timeout_ms=1_000)).unwrap() == 4
+
+
+@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "unheard"])
+async def test_w81_run_once_runs_what_its_own_reaper_is_just_enqueuing(
+    flows: Any, db: AsyncConnection[Any], database_url: str, traces: Path, is_heard: bool
+) -> None:
+    """The reaper is in the middle of the step when everything else has come to an end; its notification may be lost."""
+    handle = await start(flows.chain_of_tasks("behind", 2))
+    await db.execute("""UPDATE horsies_tasks SET status = 'COMPLETED', result = '{"ok": 0}', completed_at = now()""")
+    (traces / "busy.hold").touch()
+    await flows.number.send_async("busy", 0)
+    sleepy = flows.app.config.resilience.model_copy(update={"notify_poll_interval_ms": 60_000})
+    flows.app.config = flows.app.config.model_copy(update={"resilience": sleepy})
+    if not is_heard:
+        await db.execute("ALTER TABLE horsies_tasks DISABLE TRIGGER USER")
+    await db.execute(HELD_UP)
+    async with await AsyncConnection.connect(database_url) as holder, asyncio.TaskGroup() as group:
+        await holder.execute("SELECT pg_advisory_xact_lock(1)")
+        worker = Worker(flows.app, WorkerConfig(app_locator=LOCATOR))
+        run = group.create_task(worker.run_once())
+        await eventually(lambda: waits(db, "%INSERT INTO horsies_tasks%"), what="the reaper enqueues")
+        await eventually(lambda: pids(traces, "busy"), what="a task runs")
+        (traces / "busy.hold").unlink()
+        await eventually(lambda: run.done() or sleeps(worker), what="nothing else is left to do")
+        await holder.commit()
+    assert run.result() == 0
+    assert await flow_status(db, handle.workflow_id) == "COMPLETED"
+
+
+HELD_UP = """
+    CREATE FUNCTION held_up() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
+    $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$;
+    CREATE TRIGGER held_up BEFORE INSERT ON horsies_tasks FOR EACH ROW EXECUTE FUNCTION held_up();
+"""
+
+
+def sleeps(worker: Worker) -> bool:
+    """It has no tasks, and will not look for any by itself."""
+    return not worker._in_hand and worker._claimer._look_at > monotonic() + 10
 
 
 async def test_f60_f64_builders_that_hang_or_break_hold_up_nobody(flows: Any, traces: Path) -> None:

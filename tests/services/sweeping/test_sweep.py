@@ -30,8 +30,9 @@ from horsies.core.db.pool import Pool
 from horsies.core.recovery import sweep as sweeping
 from horsies.core.recovery.hooks import HookCaller, InProcess, NoHooks
 from horsies.core.recovery.sweep import Sweeper, force_unlock, sweep_abandoned, sweep_workers
-from horsies.core.store import tasks
-from horsies.core.store.tasks import Beat, Claimant, ClaimOrder
+from horsies.core.store import holds, tasks
+from horsies.core.store.holds import Beat
+from horsies.core.store.tasks import Claimant, ClaimOrder
 from horsies.core.store.workers import SWEEP_LOCK
 from horsies.core.tasks.moves import Claim, Complete
 from horsies.core.types.status import TaskStatus
@@ -252,9 +253,9 @@ async def test_r56_the_old_owner_is_fenced(db: Db, pool: Pool) -> None:
     await sweep(pool)
     old = Claim(running, 1)
     assert await tasks.apply(db, "w1", [Complete(old, "{}")]) == set()
-    assert await tasks.heartbeat(db, "w1", "host", [Beat(old, True, "w1/7", 7)]) == set()
+    assert await holds.heartbeat(db, "w1", "host", [Beat(old, True, "w1/7", 7)]) == set()
     who = Claimant("w1", timedelta(minutes=1), enrolled=True)
-    assert await tasks.renew(db, who, [Claim(claimed, 1)], timedelta(hours=9999)) == set()
+    assert await holds.renew(db, who, [Claim(claimed, 1)], timedelta(hours=9999)) == set()
     assert await tasks.start(db, "w1", "host", [Claim(claimed, 1)], [7], ["p"]) == set()
 
 

@@ -1,6 +1,6 @@
--- Everything beside the documented task trigger, whose behaviour is exact: how idle workers are woken, the end of
--- workflows, and live monitoring, which notifies only while a monitor has said that it listens. The notify modes replace
--- some of these functions.
+-- The functions beside that of the triggers for new and moved tasks (task_changes.sql): how idle workers are woken, what is
+-- counted and deleted with tasks, the end of workflows, and live monitoring, which notifies only while a monitor has said
+-- that it listens. The notify modes replace some of these functions.
 
 -- Wakes idle workers that serve this queue, each on a channel of its own (D-61); no more of them than `most`, the one first
 -- whose mark is the newest, and `giver` only if there is no other. A worker whose session has ended is passed over: its
@@ -40,61 +40,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- This runs once per statement, not per row. If no monitor listens and no worker is idle, a batch costs one look at a small
--- table.
-CREATE OR REPLACE FUNCTION horsies_monitor_new_tasks()
-RETURNS trigger AS $$
-BEGIN
-    IF EXISTS (SELECT FROM horsies_waiting WHERE topic = 'monitor' AND until > clock_timestamp()) THEN
-        PERFORM pg_notify('horsies_task_status', id) FROM new_rows;
-    END IF;
-    IF EXISTS (SELECT FROM horsies_waiting WHERE topic = 'worker' AND until > clock_timestamp()) THEN
-        PERFORM horsies_wake_workers(n.queue_name, count(*), NULL, min(n.id))
-        FROM new_rows n WHERE n.status = 'PENDING' GROUP BY n.queue_name;
-    END IF;
-    RETURN NULL;
-END;
-$$ LANGUAGE plpgsql;
-
-CREATE OR REPLACE FUNCTION horsies_monitor_moved_tasks()
-RETURNS trigger AS $$
-BEGIN
-    IF EXISTS (SELECT FROM horsies_waiting WHERE topic = 'monitor' AND until > clock_timestamp()) THEN
-        PERFORM pg_notify('horsies_task_status', n.id)
-        FROM new_rows n JOIN old_rows o USING (id) WHERE n.status <> o.status;
-    END IF;
-    RETURN NULL;
-END;
-$$ LANGUAGE plpgsql;
-
--- What changes about the tasks in flight of counted queues (D-56). Nothing is counted unless a worker has a cap; then a
--- statement costs one look at an empty table. A count that nobody has used for two days is not kept up: older code has come
--- back, which would never sum it up. It is not believed long before that.
-CREATE OR REPLACE FUNCTION horsies_count_moved_tasks()
-RETURNS trigger AS $$
-BEGIN
-    -- The newest row, because the older ones may be dead: an index that is read from the back finds it at once.
-    IF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
-        INSERT INTO horsies_load_moves (queue_name, xid, held, running)
-        SELECT d.name, pg_current_xact_id()::text::bigint, d.held, d.running
-        FROM (
-            SELECT COALESCE(queue_name, '*') AS name, sum(held) AS held, sum(running) AS running
-            FROM (
-                SELECT queue_name, claimed::int AS held, (claimed AND status = 'RUNNING')::int AS running FROM new_rows
-                UNION ALL
-                SELECT queue_name, -claimed::int, -(claimed AND status = 'RUNNING')::int FROM old_rows
-            ) r
-            GROUP BY GROUPING SETS ((queue_name), ())
-        ) d
-        WHERE (d.held <> 0 OR d.running <> 0)
-          AND (SELECT l.used_at > statement_timestamp() - interval '2 days' FROM horsies_load l WHERE l.queue_name = d.name
-               ORDER BY l.number DESC LIMIT 1);
-    END IF;
-    RETURN NULL;
-END;
-$$ LANGUAGE plpgsql;
-
--- Only for a row that is written as claimed, by hand.
+-- Only for a row that is written as claimed, by hand (D-56).
 CREATE OR REPLACE FUNCTION horsies_count_new_task()
 RETURNS trigger AS $$
 BEGIN
@@ -126,6 +72,23 @@ BEGIN
         WHERE d.held <> 0
           AND (SELECT l.used_at > statement_timestamp() - interval '2 days' FROM horsies_load l WHERE l.queue_name = d.name
                ORDER BY l.number DESC LIMIT 1);
+    END IF;
+    RETURN NULL;
+END;
+$$ LANGUAGE plpgsql;
+
+-- The attempts of deleted tasks go with them (D-20), and their nodes name them no more (D-50), where the keys do not see to that.
+-- With the rights of the owner, as keys do it: a role may delete tasks without a right to these tables. The ids are an array,
+-- because it is looked up in the index whatever the size of the tables was when this was planned.
+CREATE OR REPLACE FUNCTION horsies_follow_deleted_tasks()
+RETURNS trigger AS $$
+DECLARE
+    ids text[];
+BEGIN
+    IF TG_OP = 'DELETE' THEN  -- for TRUNCATE see triggers.sql
+        ids := ARRAY(SELECT id FROM old_rows);
+        UPDATE horsies_workflow_tasks SET task_id = NULL WHERE task_id = ANY(ids);
+        DELETE FROM horsies_task_attempts WHERE task_id = ANY(ids);
     END IF;
     RETURN NULL;
 END;

@@ -1,12 +1,5 @@
 -- notify = 'off': nothing sends a notification, and all processes poll. The functions stay, so that the mode can change
 -- without a table lock.
-CREATE OR REPLACE FUNCTION horsies_notify_task_changes()
-RETURNS trigger AS $$
-BEGIN
-    RETURN NEW;
-END;
-$$ LANGUAGE plpgsql;
-
 CREATE OR REPLACE FUNCTION horsies_wake_workers(queue text, most bigint, giver text, word text)
 RETURNS void AS $$
 BEGIN

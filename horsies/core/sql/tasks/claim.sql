@@ -1,5 +1,5 @@
--- PENDING → CLAIMED (L-05), for all served queues in one statement: the queues in their order, in each the due tasks by
--- priority, age and id (W-22), as many as the budgets allow (W-24).
+-- PENDING → CLAIMED (L-05) or RUNNING (L-05a), for all served queues in one statement: the queues in their order, in each the
+-- due tasks by priority, age and id (W-22), as many as the budgets allow (W-24).
 -- What is in flight is asked for only with `counting`, under the claim locks, which a statement before this one has taken
 -- (W-23). Beyond `strict`, the free slots, rows come only from queues of whose free part half is left (W-25a).
 -- The first `whole` sync tasks take a child each and so fill `concurrency` slots of the `room` (W-30a).
@@ -10,6 +10,9 @@
 -- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
 -- What lies between `--{ counted` and `--}` is there only with `counting`, and behind `--{ !counted` only without it;
 -- `concurrent` is for children that run more than one task at once.
+-- With `starting`, tasks for which children have `seats` are RUNNING at once (W-21b); a seat is the number of its child. The
+-- first `free` seats are in idle children, for whatever comes; behind them only tasks that are short, like all before them,
+-- find a child that is ready for them (W-25a). Tasks that have a history or a node are started by a statement of their own.
 WITH
 --{ counted
 queues AS (
@@ -51,6 +54,9 @@ due AS (
         )
         SELECT c.* FROM (SELECT priority FROM level ORDER BY priority) l CROSS JOIN LATERAL (
             SELECT ctid AS at, id, task_name, priority, enqueued_at,
+                   --{ starting
+                   workflow_id IS NULL AND retry_count = 0 AND start_failures = 0 AND failed_reason IS NULL AS is_plain,
+                   --}
                    COALESCE(octet_length(args), 0) + COALESCE(octet_length(kwargs), 0) AS size FROM horsies_tasks p
             WHERE is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
               AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
@@ -90,10 +96,18 @@ fitting AS (
 ),
 --}
 ranked AS (
-    SELECT *, row_number() OVER line AS nth, sum(size) OVER line - size AS before FROM fitting
+    SELECT *, row_number() OVER line AS nth, sum(size) OVER line - size AS before
+           --{ starting
+           , bool_and(task_name = ANY(%(short_names)s::text[])) OVER line AS are_short
+           --}
+    FROM fitting
     WINDOW line AS (ORDER BY place, priority, enqueued_at, id ROWS UNBOUNDED PRECEDING)
 ), chosen AS (
-    SELECT at, place, size FROM ranked
+    SELECT at, place, size
+           --{ starting
+           , CASE WHEN is_plain AND (nth <= %(free)s OR are_short) THEN (%(seats)s::int[])[nth::int] END AS child
+           --}
+    FROM ranked
     WHERE before < %(free_bytes)s
           --{ counted
           AND (is_easy OR nth <= %(strict)s)
@@ -110,15 +124,32 @@ ranked AS (
     --}
 )
 UPDATE horsies_tasks t
-SET status = 'CLAIMED', claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
+--{ !starting
+SET status = 'CLAIMED',
+--}
+--{ starting
+SET status = CASE WHEN c.child IS NULL THEN 'CLAIMED' ELSE 'RUNNING' END,
+    started_at = CASE WHEN c.child IS NOT NULL THEN statement_timestamp() END,
+    worker_hostname = CASE WHEN c.child IS NOT NULL THEN %(hostname)s END,
+    worker_pid = (%(pids)s::int[])[c.child], worker_process_name = (%(names)s::text[])[c.child],
+--}
+    claimed = TRUE, claimed_at = statement_timestamp(), claimed_by_worker_id = %(worker_id)s,
     claim_expires_at = statement_timestamp() + %(lease)s::interval, claim_seq = t.claim_seq + 1, recovery_enrolled = %(enrolled)s,
     next_retry_at = NULL, updated_at = statement_timestamp()
-FROM chosen c WHERE t.ctid = c.at  -- a row that moved between the look and the lock waits for the next look
+FROM chosen c
+WHERE t.ctid = c.at  -- a row that moved between the look and the lock waits for the next look
 RETURNING c.place, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, t.queue_name, t.args, t.kwargs,
           t.task_options, t.retry_count, t.max_retries, t.good_until IS NOT NULL, t.workflow_id,
           t.start_failures, CASE WHEN t.start_failures > 0 THEN t.failed_reason END,
           -- Of what was recovered or tried before: how many workers have died with it (R-58).
           CASE WHEN %(enrolled)s AND (t.failed_reason IS NOT NULL OR t.retry_count > 0) THEN (
               SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = t.id AND a.outcome = 'WORKER_FAILURE') ELSE 0 END, c.size,
+          --{ starting
+          c.child,
+          (SELECT set_config('synchronous_commit', 'off', TRUE) WHERE NOT EXISTS (SELECT FROM chosen WHERE child IS NOT NULL))
+          --}
+          --{ !starting
+          NULL,
           -- A lost claim costs nothing (the fence), so its commit need not wait for the disk, if it is all there is to commit.
           (SELECT set_config('synchronous_commit', 'off', TRUE) WHERE %(alone)s)
+          --}

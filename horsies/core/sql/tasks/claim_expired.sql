@@ -25,5 +25,5 @@ RETURNING 0::bigint, t.priority, t.enqueued_at, t.id, t.claim_seq, t.task_name, 
           t.start_failures, CASE WHEN t.start_failures > 0 THEN t.failed_reason END,
           -- Of what was recovered or tried before: how many workers have died with it (R-58).
           CASE WHEN %(enrolled)s AND (t.failed_reason IS NOT NULL OR t.retry_count > 0) THEN (
-              SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = t.id AND a.outcome = 'WORKER_FAILURE') ELSE 0 END, l.size,
+              SELECT count(*) FROM horsies_task_attempts a WHERE a.task_id = t.id AND a.outcome = 'WORKER_FAILURE') ELSE 0 END, l.size, NULL,
           (SELECT set_config('synchronous_commit', 'off', TRUE))
