@@ -84,6 +84,20 @@ def touch_and_sleep(path: str, seconds: float = 60) -> TaskResult[Any, TaskError
     return ok("slept")
 
 
+@app.task("brief_or_not")
+def brief_or_not(
+    seconds: float = 0, is_last: bool = False, holds_interpreter: bool = False
+) -> TaskResult[int, TaskError]:
+    """So short, mostly, that its child does not report it at once."""
+    if holds_interpreter:
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+    elif seconds:
+        time.sleep(seconds)
+    if is_last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return TaskResult(ok=1)
+
+
 @app.task("spin")
 def spin(path: str) -> TaskResult[Any, TaskError]:
     Path(path).touch()

@@ -142,8 +142,8 @@ async def test_w41_a_child_is_a_process_of_its_own(launcher: Launcher, child: Ch
     assert me["stdin"] == "/dev/null"
     assert me["main"] == []
     assert me["sigint"] and me["sigterm"] and me["main_thread"]
-    # 0, 1, 2, the listing itself, and one socket
-    assert [fd for fd in me["fds"] if fd > 2][1:] == [me["fds"][-1]] and len(me["fds"]) == 5
+    # 0, 1, 2, the memory of the outbox, the listing itself, and one socket
+    assert [fd for fd in me["fds"] if fd > 2][2:] == [me["fds"][-1]] and len(me["fds"]) == 6
 
 
 async def test_children_do_not_share_descriptors_or_randomness(launcher: Launcher) -> None:
@@ -152,7 +152,7 @@ async def test_children_do_not_share_descriptors_or_randomness(launcher: Launche
         child = await start_child(launcher, name=f"horsies-child-{number}")
         await child.ready()
         answers.append(await child.answer("whoami"))
-    assert [len(answer["fds"]) for answer in answers] == [5, 5, 5]
+    assert [len(answer["fds"]) for answer in answers] == [6, 6, 6]
     assert len({answer["random"] for answer in answers}) == 3
 
 

@@ -542,3 +542,23 @@ class Strict(BaseModel):
 def test_t102_computed_fields_do_not_get_in_the_way() -> None:
     codec = codec_of(Strict)
     assert codec.arguments.decode(*codec.arguments.encode((Strict(a=1),), {}))[0] == (Strict(a=1),)
+
+
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    int: st.integers(),
+    str: st.text(st.characters(codec="utf-8")),
+    bool: st.booleans(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    list[int]: st.lists(st.integers()),
+    list[str | None]: st.lists(st.none() | st.text(st.characters(codec="utf-8"))),
+}
+PLAIN_CODECS = {kind: codec_of(kind) for kind in PLAIN}
+
+
+@given(st.sampled_from(list(PLAIN)), st.data())
+@settings(max_examples=200, deadline=None)
+def test_t102_plain_values_are_read_as_they_were_written(kind: Any, data: st.DataObject) -> None:
+    """Nobody reads them back when they are sent."""
+    value, codec = data.draw(PLAIN[kind]), PLAIN_CODECS[kind]
+    assert codec.arguments.decode(*codec.arguments.encode((value,), {}))[0] == (value,)
+    assert codec.result.decode(codec.result.encode(TaskResult(ok=value))) == TaskResult(ok=value)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies.core.child import wire
-from horsies.core.child.wire import Decoder, Done, Frame, Kind, WireError
+from horsies.core.child.wire import Decoder, Done, Frame, Kind, Outbox, WireError
 
 tokens = st.integers(0, 2**64 - 1)
 frames = st.tuples(st.sampled_from(Kind), tokens, st.lists(st.binary(max_size=200), max_size=20))
@@ -122,3 +124,51 @@ def test_a_large_frame_in_small_pieces_comes_back() -> None:
     decoder = Decoder()
     received = [frame for at in range(0, len(stream), 4096) for frame in decoder.feed(bytes(stream[at : at + 4096]))]
     assert received == [(Kind.RUN, 7, [part])]
+
+
+@pytest.fixture
+def outboxes() -> Iterator[tuple[Outbox, Outbox]]:
+    """Both sides of one: the child's, and the supervisor's."""
+    with tempfile.TemporaryFile() as memory:
+        memory.truncate(wire.OUTBOX_BYTES)
+        yield Outbox(memory.fileno()), Outbox(memory.fileno())
+
+
+STARTED = wire.pack(Kind.STARTED, 7)
+
+
+def test_what_was_added_and_not_cleared_is_left_in_an_outbox(outboxes: tuple[Outbox, Outbox]) -> None:
+    child, supervisor = outboxes
+    assert supervisor.left() == []
+    assert child.add(STARTED) and child.add(wire.pack(Kind.DONE, 8, b"x"))
+    assert child.content().startswith(STARTED)
+    assert supervisor.left() == [(Kind.STARTED, 7, []), (Kind.DONE, 8, [b"x"])]
+    child.clear()
+    assert supervisor.left() == [] and child.content() == b""
+
+
+def test_an_outbox_that_is_full_takes_nothing(outboxes: tuple[Outbox, Outbox]) -> None:
+    child, supervisor = outboxes
+    assert child.add(STARTED)
+    assert not child.add(bytes(wire.OUTBOX_BYTES - len(STARTED)))
+    assert supervisor.left() == [(Kind.STARTED, 7, [])]
+
+
+def test_what_changes_in_an_outbox_is_not_lying_there(outboxes: tuple[Outbox, Outbox]) -> None:
+    child, supervisor = outboxes
+    assert supervisor.lying() == [] == supervisor.lying()
+    child.add(STARTED)
+    assert supervisor.lying() == []
+    child.add(STARTED)
+    assert supervisor.lying() == []
+    child.clear()
+    child.add(STARTED + STARTED)
+    assert supervisor.lying() == []  # it is as long as before
+    assert supervisor.lying() == [(Kind.STARTED, 7, [])] * 2
+    assert supervisor.lying() == []
+
+
+def test_an_outbox_with_a_wrong_length_is_empty(outboxes: tuple[Outbox, Outbox]) -> None:
+    child, supervisor = outboxes
+    child._head[1] = 1 << 40
+    assert supervisor.left() == []

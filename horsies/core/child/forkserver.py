@@ -113,24 +113,26 @@ class ForkServer:
                 send(pid, wire.unsigned(parts[0]))
 
     def _spawn(self, number: int, name: str, spec: bytes) -> None:
-        fd = self._received.pop(0)
+        fds = fd, outbox = self._received.pop(0), self._received.pop(0)
         server = os.getpid()
         gc.freeze()  # a collection in a child must not touch, and so copy, the pages that it shares with us
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(fd)
+            for fd in fds:
+                os.close(fd)
             self._say(wire.pack(wire.Kind.REFUSED, number, f"cannot fork: {error}".encode()))
             return
         if pid == 0:
-            self._become_child(server, fd, name, spec)
+            self._become_child(server, fd, outbox, name, spec)
         with contextlib.suppress(OSError):  # both sides set the group, so it exists from now on whoever comes first
             os.setpgid(pid, pid)
-        os.close(fd)
+        for fd in fds:
+            os.close(fd)
         self._pids[number] = pid
         self._say(wire.pack(wire.Kind.SPAWNED, number, wire.pack_unsigned(pid)))
 
-    def _become_child(self, server: int, fd: int, name: str, spec: bytes) -> NoReturn:
+    def _become_child(self, server: int, fd: int, outbox: int, name: str, spec: bytes) -> NoReturn:
         try:
             os.setpgid(0, 0)
             die_with_parent(server)
@@ -138,11 +140,13 @@ class ForkServer:
             for sig in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(sig, signal.SIG_DFL)
             self._control.detach()  # the object must not close a number that soon belongs to someone else
-            _close_all_but(fd)
+            _close_all_but(fd, outbox)
             gc.enable()
             from horsies.core.child.main import child_main
 
-            child_main(socket.socket(fileno=fd), spec, name)
+            shared = wire.Outbox(outbox)
+            os.close(outbox)
+            child_main(socket.socket(fileno=fd), shared, spec, name)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -196,13 +200,13 @@ def _noted(_signal: int, _frame: object) -> None:
     """SIGCHLD wakes the loop; other signals are meant for the supervisor, whose end also ends this process."""
 
 
-def _close_all_but(keep: int) -> None:
+def _close_all_but(*keep: int) -> None:
     try:
         numbers = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
         numbers = list(range(4096))
     for fd in numbers:
-        if fd > 2 and fd != keep:
+        if fd > 2 and fd not in keep:
             with contextlib.suppress(OSError):  # the listing's own descriptor is closed already
                 os.close(fd)
 

@@ -290,8 +290,9 @@ class Uplink:
     """The child's end of the socket, for the main thread and the io thread: each send is complete before the next one
     begins."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, outbox: wire.Outbox) -> None:
         self.sock = _move_up(sock)
+        self._outbox = outbox
         self.sock.setblocking(True)
         self.is_copy = False
         self.on_copied: Callable[[], None] | None = None
@@ -307,6 +308,19 @@ class Uplink:
                 self.sock.sendall(data)
         except OSError:
             os._exit(EXIT_LOST)
+
+    def keep(self, data: bytes) -> bool:
+        """Keep these frames where the supervisor finds them if this process dies; they go with the next `flush`. False
+        if there is no room for them. Only the main thread calls this and `flush`."""
+        if self.is_copy:
+            leave(0)
+        return self._outbox.add(data)
+
+    def flush(self, data: bytes = b"") -> None:
+        """Send what was kept, and then this."""
+        if data := self._outbox.content() + data:
+            self.send(data)
+            self._outbox.clear()
 
     def send_if_room(self, data: bytes) -> None:
         """Send a few bytes that need not arrive. A supervisor that does not read must not block the io thread, which

@@ -34,10 +34,10 @@ from horsies.core.scheduler.payloads import each_prepared
 TRACEBACK_LINES = 40
 
 
-def child_main(sock: socket.socket, spec_json: bytes, name: str) -> NoReturn:
+def child_main(sock: socket.socket, outbox: wire.Outbox, spec_json: bytes, name: str) -> NoReturn:
     """The whole life of a child. The fork server calls this in the forked process."""
     spec = wire.ChildSpec.from_json(spec_json)
-    uplink, inbox = Uplink(sock), Inbox()
+    uplink, inbox = Uplink(sock, outbox), Inbox()
     io = ChildIO(uplink, inbox, spec.beat_interval_ms)
     io.start()
     try:

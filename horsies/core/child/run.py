@@ -2,7 +2,9 @@
 on an event loop, up to `concurrency` at once (W-30a); `Reporter` packs the report of an ended task.
 
 Each task is reported as started before its arguments are read, and as done as soon as it has a result. The two reports
-between one task and the next share a write, so a child that is fed in batches makes one system call per task. A stop
+between one task and the next are written together. Between tasks that are very short they are only kept in the outbox,
+where the supervisor finds them if this process dies, and sent every half millisecond: a system call would take longer
+than such a task, and each one wakes the supervisor. A stop
 from the supervisor is a signal to this thread, which raises `StopTask` in the function it names, and nowhere else. What
 one run of a task means is in `tasks/execute.py`; the socket and the inbox are in `io.py`.
 """
@@ -34,6 +36,8 @@ log = logging.getLogger("horsies.child")
 STOP_SIGNAL = signal.SIGUSR1
 LOOK_S = 0.001
 RSS_MAX_AGE_NS = 50_000_000
+KEPT_NS = 500_000  # reports are kept for this long at most, unless a task takes longer than it did the last time
+BRIEF_NS = 250_000  # only a task that took no longer than this the last time begins before the report of that is sent
 _NO_REPORT = Report(ok=False, result="", error_code=None, error_message=None)
 
 
@@ -60,6 +64,8 @@ class Runner:
         self._current: int | None = None  # the sync task between STARTED and DONE
         self._inside: int | None = None  # the sync task whose code may be interrupted right now
         self._was_stopped = False
+        self._took_ns: dict[str, int] = {}  # the last run of each sync task
+        self._sent_at = 0
         self._main = threading.get_ident()
         signal.signal(STOP_SIGNAL, self._interrupt)
 
@@ -69,27 +75,34 @@ class Runner:
         while True:
             item = self._inbox.poll()
             if item is None:
-                if unsent:
-                    self._uplink.send(unsent)
-                    unsent = b""
+                self._uplink.flush(unsent)
+                unsent = b""
                 item = self._inbox.wait()
                 if item is None:
                     return
             task = self._tasks.get(item.task_name)
             if task is not None and task.is_async:
-                self._async.serve(item, unsent)
+                self._uplink.flush(unsent)
                 unsent = b""
+                self._async.serve(item)
             else:
-                self._uplink.send(self._hold(unsent) + wire.pack(wire.Kind.STARTED, item.token))
+                self._say_started(item.token, self._took_ns.get(task.task_name) if task else None, unsent)
                 unsent = b""  # free it now: it may be large, and the next task may be long
                 unsent = self._run(item, task)
+
+    def _say_started(self, token: int, took_ns: int | None, unsent: bytes) -> None:
+        said, now = self._hold(unsent) + wire.pack(wire.Kind.STARTED, token), perf_counter_ns()
+        is_brief = took_ns is not None and took_ns < BRIEF_NS
+        if not (is_brief and now - self._sent_at < KEPT_NS and self._uplink.keep(said)):
+            self._uplink.flush(said)
+            self._sent_at = now
 
     def _hold(self, unsent: bytes) -> bytes:
         """Called before a task begins. After a pause others may have the task, so the io thread first decides whether
         this process continues (R-101); known reports are sent before that. Return what is left to report."""
         if not self._is_late():
             return unsent
-        self._uplink.send(unsent)
+        self._uplink.flush(unsent)
         while self._is_late():
             sleep(LOOK_S)
         return b""
@@ -112,6 +125,8 @@ class Runner:
         except BaseException as error:
             report = unexpected(task, error) if task is not None else unknown(item)
         self._current = None
+        if task is not None:
+            self._took_ns[task.task_name] = perf_counter_ns() - began
         return self._reporter.done(item.token, report, stopped=self._was_stopped, began=began)
 
     def _call(self, item: Item, task: AnyTask | None) -> Report:
@@ -185,12 +200,11 @@ class AsyncRunner:
         self._unsent: list[bytes] = []
         uplink.on_copied = self._end_copy
 
-    def serve(self, first: Item, unsent: bytes) -> None:
+    def serve(self, first: Item) -> None:
         """Run this task and the following async tasks, until a sync task is next or there will be no more."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         self._is_inside = True
-        self._unsent.append(unsent)
         self._inbox.notify(self._wake)
         self._begin([first])  # before the loop runs: it may still hold an old wake-up, which must find this task
         self._loop.call_soon(self._pump)

@@ -1,6 +1,6 @@
 """The messages between a supervisor, its fork server and its children: how a frame is packed, and how a byte stream is
-split into frames. It does no I/O and knows nothing about tasks. `io.py` and `forkserver.py` send and read frames on
-this side, `launcher.py`, `children.py` and `dispatch.py` on the worker's.
+split into frames. It does no I/O and knows nothing about tasks; an `Outbox` is memory that two processes share. `io.py`
+and `forkserver.py` send and read frames on this side, `launcher.py`, `children.py` and `dispatch.py` on the worker's.
 
 One frame is `<IBQH` (size of the rest, kind, number, number of parts), then the lengths of the parts, then the parts.
 The number of most frames is a token: the supervisor's name for one task sent to one child. `ChildSpec` is what a child
@@ -10,6 +10,7 @@ must know to serve an app; it is sent as JSON to the fork server, never on a com
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import struct
 import sys
@@ -83,6 +84,7 @@ class Kind(IntEnum):
 
 Frame = tuple[Kind, int, list[bytes]]
 MAX_FRAME = 1 << 30
+OUTBOX_BYTES = 1 << 16
 
 
 class WireError(Exception):
@@ -216,6 +218,59 @@ class Decoder:
             start = following
         self._needed = _HEAD.size
         return start
+
+
+class Outbox:
+    """Frames that a child has not sent yet, in memory that it shares with its supervisor: so they outlive the child.
+
+    The child adds frames, sends them together, and clears the outbox. If it dies in between, the supervisor finds here
+    what it could not send any more, and perhaps what it had just sent: a frame that comes twice must do no harm. Two
+    numbers stand first: how often it was cleared, and the length of what it holds. That is written after the frames."""
+
+    def __init__(self, fd: int) -> None:
+        self._memory = memoryview(mmap.mmap(fd, OUTBOX_BYTES))
+        self._head = self._memory[:16].cast("Q")
+        self._frames = self._memory[16:]
+        self._seen = self._told = (0, 0)
+
+    # The child
+
+    def add(self, data: bytes) -> bool:
+        """Whether there was room for these frames."""
+        begin = self._head[1]
+        end = begin + len(data)
+        if end > len(self._frames):
+            return False
+        self._frames[begin:end] = data
+        self._head[1] = end
+        return True
+
+    def content(self) -> bytes:
+        return bytes(self._frames[: self._head[1]])
+
+    def clear(self) -> None:
+        if self._head[1]:
+            self._head[1] = 0
+            self._head[0] += 1
+
+    # The supervisor
+
+    def left(self) -> list[Frame]:
+        """What a child that has ended could not send."""
+        return Decoder().feed(self.content()) if self._head[1] <= len(self._frames) else []
+
+    def lying(self) -> list[Frame]:
+        """What a living child had added before the last call of this, and has not sent since: its code takes longer
+        than it expected. It is told once. Whatever else is there may be changing at this moment."""
+        now = (self._head[0], self._head[1])
+        is_lying, self._seen = now == self._seen, now
+        if not is_lying or not now[1] or now == self._told:
+            return []
+        frames = self.left()
+        if now != (self._head[0], self._head[1]):
+            return []
+        self._told = now
+        return frames
 
 
 def _parts(data: bytes, start: int, count: int, end: int) -> list[bytes]:

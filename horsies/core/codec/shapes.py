@@ -41,6 +41,8 @@ _CORE_CONFIG = core_schema.CoreConfig(
 _SUSPICIOUS = (b"NaN", b"Infinity", b"**********", "\ufffd".encode())
 _MAX_SHOWN = 5
 _NOT_JSON = "invalid-json-value"
+_LONGEST_PLAIN = 4_000  # Python reads no number of more than 4,300 digits
+_PLAIN_KINDS = ("none", "bool", "int", "float", "str")
 
 
 class CodecError(Exception):
@@ -66,7 +68,7 @@ class UnreadableError(CodecError):
 class Shape:
     """The members of one JSON object or list, each with its type. Built once, used for every value."""
 
-    __slots__ = ("_named", "_serialize", "_suspicious", "_validate_json", "_validate_python")
+    __slots__ = ("_is_plain", "_named", "_serialize", "_suspicious", "_validate_json", "_validate_python")
 
     def __init__(
         self, build: Callable[[pydantic.GetCoreSchemaHandler], CoreSchema], name_of: Callable[[Any], str] = str
@@ -76,6 +78,7 @@ class Shape:
         self._validate_json = adapter.validator.validate_json
         self._serialize = adapter.serializer.to_json
         self._named = name_of
+        self._is_plain = _is_plain(adapter.core_schema)
         self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
@@ -94,6 +97,8 @@ class Shape:
         data = self._dump(checked)
         if self._is_suspicious(data):
             self._refuse_unsendable(checked)
+        if self._is_plain and len(data) < _LONGEST_PLAIN:
+            return data.decode()
         try:
             # The text must be readable again: the sender finds that out, and not the worker.
             self._validate_json(data, by_alias=True, by_name=True)
@@ -291,6 +296,19 @@ def _holds_models(schema: Any) -> bool:
     if isinstance(schema, dict):
         return schema.get("type") in ("model", "dataclass") or any(map(_holds_models, schema.values()))
     return isinstance(schema, list | tuple) and any(map(_holds_models, schema))
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether everything in the schema is of a kind that is always read as it was written: no code or setting of the
+    user's can make a difference. Only an int can have too many digits, so this is for texts that are not long."""
+    kind = schema["type"]
+    if kind == "typed-dict":
+        return "extras_schema" not in schema and all(_is_plain(field["schema"]) for field in schema["fields"].values())
+    if kind == "tuple":
+        return all(map(_is_plain, schema["items_schema"]))
+    if kind == "nullable" or (kind == "list" and schema.keys() <= {"type", "items_schema", "metadata"}):
+        return _is_plain(schema["schema"] if kind == "nullable" else schema["items_schema"])
+    return kind in _PLAIN_KINDS and schema.keys() <= {"type", "metadata"}
 
 
 def _why_not_written(problem: PydanticSerializationError) -> str:

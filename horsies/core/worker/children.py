@@ -168,6 +168,21 @@ class Children:
         if frames:
             self._on_frames(child, frames)
 
+    def read_outboxes(self) -> None:
+        """Read what lies in the outboxes of children whose code takes longer than they expected."""
+        for child in self.children:
+            self._read_outbox(child)
+
+    def _read_outbox(self, child: Child, *, is_over: bool = False) -> None:
+        outbox = child.process.outbox
+        try:
+            frames = [] if outbox is None else outbox.left() if is_over else outbox.lying()
+        except WireError as problem:
+            log.error("the outbox of %s cannot be read: %s", child.name, problem)
+            return
+        if frames:
+            self._heard(child, frames)
+
     def _is_ready(self, child: Child, info: dict[str, object]) -> None:
         child.is_ready, child.is_traced = True, bool(info.get("traced"))
         if not info.get("journal"):
@@ -200,6 +215,7 @@ class Children:
         if child.link is not None:
             child.link.drain()
             child.link.close()
+        self._read_outbox(child, is_over=True)
         child.is_dead = True
         self.children.remove(child)
         if returncode == EXIT_ALONE:

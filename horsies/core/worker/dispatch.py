@@ -227,7 +227,7 @@ class Dispatcher:
 
     def _started(self, child: Child, token: int) -> None:
         held = child.fed.get(token)
-        if held is not None:
+        if held is not None and held.phase is Phase.FED:  # it may be said twice, by the socket and by the outbox
             held.phase = Phase.STARTED
             held.started = monotonic()
             self._in_hand.forget_arguments(held)  # the child has read them
@@ -404,6 +404,7 @@ class Dispatcher:
         """Tasks that wait behind a task that turned out to be long, or for results to be written, return to the queue
         (W-25a, W-25b)."""
         self._is_watching = False
+        self._children.read_outboxes()
         now = monotonic()
         self._late_s = max(now - planned, 0.9 * self._late_s)
         patience = patience_s(self._late_s)

@@ -16,6 +16,7 @@ import signal as signals
 import socket
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,13 +44,14 @@ class ChildProcess:
 
     `exited` has the return code as in `subprocess`: the exit code, or minus the signal that killed it (-9 also if the
     fork server died and took the child along, which `why_lost` says). What the child wrote before may still be in
-    `sock`.
+    `sock`, and what it could not send any more in `outbox`.
     """
 
     def __init__(self, launcher: Launcher, number: int, name: str, sock: socket.socket) -> None:
         self.pid = 0
         self.name = name
         self.sock = sock
+        self.outbox: wire.Outbox | None = None
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.peak_rss_kb = 0  # known once it has exited
         self.why_lost: str | None = None  # it ended with the fork server, and nothing that it ran is the cause
@@ -124,10 +126,12 @@ class Launcher:
         number = self._numbers
         ours, theirs = _socket_pair()
         child = ChildProcess(self, number, name, ours)
+        outbox = _shared_memory()
+        child.outbox = wire.Outbox(outbox)
         answer: asyncio.Future[int] = self._loop.create_future()
         self._spawning[number], self._children[number] = answer, child
         try:
-            self._post(wire.pack(Kind.SPAWN, number, name.encode(), spec.to_json()), [theirs.detach()])
+            self._post(wire.pack(Kind.SPAWN, number, name.encode(), spec.to_json()), [theirs.detach(), outbox])
             child.pid = await answer
         except BaseException:
             ours.close()  # a child that nobody will own sees the end of file and ends itself
@@ -271,6 +275,17 @@ def _start_process(control: socket.socket) -> subprocess.Popen[bytes]:
     command = [sys.executable, *(flag for flag in flags if flag != "-P"), "-P", program, str(control.fileno())]
     # It gets its own session, so that Ctrl-C in a terminal reaches only the supervisor.
     return subprocess.Popen(command, pass_fds=[control.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _shared_memory() -> int:
+    """Room for an outbox; it is gone with the last process that has it."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("horsies-outbox")
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    os.ftruncate(fd, wire.OUTBOX_BYTES)
+    return fd
 
 
 def _socket_pair() -> tuple[socket.socket, socket.socket]:
