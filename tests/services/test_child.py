@@ -49,8 +49,13 @@ async def test_w30_started_is_said_before_arguments_are_decoded(child: Child) ->
 async def test_tasks_run_in_order_one_at_a_time(child: Child) -> None:
     orders = [child.order("echo", number) for number in range(200)]
     child.tell(*(frame for _, frame in orders))
-    heard = [(await child.hear())[:2] for _ in range(400)]
-    assert heard == [(kind, token) for token, _ in orders for kind in (Kind.STARTED, Kind.DONE)]
+    heard: list[tuple[Kind, int]] = []
+    while not heard or heard[-1] != (Kind.DONE, orders[-1][0]):
+        heard.append((await child.hear())[:2])
+    assert [token for kind, token in heard if kind is Kind.DONE] == [token for token, _ in orders]
+    # Of a brief task only the end is reported, if it ends before its start was sent.
+    begun = [place for place, (kind, _) in enumerate(heard) if kind is Kind.STARTED]
+    assert begun and all(heard[place + 1] == (Kind.DONE, heard[place][1]) for place in begun)
 
 
 async def test_t70_an_unknown_task_is_an_error_result(child: Child) -> None:

@@ -46,8 +46,8 @@ async def test_w35_a_killed_child_has_told_what_had_ended_and_what_it_was_in(lau
         assert child.process.outbox is not None
         left = child.process.outbox.left()
         frames = [*await child.hear_all(), *left]
-        assert said(frames, Kind.STARTED) >= set(tokens)
         assert said(frames, Kind.DONE) & set(tokens) == set(tokens[:-1])
+        assert tokens[-1] in said(frames, Kind.STARTED)
         kept += len(left)
         if kept:  # on a busy machine no task may be brief
             return
@@ -70,7 +70,7 @@ async def test_w30_what_a_child_keeps_is_known_while_its_code_takes_longer_than_
             overheard += child.process.outbox.lying()
             await asyncio.wait([heard], timeout=0.05)  # as often as a worker looks
         frames = heard.result()
-        assert said(frames, Kind.STARTED) == said(frames, Kind.DONE) == set(tokens)  # all of it is sent in the end
+        assert said(frames, Kind.DONE) == set(tokens)  # in the end
         assert said(overheard, Kind.DONE) <= set(tokens[:-1])
         assert len(said(overheard, Kind.STARTED)) == [kind for kind, _, _ in overheard].count(Kind.STARTED)  # once
         kept += len(overheard)
@@ -96,4 +96,3 @@ async def test_a_report_larger_than_the_outbox_is_sent_with_what_was_kept(launch
     child.tell(*(frame for _, frame in orders))
     frames = await hear_until_done(child, orders[-1][0])
     assert [number for kind, number, _ in frames if kind is Kind.DONE] == [token for token, _ in orders]
-    assert [number for kind, number, _ in frames if kind is Kind.STARTED] == [token for token, _ in orders]

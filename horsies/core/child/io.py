@@ -293,6 +293,7 @@ class Uplink:
     def __init__(self, sock: socket.socket, outbox: wire.Outbox) -> None:
         self.sock = _move_up(sock)
         self._outbox = outbox
+        self._kept: list[bytes] = []  # reports of ended tasks that are in the outbox
         self.sock.setblocking(True)
         self.is_copy = False
         self.on_copied: Callable[[], None] | None = None
@@ -309,17 +310,21 @@ class Uplink:
         except OSError:
             os._exit(EXIT_LOST)
 
-    def keep(self, data: bytes) -> bool:
-        """Keep these frames where the supervisor finds them if this process dies; they go with the next `flush`. False
-        if there is no room for them. Only the main thread calls this and `flush`."""
+    def keep(self, ended: bytes, started: bytes) -> bool:
+        """Keep the report of the task that has ended, and that of the next one, where the supervisor finds them if this
+        process dies. False if there is no room for them. Only the main thread calls this and `flush`."""
         if self.is_copy:
             leave(0)
-        return self._outbox.add(data)
+        if not self._outbox.add(ended + started):
+            return False
+        self._kept.append(ended)
+        return True
 
-    def flush(self, data: bytes = b"") -> None:
-        """Send what was kept, and then this."""
-        if data := self._outbox.content() + data:
-            self.send(data)
+    def flush(self, ended: bytes = b"", started: bytes = b"") -> None:
+        """Send what was kept, and then this. That those which have ended were started needs no report of its own."""
+        if said := b"".join((*self._kept, ended, started)):
+            self.send(said)
+            self._kept.clear()
             self._outbox.clear()
 
     def send_if_room(self, data: bytes) -> None:

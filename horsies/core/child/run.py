@@ -91,10 +91,11 @@ class Runner:
                 unsent = self._run(item, task)
 
     def _say_started(self, token: int, took_ns: int | None, unsent: bytes) -> None:
-        said, now = self._hold(unsent) + wire.pack(wire.Kind.STARTED, token), perf_counter_ns()
+        unsent, started = self._hold(unsent), wire.pack(wire.Kind.STARTED, token)
+        now = perf_counter_ns()
         is_brief = took_ns is not None and took_ns < BRIEF_NS
-        if not (is_brief and now - self._sent_at < KEPT_NS and self._uplink.keep(said)):
-            self._uplink.flush(said)
+        if not (is_brief and now - self._sent_at < KEPT_NS and self._uplink.keep(unsent, started)):
+            self._uplink.flush(unsent, started)
             self._sent_at = now
 
     def _hold(self, unsent: bytes) -> bytes:

@@ -237,7 +237,7 @@ async def claim_expired(
 
 
 def _claimed(rows: Sequence[Sequence[Any]]) -> list[Claimed]:
-    return sorted(Claimed(*row[:19]) for row in rows)
+    return sorted([Claimed._make(row[:19]) for row in rows])
 
 
 class NodeCheck(NamedTuple):

@@ -16,8 +16,7 @@ from horsies.core.models.tasks import BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE, Ret
 from horsies.core.types import TaskAttemptOutcome, TaskStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """One worker's hold on one task. The owner is the worker that applies the move."""
 
     task_id: str
@@ -53,8 +52,7 @@ class InFlight(NamedTuple):
         return Claim(self.task_id, self.claim_seq)
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(NamedTuple):  # a tuple, as `Claim`: of all moves this one is made most often
     """RUNNING → COMPLETED (L-10)."""
 
     claim: Claim

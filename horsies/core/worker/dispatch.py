@@ -133,8 +133,7 @@ class Dispatcher:
         children: dict[int, Child] = {}
         now, may_start = monotonic(), self.may_start
         for held in batch:
-            child = held.child
-            assert child is not None
+            assert (child := held.child) is not None
             child.starting.discard(held)
             held.since, held.last_beat, held.sign = now, 0.0, sent
             if held.stop is StopReason.LOST:
@@ -163,6 +162,8 @@ class Dispatcher:
         if child.line and not child.fed:
             self._fence.tell(child, child.line[0].sign)
         most = feed_limit(child.pace_ms, self._limits.concurrency)
+        if len(child.fed) > most // 2 and self._limits.concurrency == 1:
+            return  # many at once cost one system call, and wake it once
         frames: list[bytes] = []
         is_traced = child.is_traced
         size = 0
@@ -237,13 +238,15 @@ class Dispatcher:
         held = child.fed.pop(token, None)
         if held is None:
             return
+        held.phase = Phase.STARTED  # of a brief task only the end is reported
         try:
             done = done_of(parts)
         except WireError as problem:
             self._settle(held, finalize.of_unreadable_report(held, str(problem)))
             return
-        child.note_run(done.run_ns / 1e6, done.rss_kb)
-        self._note(held, done.run_ns / 1e6)
+        run_ms = done.run_ns / 1e6
+        child.note_run(run_ms, done.rss_kb)
+        self._is_surprised |= self.paces.note(held.row.task_name, run_ms)
         if self._max_memory_mb and child.rss_mb > self._max_memory_mb and not child.is_retiring:
             log.info("child process %s uses %.0f MB and is replaced", child.name, child.rss_mb)
             self._children.retire(child)
@@ -288,7 +291,8 @@ class Dispatcher:
         self._settle(held, finalize.of_timeout(held))
 
     def _settle(self, held: HeldTask, move: Move) -> None:
-        self._disarm(held)
+        if held.timer is not None:
+            self._disarm(held)
         self._in_hand.keep_result(held, finalize.size_of(move))
         self._finalizer.put(held, move)
 
@@ -310,8 +314,8 @@ class Dispatcher:
         limit_ms = held.options.timeout_ms
         if limit_ms is not None and held.stop is None:
             self._disarm(held)
-            loop = asyncio.get_running_loop()
-            held.timer = loop.call_later(limit_ms / 1000, self.stop, held, StopReason.TIMEOUT)
+            start_timer = asyncio.get_running_loop().call_later
+            held.timer = start_timer(limit_ms / 1000, self.stop, held, StopReason.TIMEOUT)
 
     def _disarm(self, held: HeldTask) -> None:
         if held.timer is not None:
@@ -360,10 +364,6 @@ class Dispatcher:
             self.is_shut = False
             self._on_room()
 
-    def _note(self, held: HeldTask, run_ms: float) -> None:
-        if self.paces.note(held.row.task_name, run_ms):
-            self._is_surprised = True
-
     def hand_back_surplus(self) -> None:
         self._is_surprised = False  # of what was claimed ahead, hand back what would not be claimed now (W-25a)
         for child in self._children.children:
@@ -381,8 +381,7 @@ class Dispatcher:
 
     def free_slots(self) -> int:
         """How many tasks could begin at once, whatever they are."""
-        concurrency = self._limits.concurrency
-        return sum(max(0, child.slots(concurrency) - child.load) for child in self._children.usable)
+        return sum(max(0, child.slots(self._limits.concurrency) - child.load) for child in self._children.usable)
 
     def _kept(self, tasks: Iterable[HeldTask], free: int, children: int) -> int:
         return kept(
@@ -427,7 +426,7 @@ class Dispatcher:
             run_s = now - (longest.started or now)
             if is_full and run_s > patience:
                 child.note_run(run_s * 1000, int(child.rss_mb * 1024))
-                self._note(longest, run_s * 1000)
+                self._is_surprised |= self.paces.note(longest.row.task_name, run_s * 1000)
                 self._set_ahead(child)
                 self.take_back(child)
         if self._is_surprised:

@@ -89,11 +89,9 @@ class Finalizer:
         if held.phase is Phase.STARTED:
             held.settling_since = monotonic()
         held.phase = Phase.SETTLING
-        if isinstance(move, Requeue):
-            self._endings.appendleft(Ending(held, move, uncertain))
-            self._work.set()
-        else:
-            self._append(Ending(held, move, uncertain))
+        ending = Ending(held, move, uncertain)
+        self._endings.appendleft(ending) if type(move) is Requeue else self._endings.append(ending)
+        self._work.set()
 
     def _append(self, ending: Ending) -> None:
         self._endings.append(ending)
@@ -115,7 +113,7 @@ class Finalizer:
             if batch and (self._endings[0].refusals or batch[0].refusals):
                 break  # what was refused is tried alone, or it would keep back a whole batch again
             ending = self._endings.popleft()
-            size += size_of(ending.move)
+            size += ending.held.result_size
             batch.append(ending)
         return batch
 
@@ -176,7 +174,8 @@ class Finalizer:
 
     def _settle(self, batch: Iterable[Ending], moved: Mapping[str, type]) -> None:
         for ending in batch:
-            self.unwritable.pop(ending.held.id, None)
+            if self.unwritable:
+                self.unwritable.pop(ending.held.id, None)
             ok = ending.held.id in moved
             if not ok and not ending.uncertain:
                 log.warning(
@@ -195,6 +194,8 @@ def _is_about_one(problem: Exception) -> bool:
 
 def size_of(move: Move) -> int:
     """About how many bytes its result has."""
+    if type(move) is Complete:
+        return len(move.result)
     end = move.otherwise if isinstance(move, Retry) else move
     return len(getattr(end, "result", ""))
 
@@ -322,13 +323,12 @@ class OutcomeLog:
         self._worker_id = worker_id
         self._counts: Counter[str] = Counter()
         self._lines = 0
-        self.total: Counter[str] = Counter()
+        self._earlier: Counter[str] = Counter()
         self.aborts: Counter[str] = Counter()  # L-26: by the name of the abort
 
     def note(self, held: HeldTask, move: Move) -> None:
         verb = _VERBS.get(type(move), "handed back")
         self._counts[verb] += 1
-        self.total[verb] += 1
         if isinstance(move, Fail):
             self._line("task failed", held, move)
         elif isinstance(move, SetAside):
@@ -343,12 +343,14 @@ class OutcomeLog:
         if self._counts:
             text = ", ".join(f"{count} {verb}" for verb, count in self._counts.most_common())
             log.info("last %g s: %s", PERIOD_S, text, extra={"horsies": {"worker": self._worker_id}})
+        self._earlier.update(self._counts)
         self._counts.clear()
         self._lines = 0
 
     def in_all(self) -> str:
         """The totals of all its tasks, in words."""
-        return ", ".join(f"{count} {verb}" for verb, count in self.total.most_common()) or "no task"
+        total = self._earlier + self._counts
+        return ", ".join(f"{count} {verb}" for verb, count in total.most_common()) or "no task"
 
     def _line(self, event: str, held: HeldTask, fail: Fail) -> None:
         self._lines += 1

@@ -133,8 +133,9 @@ class InHand:
 
     def keep_result(self, held: HeldTask, size: int) -> None:
         """Its end is known, and its result waits to be written."""
-        self.forget_arguments(held)
-        self.replace_result(held, size)
+        self.bytes += size - held.size - held.result_size
+        self.result_bytes += size - held.result_size
+        held.size, held.result_size = 0, size
 
     def replace_result(self, held: HeldTask, size: int) -> None:
         """Another result waits instead of the one that is kept, if there is one."""

@@ -26,7 +26,7 @@ FIRST_PAUSE_S = 0.02  # of a worker that finds no task
 
 SHORT_MS = 5.0  # tasks up to this long are short enough to run ahead of
 MAX_AHEAD = 400  # never more tasks ahead of one child, however short they are
-MAX_FED = 64  # never more tasks inside one child, because they are hard to take back
+MAX_FED = 128  # never more tasks inside one child, because they are hard to take back
 FEED_MS = 2.0  # so many milliseconds of work lie inside the child
 
 MAX_NAMES = 1000
