@@ -130,10 +130,10 @@ class Dispatcher:
 
     def accept(self, batch: list[HeldTask], sent: float) -> None:
         """These tasks are RUNNING in the database now, by a statement sent at `sent`: send them to their children."""
-        children: dict[int, Child] = {}
-        now, may_start = monotonic(), self.may_start
+        children, now, may_start = dict[int, Child](), monotonic(), self.may_start
         for held in batch:
-            assert (child := held.child) is not None
+            child = held.child
+            assert child is not None
             child.starting.discard(held)
             held.since, held.last_beat, held.sign = now, 0.0, sent
             if held.stop is StopReason.LOST:
