@@ -55,7 +55,7 @@ def queues(
     return 0
 
 
-def _shown(found: cluster.Snapshot) -> output.Shown:
+def _shown(found: cluster.Snapshot) -> "output.Shown":
     return output.table_of(_TITLES, [_row(queue) for queue in found.queues])
 
 

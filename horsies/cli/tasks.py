@@ -186,7 +186,7 @@ def _print(page: models.TaskListPage, *, as_json: bool, only_ids: bool) -> int:
     return 0
 
 
-def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> output.Shown:
+def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> "output.Shown":
     if not page.items:
         return output.styled((_nothing(page), "default"))
     last = page.offset + len(page.items)
@@ -277,7 +277,7 @@ def _show(found: models.TaskDetail) -> None:
         output.say(f"horsies explain {found.task_id} says what it waits for")
 
 
-def _aligned(lines: dict[str, str]) -> list[output.Line]:
+def _aligned(lines: dict[str, str]) -> "list[output.Line]":
     """Lines of a name and a value."""
     width = max(map(len, lines), default=0)
     return [output.styled((f"  {name:<{width}}  ", "dim"), (value, "default")) for name, value in lines.items()]

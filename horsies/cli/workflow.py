@@ -242,7 +242,7 @@ def _say(found: _Found, changed: bool, done: str, as_json: bool) -> int:
     return 0 if changed else 1
 
 
-def as_lines(family: WorkflowFamily) -> list[output.Line]:
+def as_lines(family: WorkflowFamily) -> "list[output.Line]":
     """The tree, a line for each node."""
     lines = list(_Tree(family).lines())
     width = max(len(line.lead) + len(line.name) for line in lines)

@@ -93,7 +93,7 @@ INSIDE = {
 
 
 # What prints goes through one place, which cleans it: rows and arguments may contain what a terminal obeys.
-PRINTS = ("cli.output",)
+PRINTS = ("cli.output", "cli.rendering")
 
 
 def is_below(name: str, prefixes: tuple[str, ...]) -> bool:

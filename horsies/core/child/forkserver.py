@@ -36,12 +36,13 @@ PARENT_CHECK_MS = 500  # how often to look for the supervisor where there are no
 
 
 def main(control_fd: int) -> None:
-    """Run as a program: import what children need, then serve. There is one collection, when everything is there; on
-    the way, and again at the end, they would take a third of the time."""
+    """Run as a program: import and prepare what children need, then serve. There is one collection, when everything is
+    there; on the way, and again at the end, they would take a third of the time."""
     gc.disable()
     import horsies
-    import horsies.core.child.main  # noqa: F401
+    import horsies.core.child.main
 
+    horsies.core.child.main.rehearse()
     adopt_orphans()
     gc.collect()
     ForkServer(socket.socket(fileno=control_fd)).serve()
