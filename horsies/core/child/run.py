@@ -396,5 +396,4 @@ def too_large(error: BaseException) -> Report:
 
 
 def _pack(token: int, report: Report, stopped: bool, run_ns: int, rss_kb: int) -> bytes:
-    code, message = report.error_code, report.error_message
-    return wire.pack_done(token, wire.Done(report.ok, report.result, code, message, stopped, run_ns, rss_kb))
+    return wire.pack_done(token, wire.Done(*report, stopped, run_ns, rss_kb))

@@ -7,8 +7,7 @@ tasks, cancellation pass through.
 
 import inspect
 from asyncio import CancelledError
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from horsies.core import errors, exception_mapper, tracing
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
@@ -27,8 +26,7 @@ class StopTask(BaseException):
     """Raised into the code of a task that must stop, because its time is over or it was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """The end of one attempt, as it is stored: `result` is the JSON of a `TaskResult`."""
 
     ok: bool
