@@ -40,6 +40,7 @@ class Drain(NamedTuple):
     cpu_us: dict[str, float]
     wal_bytes: float
     memory: dict[str, Memory]
+    pss_mb: float
 
     def __str__(self) -> str:
         spent = f"µs for each task: {_listed(self.cpu_us)}; bytes of WAL: {self.wal_bytes:,.0f}"
@@ -91,11 +92,11 @@ def measure(
             server.ring(queue)
             wait(server, running, before + count)
             spent, wal = running.cpu().since(idle), server.wal_bytes() - wal
-            memory = running.memory()
+            memory, pss_mb = running.memory(), running.pss_mb()
             rate = rate_of(server, running.worker_id, count)
         if in_time:
             cpu_us = {name: seconds * 1e6 for name, seconds in spent.per(count).items()}
-            return Drain(rate, cpu_us, wal / count, memory)
+            return Drain(rate, cpu_us, wal / count, memory, pss_mb)
         lead_s *= 2
     raise SystemExit("the worker is never ready in time")
 

@@ -21,6 +21,7 @@ SENDERS = 16
 SENT_BY_ONE, SENT_BY_MANY = 600, 3_200
 MANY = 50_000
 PINGS = 300
+MORE_PINGS = 700
 MILLION = 1_000_000
 FULL_LEAD_S = 8.0  # vacuum and analyze have more to read
 IDLE_S = 30
@@ -77,15 +78,18 @@ def drains(bench: Bench) -> None:
     add("ceiling", "ceiling: the same statements in batches of 200, no children", "tasks/s", most)
     for part in tops[0].cpu_us:
         add(f"ceiling_cpu_{part}", f"… processor time for each task, {part}", "µs", [top.cpu_us[part] for top in tops])
-    add("drain", f"drain of {bench.tasks:,} no-op tasks, `--processes 2`", "tasks/s", rates, Bar(15_000))
+    add("drain", f"drain of {bench.tasks:,} no-op tasks, `--processes 2`", "tasks/s", rates, Bar(24_000))
     add("drain_ratio", "… of the ceiling", "", ratios(rates, most), Bar(0.5))
     for part in runs[0].cpu_us:
         add(f"cpu_{part}", f"… processor time for each task, {part}", "µs", [run.cpu_us[part] for run in runs])
+    add("cpu", "… all together", "µs", [sum(run.cpu_us.values()) for run in runs], Bar(66, "under"))
     add("wal", "… write-ahead log for each task", "bytes", [run.wal_bytes for run in runs])
     for part, bar in (("supervisor", Bar(90, "under")), ("child", Bar(60, "under")), ("launcher", None)):
         found = [run.memory[part] for run in runs]
         note = f"resident; proportional {found[-1].pss:.0f} MB, private {found[-1].uss:.0f} MB"
         add(f"memory_{part}", f"memory after the drain, {part}", "MB", [one.rss for one in found], bar, note)
+    what = "memory of all these processes, each shared page divided among those who share it"
+    add("memory_all", what, "MB", [run.pss_mb for run in runs], Bar(80, "under"))
 
 
 def strict(bench: Bench) -> None:
@@ -161,13 +165,19 @@ def many(bench: Bench) -> None:
 def pings(bench: Bench) -> None:
     found = [latency.measure(bench.server, PINGS) for _ in bench.times(f"latency of {PINGS} sends")]
     for key, what, runs, limit in (
-        ("start", "the start of user code", [one.start for one in found], 4),
-        ("result", "the result seen by `get`", [one.result for one in found], 6),
+        ("start", "the start of user code", [one.start for one in found], 3),
+        ("result", "the result seen by `get`", [one.result for one in found], 4.5),
     ):
         cuts = percentiles([value for run in runs for value in run])
         note = f"p95 {cuts[95]:.1f} ms, p99 {cuts[99]:.1f} ms"
         medians = [percentiles(run)[50] for run in runs]
         bench.report.add(f"latency_{key}", f"idle, `send` to {what}: p50", "ms", medians, Bar(limit, "under"), note)
+    with bench.server.without_flushes():
+        found = [latency.measure(bench.server, MORE_PINGS) for _ in bench.times(f"{MORE_PINGS} sends without flushes")]
+    disturbed = sum(len(one.result) - len(one.undisturbed) for one in found)
+    note = f"the machine stood still during {disturbed} others"
+    what = f"… the longest of {MORE_PINGS * len(found):,}, if the disk is not waited for"
+    bench.report.add("latency_longest", what, "ms", [max(one.undisturbed) for one in found], Bar(20, "under"), note)
 
 
 def full(bench: Bench) -> None:
@@ -246,7 +256,7 @@ def fans(bench: Bench) -> None:
         runs.append(_ran(bench, "fan_out", wide))
     add = bench.report.add
     what = f"workflow: one node, then {wide:,} at once, then one that waits for all of them"
-    add("fan_out", what, "nodes/s", [run.rate for run in runs], Bar(3_000))
+    add("fan_out", what, "nodes/s", [run.rate for run in runs], Bar(5_000))
     slower = ratios([run.ms_for_each for run in runs], [run.ms_for_each for run in small])
     add("fan_out_ratio", f"… time for each node, of that with {narrow:,} at once", "", slower, Bar(1.5, "under"))
     for part in runs[0].cpu_us:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from benchmarks.process import ROOT, worker
 from benchmarks.server import Server
+from benchmarks.stalls import watched
 
 PAUSE_S = (0.01, 0.04)
 WARM_UP = 20
@@ -23,20 +24,24 @@ PATIENCE_MS = 30_000
 
 
 class Latency(NamedTuple):
-    """Milliseconds from the call of `send`, of each task."""
+    """Milliseconds from the call of `send`, of each task; `undisturbed` are the results that came while the machine did
+    not stand still."""
 
     start: list[float]
     result: list[float]
+    undisturbed: list[float]
 
 
 def measure(server: Server, count: int) -> Latency:
-    with worker(server, "--processes", "2"):
+    with worker(server, "--processes", "2"), watched() as stalls:
         command = [sys.executable, "-m", "benchmarks.latency", str(count)]
         answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     server.clear()
     times: list[list[int]] = json.loads(answer)
     return Latency(
-        [(started - sent) / 1e6 for sent, started, _ in times], [(got - sent) / 1e6 for sent, _, got in times]
+        [(started - sent) / 1e6 for sent, started, _ in times],
+        [(got - sent) / 1e6 for sent, _, got in times],
+        [(got - sent) / 1e6 for sent, _, got in times if not any(stall.meets(sent, got) for stall in stalls)],
     )
 
 

@@ -90,6 +90,10 @@ class WorkerProcess:
             "child": max(children),
         }
 
+    def pss_mb(self) -> float:
+        """Proportional, of all its processes."""
+        return sum(memory_of(process).pss for process in (self.supervisor, self.launcher, *self.children))
+
     def tell_to_stop(self) -> None:
         if self._popen.poll() is None:
             self._popen.send_signal(signal.SIGTERM)
