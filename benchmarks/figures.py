@@ -172,6 +172,10 @@ def pings(bench: Bench) -> None:
         note = f"p95 {cuts[95]:.1f} ms, p99 {cuts[99]:.1f} ms"
         medians = [percentiles(run)[50] for run in runs]
         bench.report.add(f"latency_{key}", f"idle, `send` to {what}: p50", "ms", medians, Bar(limit, "under"), note)
+    for _ in bench.times("bare flushes", 1):
+        bare = latency.flushes(bench.server.directory, MORE_PINGS)
+    note = f"the longest of {len(bare)}: {max(bare):.0f} ms; a send waits for three of them"
+    bench.report.add("flush", "… a bare flush of 8 kB to the same disk: p50", "ms", [percentiles(bare)[50]], None, note)
     with bench.server.without_flushes():
         found = [latency.measure(bench.server, MORE_PINGS) for _ in bench.times(f"{MORE_PINGS} sends without flushes")]
     disturbed = sum(len(one.result) - len(one.undisturbed) for one in found)

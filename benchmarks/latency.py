@@ -8,10 +8,13 @@ result), after `get`. Random pauses keep the sends from falling into step with a
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.process import ROOT, worker
@@ -21,6 +24,7 @@ from benchmarks.stalls import watched
 PAUSE_S = (0.01, 0.04)
 WARM_UP = 20
 PATIENCE_MS = 30_000
+PAGE, SLOTS = bytes(8192), 100
 
 
 class Latency(NamedTuple):
@@ -43,6 +47,22 @@ def measure(server: Server, count: int) -> Latency:
         [(got - sent) / 1e6 for sent, _, got in times],
         [(got - sent) / 1e6 for sent, _, got in times if not any(stall.meets(sent, got) for stall in stalls)],
     )
+
+
+def flushes(directory: Path, count: int) -> list[float]:
+    """Milliseconds that a bare flush of 8 kB to the disk of this directory takes, with pauses as between the sends."""
+    took: list[float] = []
+    pauses = random.Random(1)
+    with tempfile.TemporaryFile(dir=directory) as file:
+        os.pwrite(file.fileno(), bytes(SLOTS * len(PAGE)), 0)
+        os.fsync(file.fileno())
+        for n in range(count):
+            time.sleep(pauses.uniform(*PAUSE_S))
+            began = time.perf_counter()
+            os.pwrite(file.fileno(), PAGE, n % SLOTS * len(PAGE))
+            os.fdatasync(file.fileno())
+            took.append(1000 * (time.perf_counter() - began))
+    return took
 
 
 def main(count: int) -> None:

@@ -41,6 +41,7 @@ class Server:
 
     def __init__(self, directory: Path, url: str) -> None:
         self.url = url
+        self.directory = directory
         self.log = directory / "server.log"
         self._data = directory / "data"
         self._conn = psycopg.connect(url, autocommit=True)
