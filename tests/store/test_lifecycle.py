@@ -107,7 +107,8 @@ async def test_l10_l11_l19_an_ended_task_is_not_claimed_but_keeps_the_evidence(
     if end is None:
         await cancel(db, claim.task_id, include_running=True)
     else:
-        await tasks.apply(db, "me", [dataclasses.replace(end, claim=claim)])
+        ends = end._replace(claim=claim) if isinstance(end, Complete) else dataclasses.replace(end, claim=claim)
+        await tasks.apply(db, "me", [ends])
     row = await row_of(db, claim.task_id)
     assert (row["claimed"], row["claim_expires_at"]) == (False, None) and row["updated_at"] > before["updated_at"]
     kept = ("claimed_by_worker_id", "claimed_at", *RUN_COLUMNS)

@@ -272,10 +272,15 @@ async def test_w50_a_worker_that_stops_advances_what_it_has_ended(
         await holder.execute("SELECT FROM horsies_workflows WHERE id = %s FOR UPDATE", [handle.workflow_id])
         async with running_worker(flows.app, app_locator=LOCATOR) as worker:
             await eventually(lambda: waits(db), what="the advancer waits for the workflow")
-            worker.request_stop()
-            await holder.commit()
+            releasing = asyncio.create_task(let_go_once_it_stops(worker, holder))
+        await releasing
     states = await rows.all("SELECT node_id, status FROM horsies_workflow_tasks ORDER BY task_index")
     assert [(row["node_id"], row["status"]) for row in states] == [("n0", "COMPLETED"), ("n1", "ENQUEUED")]
+
+
+async def let_go_once_it_stops(worker: Worker, holder: AsyncConnection[Any]) -> None:
+    await eventually(lambda: worker._claimer.is_stopped, what="the worker takes nothing more")
+    await holder.commit()
 
 
 def no_reconciliation(flows: Any) -> None:
