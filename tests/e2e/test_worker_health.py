@@ -121,6 +121,22 @@ async def test_a_worker_counts_what_it_does_misses_stopped_children_and_says_tha
             fetch(port, "/healthz")
 
 
+async def test_w30_the_run_of_every_brief_task_is_counted(database_url: str, basic: Any, traces: Path) -> None:
+    """Of most of them only the end is reported."""
+    port, labels = free_port(), {"queue": "default", "task": "noop"}
+    with WorkerProcess(database_url, "--metrics-port", str(port), "--processes", "1") as worker:
+        for handle in (await basic.noop.send_many_async([()] * 500)).unwrap():
+            assert (await handle.get_async(timeout_ms=30_000)).is_ok()
+
+        def are_counted() -> bool:
+            seen = scrape(port)
+            assert value(seen, "horsies_worker_tasks_total", outcome="completed", **labels) == 500
+            return value(seen, "horsies_worker_task_run_seconds_count", task="noop") == 500
+
+        await asyncio.to_thread(eventually_sync, are_counted)
+        assert (await asyncio.to_thread(worker.stop))[0] == 0
+
+
 def until_counted(port: int) -> Series:
     def counted() -> Series:
         seen = scrape(port)

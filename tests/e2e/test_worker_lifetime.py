@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import signal
 from pathlib import Path
@@ -155,6 +157,29 @@ async def test_w41_a_child_leaves_after_its_number_of_tasks(basic: Any, traces: 
         pids = [(await handle.get_async(timeout_ms=60_000)).unwrap() for handle in handles]
     runs = [pids.count(pid) for pid in dict.fromkeys(pids)]
     assert max(runs) <= 3 and len(runs) >= 4
+
+
+async def test_w41_nothing_is_left_of_children_that_have_been_replaced(basic: Any) -> None:
+    """Also while nobody collects garbage: an idle worker does not."""
+    gc.disable()
+    try:
+        async with running_worker(basic.app, processes=1, max_tasks_per_child=2) as worker:
+            for handle in [await send(basic.pid) for _ in range(16)]:
+                (await handle.get_async(timeout_ms=60_000)).unwrap()
+            await eventually(lambda: len(worker._children.children) == 1, what="the last one waits alone")
+            assert len(outboxes()) == 1
+    finally:
+        gc.enable()
+
+
+def outboxes() -> list[int]:
+    """The descriptors of this process that are memory for reports of children."""
+    found = []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(FileNotFoundError):  # that of the listing
+            if "horsies-outbox" in os.readlink(f"/proc/self/fd/{fd}"):
+                found.append(fd)
+    return found
 
 
 async def test_w41_a_child_that_has_grown_is_replaced(basic: Any, rows: Rows) -> None:

@@ -34,8 +34,8 @@ async def test_w52_r73_hooks_hear_of_what_was_cut_off(db: AsyncConnection[Any], 
     hooks = HookRegistry()
     hooks.on(JobInterrupted, heard.append)
     hand = InHand()
-    failed, retried, taken, finished, unstarted = [
-        await in_hand(hand, db, phase) for phase in (*[Phase.STARTED] * 4, Phase.FED)
+    failed, retried, taken, finished, unstarted, unheard = [
+        await in_hand(hand, db, phase) for phase in (*[Phase.STARTED] * 4, Phase.FED, Phase.FED)
     ]
     moves: list[tuple[HeldTask, Move, bool]] = [
         (failed, crash(failed.claim), True),
@@ -43,6 +43,7 @@ async def test_w52_r73_hooks_hear_of_what_was_cut_off(db: AsyncConnection[Any], 
         (taken, crash(taken.claim), False),  # somebody else has recovered it meanwhile
         (finished, Complete(finished.claim, "{}"), True),  # its result came at the last moment
         (unstarted, Requeue(unstarted.claim), True),
+        (unheard, crash(unheard.claim), True),  # it had started, which its child had not sent yet
     ]
     pool = make_pool(PostgresConfig(database_url=database_url), min_size=0, max_size=1, name="test")
     try:
@@ -56,4 +57,5 @@ async def test_w52_r73_hooks_hear_of_what_was_cut_off(db: AsyncConnection[Any], 
     assert [(news.job.id, news.worker_id, news.reason) for news in heard] == [
         (failed.id, "w1", FailureReason.SHUTDOWN),
         (retried.id, "w1", FailureReason.SHUTDOWN),
+        (unheard.id, "w1", FailureReason.SHUTDOWN),
     ]

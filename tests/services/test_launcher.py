@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -114,6 +115,34 @@ async def test_w54_children_die_with_the_fork_server_which_can_be_started_again(
     successor = await start_child(launcher)
     await successor.ready()
     assert await successor.answer("echo", 1) == 1
+
+
+async def test_a_child_can_be_had_where_the_system_gives_no_memory_files(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> int:
+        raise OSError(errno.ENOSYS, "refused")
+
+    monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
+    child = await start_child(launcher)
+    await child.ready()
+    assert await child.answer("echo", 1) == 1
+    await child.done(child.run("brief_or_not"))
+
+
+async def test_a_child_for_which_there_is_no_memory_leaves_nothing_open(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, size: int) -> None:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    before = len(os.listdir("/dev/fd"))
+    with monkeypatch.context() as patched:
+        patched.setattr("mmap.mmap", refuse)
+        for _ in range(5):
+            with pytest.raises(OSError, match="no memory"):
+                await start_child(launcher)
+    assert len(os.listdir("/dev/fd")) == before
 
 
 async def test_a_spawn_under_way_fails_when_the_fork_server_dies(launcher: Launcher) -> None:

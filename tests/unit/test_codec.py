@@ -18,7 +18,16 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
 from typing_extensions import TypedDict
 
 from horsies import Err, Ok, OutcomeCode, SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult, WorkflowStatus
@@ -222,6 +231,9 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Excluded, Excluded(needed="x"), "cannot be read back: value.needed: Field required"),
     (User, User.model_construct(name=5), "cannot be read back: value.name"),
     (int, 10**5000, "cannot be read back"),
+    (Annotated[int | None, PlainSerializer(lambda value: "x")], 1, "cannot be read back"),
+    (list[Annotated[int | None, PlainSerializer(lambda value: "x")]], [1], "cannot be read back"),
+    (Annotated[tuple[int, int], PlainSerializer(lambda value: [1])], (1, 2), "cannot be read back"),
     (SecretStr, SecretStr("x"), "secret"),
     (RawBytes, RawBytes(raw=b"\xff"), "ser_json_bytes"),
 ]

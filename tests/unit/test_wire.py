@@ -168,6 +168,21 @@ def test_what_changes_in_an_outbox_is_not_lying_there(outboxes: tuple[Outbox, Ou
     assert supervisor.lying() == []
 
 
+def test_an_outbox_that_changes_while_it_is_read_is_not_believed(outboxes: tuple[Outbox, Outbox]) -> None:
+    child, supervisor = outboxes
+    child.add(STARTED)
+    assert supervisor.lying() == []
+    read = supervisor.content
+
+    def overtaken() -> bytes:
+        child.clear()
+        child.add(b"\xff" * 40)
+        return read()
+
+    supervisor.content = overtaken  # type: ignore[method-assign]
+    assert supervisor.lying() == []
+
+
 def test_an_outbox_with_a_wrong_length_is_empty(outboxes: tuple[Outbox, Outbox]) -> None:
     child, supervisor = outboxes
     child._head[1] = 1 << 40

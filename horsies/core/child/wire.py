@@ -228,9 +228,10 @@ class Outbox:
     numbers stand first: how often it was cleared, and the length of what it holds. That is written after the frames."""
 
     def __init__(self, fd: int) -> None:
-        self._memory = memoryview(mmap.mmap(fd, OUTBOX_BYTES))
-        self._head = self._memory[:16].cast("Q")
-        self._frames = self._memory[16:]
+        self._map = mmap.mmap(fd, OUTBOX_BYTES)
+        memory = memoryview(self._map)
+        self._head, self._frames = memory[:16].cast("Q"), memory[16:]
+        memory.release()
         self._seen = self._told = (0, 0)
 
     # The child
@@ -266,11 +267,17 @@ class Outbox:
         is_lying, self._seen = now == self._seen, now
         if not is_lying or not now[1] or now == self._told:
             return []
-        frames = self.left()
+        data = self.content()
         if now != (self._head[0], self._head[1]):
             return []
         self._told = now
-        return frames
+        return Decoder().feed(data)
+
+    def close(self) -> None:
+        """Nobody needs it any more. Not left to the collector: each has a descriptor."""
+        self._head.release()
+        self._frames.release()
+        self._map.close()
 
 
 def _parts(data: bytes, start: int, count: int, end: int) -> list[bytes]:

@@ -42,7 +42,11 @@ _SUSPICIOUS = (b"NaN", b"Infinity", b"**********", "\ufffd".encode())
 _MAX_SHOWN = 5
 _NOT_JSON = "invalid-json-value"
 _LONGEST_PLAIN = 4_000  # Python reads no number of more than 4,300 digits
-_PLAIN_KINDS = ("none", "bool", "int", "float", "str")
+_PLAIN_KINDS = {  # and what their schema says if nothing of the user's is in it
+    **{kind: {"type", "metadata"} for kind in ("none", "bool", "int", "float", "str")},
+    "nullable": {"type", "schema", "metadata"},
+    "list": {"type", "items_schema", "metadata"},
+}
 
 
 class CodecError(Exception):
@@ -78,7 +82,7 @@ class Shape:
         self._validate_json = adapter.validator.validate_json
         self._serialize = adapter.serializer.to_json
         self._named = name_of
-        self._is_plain = _is_plain(adapter.core_schema)
+        self._is_plain = all(map(_is_plain, _members(adapter.core_schema)))
         self._suspicious = (*_SUSPICIOUS, b"null") if _holds_models(adapter.core_schema) else _SUSPICIOUS
 
     def check(self, value: Any) -> Any:
@@ -298,17 +302,28 @@ def _holds_models(schema: Any) -> bool:
     return isinstance(schema, list | tuple) and any(map(_holds_models, schema))
 
 
+def _members(schema: Any) -> Iterator[Any]:
+    """What is in an object or list of ours; the whole if it is neither, as with types that contain themselves."""
+    if schema["type"] == "tuple":
+        yield from schema["items_schema"]
+    elif schema["type"] == "typed-dict":
+        for field in schema["fields"].values():
+            yield field["schema"] if field.keys() <= {"type", "schema", "required", "metadata"} else field
+        if "extras_schema" in schema:
+            yield schema["extras_schema"]
+    else:
+        yield schema
+
+
 def _is_plain(schema: Any) -> bool:
     """Whether everything in the schema is of a kind that is always read as it was written: no code or setting of the
     user's can make a difference. Only an int can have too many digits, so this is for texts that are not long."""
     kind = schema["type"]
-    if kind == "typed-dict":
-        return "extras_schema" not in schema and all(_is_plain(field["schema"]) for field in schema["fields"].values())
-    if kind == "tuple":
-        return all(map(_is_plain, schema["items_schema"]))
-    if kind == "nullable" or (kind == "list" and schema.keys() <= {"type", "items_schema", "metadata"}):
-        return _is_plain(schema["schema"] if kind == "nullable" else schema["items_schema"])
-    return kind in _PLAIN_KINDS and schema.keys() <= {"type", "metadata"}
+    if not schema.keys() <= _PLAIN_KINDS.get(kind, set()):
+        return False
+    if kind == "nullable":
+        return _is_plain(schema["schema"])
+    return kind != "list" or _is_plain(schema["items_schema"])
 
 
 def _why_not_written(problem: PydanticSerializationError) -> str:

@@ -216,6 +216,7 @@ class Children:
             child.link.drain()
             child.link.close()
         self._read_outbox(child, is_over=True)
+        child.process.close_outbox()
         child.is_dead = True
         self.children.remove(child)
         if returncode == EXIT_ALONE:

@@ -165,8 +165,7 @@ class Dispatcher:
         if len(child.fed) > most // 2 and self._limits.concurrency == 1:
             return  # many at once cost one system call, and wake it once
         frames: list[bytes] = []
-        is_traced = child.is_traced
-        size = 0
+        is_traced, size = child.is_traced, 0
         while child.line and len(child.fed) < most and size < FEED_BYTES and not self.is_held_up:
             held = child.line.popleft()
             held.phase = Phase.FED
@@ -245,6 +244,7 @@ class Dispatcher:
             self._settle(held, finalize.of_unreadable_report(held, str(problem)))
             return
         run_ms = done.run_ns / 1e6
+        held.started = monotonic() - run_ms / 1000
         child.note_run(run_ms, done.rss_kb)
         self._is_surprised |= self.paces.note(held.row.task_name, run_ms)
         if self._max_memory_mb and child.rss_mb > self._max_memory_mb and not child.is_retiring:

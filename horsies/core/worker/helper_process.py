@@ -161,6 +161,7 @@ class HelperChild:
         if running.link is not None:
             running.link.drain()
             running.link.close()
+        running.process.close_outbox()
         if self._running is running:
             self._running = None
             running.is_broken(f"it {how} before it was ready")

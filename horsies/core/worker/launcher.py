@@ -61,6 +61,12 @@ class ChildProcess:
     def __repr__(self) -> str:
         return f"<ChildProcess {self.name} pid={self.pid}>"
 
+    def close_outbox(self) -> None:
+        """It has ended, and what it left has been read."""
+        if self.outbox is not None:
+            self.outbox.close()
+            self.outbox = None
+
     def signal(self, sig: int) -> None:
         """Send a signal to the child alone. Nothing happens if it has ended."""
         self._launcher._signal(self._number, sig, group=False)
@@ -126,8 +132,7 @@ class Launcher:
         number = self._numbers
         ours, theirs = _socket_pair()
         child = ChildProcess(self, number, name, ours)
-        outbox = _shared_memory()
-        child.outbox = wire.Outbox(outbox)
+        outbox, child.outbox = _outbox()
         answer: asyncio.Future[int] = self._loop.create_future()
         self._spawning[number], self._children[number] = answer, child
         try:
@@ -135,6 +140,7 @@ class Launcher:
             child.pid = await answer
         except BaseException:
             ours.close()  # a child that nobody will own sees the end of file and ends itself
+            child.close_outbox()
             self._spawning.pop(number, None)
             raise
         return child
@@ -277,15 +283,24 @@ def _start_process(control: socket.socket) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, pass_fds=[control.fileno()], stdin=subprocess.DEVNULL, start_new_session=True)
 
 
+def _outbox() -> tuple[int, wire.Outbox]:
+    """A new outbox and its descriptor, for the child; it is gone with the last process that has it."""
+    fd = _shared_memory()
+    try:
+        return fd, wire.Outbox(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
 def _shared_memory() -> int:
-    """Room for an outbox; it is gone with the last process that has it."""
-    if hasattr(os, "memfd_create"):
+    with contextlib.suppress(AttributeError, OSError):  # not everywhere, and some sandboxes refuse it
         fd = os.memfd_create("horsies-outbox")
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    os.ftruncate(fd, wire.OUTBOX_BYTES)
-    return fd
+        os.ftruncate(fd, wire.OUTBOX_BYTES)
+        return fd
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(bytes(wire.OUTBOX_BYTES))  # now, because a full disk would kill a process that writes to it later
+        return os.dup(file.fileno())
 
 
 def _socket_pair() -> tuple[socket.socket, socket.socket]:

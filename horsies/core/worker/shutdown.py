@@ -139,7 +139,8 @@ class ForcedShutdown:
 
     async def look(self) -> None:
         """Load the views now, because afterwards the rows no longer name their owners."""
-        running = [held.id for held in self._in_hand if held.phase is Phase.STARTED]
+        # Also those of which we do not know yet that they have started (W-30).
+        running = [held.id for held in self._in_hand if held.phase in (Phase.FED, Phase.STARTED)]
         if running and self._hooks.has(JobInterrupted):
             with contextlib.suppress(TimeoutError, *AWAY):
                 async with asyncio.timeout(VIEWS_S), self._pool.connection() as conn:
