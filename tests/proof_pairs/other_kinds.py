@@ -48,6 +48,11 @@ def _letters(pick: Choices, start: Start) -> Arguments:
     return {"sends": [_send(pick, task_id, *letters[task_id]) for task_id in ids]}
 
 
+def _sent(start: Start, arguments: Arguments) -> set[str]:
+    """Others lock what it has written as soon as they see it."""
+    return {send.task_id for send in arguments["sends"]} - {row.id for row in start.tasks}
+
+
 def _new_letters(pick: Choices, start: Start) -> Arguments:
     """New tasks without keys, which may have been written before, unseen, in the order in which they were made."""
     ids = sorted(pick.shuffled(("c1", "c2", "n3"))[: pick.of((2, 1, 3))])
@@ -191,9 +196,9 @@ def _pruning(name: str, function: Run, names: Names, **arguments: Any) -> Kind:
 
 
 SEND_KINDS = (
-    Kind("send", _write, _letters, uses=(sends.insert, sends.find), statements=2),
-    Kind("send_many", _write_all, _letters, uses=(sends.insert, sends.find), statements=3),
-    Kind("send copied", _copy_all, _new_letters, uses=(copy, sends.insert, sends.find), statements=4),
+    Kind("send", _write, _letters, _sent, uses=(sends.insert, sends.find), statements=2),
+    Kind("send_many", _write_all, _letters, _sent, uses=(sends.insert, sends.find), statements=3),
+    Kind("send copied", _copy_all, _new_letters, _sent, uses=(copy, sends.insert, sends.find), statements=4),
     Kind("rerun", sends.rerun, _repetition, reads=True),
 )
 WORD_KINDS = (

@@ -159,11 +159,12 @@ class Start:
         if WORKFLOWS[workflow] in ("RUNNING", "PAUSED") and nodes:
             sources = list(range(len(nodes)))
             for join in ("all", "any"):
-                nodes.append(_node(workflow, len(nodes), join, "PENDING", join_type=join, dependencies=sources))
+                name = f"{join}-{workflow}"  # what is locked is known by its name
+                nodes.append(_node(workflow, len(nodes), name, "PENDING", join_type=join, dependencies=sources))
             for source in sources:
                 nodes[source]["dependents"] = [len(sources), len(sources) + 1]
         error = {"result": '{"err":{"error_code":"BAD","message":"bad"}}', "error_code": "BAD", "completed_at": at(-2)}
-        return [*nodes, _node(workflow, len(nodes), "bad", "FAILED", **error)]
+        return [*nodes, _node(workflow, len(nodes), f"bad-{workflow}", "FAILED", **error)]
 
     def _workflow(self, workflow: str, nodes: list[dict[str, Any]]) -> dict[str, Any]:
         is_over = WORKFLOWS[workflow] in ("COMPLETED", "FAILED")

@@ -98,7 +98,7 @@ async def _cancel(conn: Connection, workflow_id: str) -> bool | None:
 
 
 async def _retry(conn: Connection, workflow_id: str) -> bool | None:
-    return await control.retry_nodes(Lent(conn), workflow_id, ["bad"], None)
+    return await control.retry_nodes(Lent(conn), workflow_id, [f"bad-{workflow_id}"], None)
 
 
 async def _mend(conn: Connection, workflow_id: str) -> bool:
