@@ -138,10 +138,11 @@ async def test_a_child_for_which_there_is_no_memory_leaves_nothing_open(
 
     before = len(os.listdir("/dev/fd"))
     with monkeypatch.context() as patched:
-        patched.setattr("mmap.mmap", refuse)
-        for _ in range(5):
-            with pytest.raises(OSError, match="no memory"):
-                await start_child(launcher)
+        for call in ("mmap.mmap", "os.ftruncate"):  # the second time the memory file cannot even be made as large
+            patched.setattr(call, refuse)
+            for _ in range(5):
+                with pytest.raises(OSError, match="no memory"):
+                    await start_child(launcher)
     assert len(os.listdir("/dev/fd")) == before
 
 

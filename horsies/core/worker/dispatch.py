@@ -63,8 +63,7 @@ class Dispatcher:
         self._is_watching = False
         self._late_s = 0.0  # how late our own timers are
         self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
-        self.is_held_up = False  # children get nothing, because too many bytes of results wait to be written (W-25b)
-        self._held_up_at = 0.0  # since when
+        self.is_held_up, self._held_up_at = False, 0.0  # too many bytes of results wait here (W-25b); since when
         self.on_lost: Callable[[], None] = lambda: None  # a task was not ours any more
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started (R-101)
@@ -365,7 +364,8 @@ class Dispatcher:
             self._on_room()
 
     def hand_back_surplus(self) -> None:
-        self._is_surprised = False  # of what was claimed ahead, hand back what would not be claimed now (W-25a)
+        """Of what was claimed ahead, hand back what would not be claimed now (W-25a)."""
+        self._is_surprised = False
         for child in self._children.children:
             self._take_back_surplus(child)
         waiting = self._in_hand.waiting

@@ -295,12 +295,19 @@ def _outbox() -> tuple[int, wire.Outbox]:
 
 def _shared_memory() -> int:
     with contextlib.suppress(AttributeError, OSError):  # not everywhere, and some sandboxes refuse it
-        fd = os.memfd_create("horsies-outbox")
-        os.ftruncate(fd, wire.OUTBOX_BYTES)
-        return fd
+        return _sized(os.memfd_create("horsies-outbox"))
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(bytes(wire.OUTBOX_BYTES))  # now, because a full disk would kill a process that writes to it later
         return os.dup(file.fileno())
+
+
+def _sized(fd: int) -> int:
+    try:
+        os.ftruncate(fd, wire.OUTBOX_BYTES)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _socket_pair() -> tuple[socket.socket, socket.socket]:
