@@ -29,7 +29,7 @@ NEVER = 1 << 60
 # What a name means (`Kind.names`).
 _LOCKS = (
     "SELECT FROM horsies_tasks WHERE id = ANY(%s) FOR UPDATE",
-    "SELECT FROM horsies_waiting WHERE topic = ANY(%s) FOR UPDATE",
+    "SELECT FROM horsies_waiting WHERE topic || ' of ' || holder = ANY(%s) FOR UPDATE",
     "SELECT FROM horsies_workers WHERE 'worker ' || worker_id = ANY(%s) FOR UPDATE",
     "SELECT FROM horsies_heartbeats WHERE 'horsies_heartbeats' = ANY(%s) FOR UPDATE",
     "SELECT FROM horsies_worker_states WHERE 'horsies_worker_states' = ANY(%s) FOR UPDATE",

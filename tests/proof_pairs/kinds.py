@@ -29,9 +29,7 @@ class Kind:
     name: str
     run: Run
     draws: Callable[[Choices, Start], Arguments] = lambda pick, start: {}
-    names: Names = lambda start, arguments: (
-        set()
-    )  # the rows it can lock: task ids, topics of words, others by their table
+    names: Names = lambda start, arguments: set()  # the rows it can lock: task ids, words, others by their table
     uses: tuple[
         Callable[..., Any], ...
     ] = ()  # the functions of the store that `run` is made of, if it is not one itself
@@ -67,6 +65,11 @@ class Operation:
 
     def names(self, start: Start) -> set[str]:
         return self.kind.names(start, self.arguments)
+
+
+def word(topic: str, holder: str) -> str:
+    """The name of a row of `horsies_waiting`."""
+    return f"{topic} of {holder}"
 
 
 def rows_in(*statuses: str) -> Names:

@@ -24,7 +24,7 @@ from horsies.core.producer.enqueue import (
 from horsies.core.store import retention, sends, tasks, workers
 from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
-from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in
+from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in, word
 from tests.proof_pairs.rows import QUEUES, WORKERS, Start
 from tests.proof_pairs.stage import T0
 
@@ -125,15 +125,15 @@ _OWN = ("args_json", "kwargs_json", "enqueue_sha")
 
 
 def _word(start: Start, arguments: Arguments) -> set[str]:
-    return {f"task:{task_id}" for task_id in arguments["ids"]}
+    return {word(f"task:{task_id}", arguments["holder"]) for task_id in arguments["ids"]}
 
 
 def _sleep(start: Start, arguments: Arguments) -> set[str]:
-    return {"worker"}
+    return {word("worker", arguments["worker_id"])}
 
 
 def _all_words(start: Start, arguments: Arguments) -> set[str]:
-    return {topic for topic, _, _ in start.words}
+    return {word(topic, holder) for topic, holder, _ in start.words}
 
 
 def _words(pick: Choices, start: Start) -> Arguments:

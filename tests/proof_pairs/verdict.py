@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from tests.proof_pairs.arena import Actor, Arena
-from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, SCHEDULERS, SWEEPER, Operation
+from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, SCHEDULERS, SWEEPER, Operation, word
 from tests.proof_pairs.operations import WORDS
 from tests.proof_pairs.plays import Example, Failure, Play, Run, Way
 
@@ -168,17 +168,18 @@ def _word_by_word(example: Example, run: Run, serial: list[Run]) -> bool:
     """Words have nothing to do with each other: if several operations are about them, for each word its own order will
     do, while everything else agrees with one order."""
 
-    def words(one: Run, topic: str) -> list[Any]:
-        return [row for row in one.outcome["horsies_waiting"] if row["topic"] == topic]
+    def words(one: Run) -> dict[str, Any]:
+        return {word(row["topic"], row["holder"]): row for row in one.outcome["horsies_waiting"]}
 
     def is_alike_elsewhere(one: Run) -> bool:
         return one._replace(outcome={**one.outcome, "horsies_waiting": run.outcome["horsies_waiting"]}) == run
 
     if sum(operation.kind.name in WORDS for operation in example.operations) < 2:
         return False
-    topics = {row["topic"] for one in (run, *serial) for row in one.outcome["horsies_waiting"]}
+    ours, others = words(run), [words(one) for one in serial]
+    names = set(ours).union(*others)
     return any(map(is_alike_elsewhere, serial)) and all(
-        any(words(run, topic) == words(one, topic) for one in serial) for topic in topics
+        any(ours.get(name) == other.get(name) for other in others) for name in names
     )
 
 
@@ -189,7 +190,7 @@ def _differing(run: Run, serial: Run) -> set[str]:
         tasks = [(row["id"], row) for row in one.outcome["horsies_tasks"]]
         workers = [(f"worker {row['worker_id']}", row) for row in one.outcome["horsies_workers"]]
         workers += [(f"schedule {row['schedule_name']}", row) for row in one.outcome["horsies_schedule_state"]]
-        return tasks + workers + [(row["topic"], row) for row in one.outcome["horsies_waiting"]]
+        return tasks + workers + [(word(row["topic"], row["holder"]), row) for row in one.outcome["horsies_waiting"]]
 
     ours, theirs = rows(run), rows(serial)
     return {name for name, row in ours if (name, row) not in theirs} | {

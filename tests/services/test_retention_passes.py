@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from horsies.core.db.pool import Pool
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
-from horsies.core.recovery.retention import Retention, longest_threshold
+from horsies.core.recovery.retention import Batches, Retention, longest_threshold
 from horsies.core.store import retention as store
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.fence import Pulse
@@ -218,6 +219,19 @@ async def test_r84_d62_while_another_prunes_nothing_is_deleted_and_it_is_tried_a
     assert (await counts(db))["tasks"] == 1
     await retention.step()
     assert (await counts(db))["tasks"] == 0
+
+
+@pytest.mark.parametrize(("durable", "commit"), [(False, "off"), (True, "on")])
+async def test_r84_only_batches_of_a_purge_by_hand_wait_for_the_disk(pool: Pool, durable: bool, commit: str) -> None:
+    found = []
+
+    async def look(conn: Db) -> int:
+        found.append(await (await conn.execute("SHOW synchronous_commit")).fetchone())
+        return 0
+
+    batches = Batches(pool, math.inf, durable=durable)
+    await batches.run_all("nothing", look)
+    assert found == [(commit,)]
 
 
 async def test_d62_a_batch_of_another_in_between_does_not_end_a_pass(db: Db, pool: Pool) -> None:

@@ -26,6 +26,16 @@ async def test_d62_one_pruner_at_a_time(db: AsyncConnection, database_url: str) 
             assert await retention.try_lock(other)
 
 
+@pytest.mark.parametrize(("durable", "commit"), [(False, "off"), (True, "on")])
+async def test_r84_what_a_crash_may_bring_back_does_not_wait_for_the_disk(
+    db: AsyncConnection, durable: bool, commit: str
+) -> None:
+    async with db.transaction():
+        await db.execute("SET LOCAL synchronous_commit = on")
+        assert await retention.try_lock(db, durable=durable)
+        assert await (await db.execute("SHOW synchronous_commit")).fetchone() == (commit,)
+
+
 @pytest.mark.parametrize(
     "table",
     [

@@ -207,7 +207,7 @@ async def count_ended(broker: PostgresBroker, purge: Purge) -> list[PurgeCount]:
 @on_bridge
 async def delete_ended(broker: PostgresBroker, purge: Purge, told: Told = lambda rows: None) -> bool:
     """Delete them, with their attempts; False if another process held the pruning lock for too long."""
-    batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows))
+    batches = Batches(broker.hub, math.inf, lambda what, rows: told(rows), durable=True)
     try:
         await batches.walk(
             "tasks", lambda conn, place, portion: retention.prune_tasks(conn, purge.age, place, portion, purge.choice)
@@ -274,11 +274,17 @@ class Batches:
     """One batch after the other, each under the lock, until the time is over."""
 
     def __init__(
-        self, database: Connections, until: float, told: Callable[[str, int], None] = lambda what, rows: None
+        self,
+        database: Connections,
+        until: float,
+        told: Callable[[str, int], None] = lambda what, rows: None,
+        *,
+        durable: bool = False,
     ) -> None:
         self._database = database
         self._until = until
         self._told = told  # called after each batch that is committed
+        self._durable = durable  # a server that crashes brings nothing back that was told of
         self._count = 0
         self._rest = 0.0  # the pause before the next batch
         self._gone: dict[str, int] = {}
@@ -348,7 +354,7 @@ class Batches:
 
     async def _try(self, prune: Callable[..., Awaitable[T]], at: tuple[Any, ...]) -> T | None:
         async with self._database.connection() as conn, in_one_go(conn):
-            return await prune(conn, *at) if await retention.try_lock(conn) else None
+            return await prune(conn, *at) if await retention.try_lock(conn, durable=self._durable) else None
 
     async def _mend(self) -> bool:
         """A node that loses its task or child is changed, which is refused if its row is outside the limits. The search

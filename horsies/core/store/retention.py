@@ -65,10 +65,11 @@ class Pruned(NamedTuple):
     next: RetentionPosition | None
 
 
-async def try_lock(conn: Connection) -> bool:
-    """Take the pruning lock for the rest of this transaction; False if another process has it."""
-    cursor = await conn.execute(load("workers/prune_lock"), {"key": RETENTION_LOCK})
-    [(is_mine,)] = await cursor.fetchall()
+async def try_lock(conn: Connection, *, durable: bool = False) -> bool:
+    """Take the pruning lock for the rest of this transaction; False if another process has it. The commit of a
+    transaction that is not `durable` does not wait for the disk."""
+    cursor = await conn.execute(load("workers/prune_lock"), {"key": RETENTION_LOCK, "durable": durable})
+    [(is_mine, _)] = await cursor.fetchall()
     return bool(is_mine)
 
 
