@@ -31,7 +31,7 @@ _BEGIN = re.compile(r"(BEGIN|START TRANSACTION)", re.IGNORECASE)
 _END = re.compile(r"(COMMIT|ROLLBACK(?! TO)|END)", re.IGNORECASE)
 _CONTROL = re.compile(r"(SAVEPOINT|RELEASE|ROLLBACK|SET|RESET|DISCARD|DEALLOCATE)\b", re.IGNORECASE)
 _WRITES = re.compile(r"\b(INSERT INTO|UPDATE horsies|DELETE FROM)\b")
-_CLAIM = re.compile(r"SET\s+status = 'CLAIMED'")
+_CLAIM = "claim_seq = t.claim_seq + 1"
 
 
 class Statement(NamedTuple):
@@ -45,7 +45,7 @@ class Statement(NamedTuple):
     @property
     def is_claim(self) -> bool:
         """One that looks for waiting tasks; the one that looks for lapsed claims is another."""
-        return bool(_CLAIM.search(self.text)) and "is_waiting" in self.text
+        return _CLAIM in self.text and "is_waiting" in self.text
 
 
 @dataclass

@@ -21,6 +21,7 @@ from benchmarks.scale.parts import PARTS
 from benchmarks.scale.sizes import MEGABYTE, bulk
 from benchmarks.scale.watch import read
 from benchmarks.selection import chosen, whole_scale
+from horsies.core.sql import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 GROUP_NAMES, PART_NAMES = ("drain", "idle", "graphs"), ("idle", "caps", "graphs")
@@ -79,10 +80,10 @@ LOG = """2026-01-01 a line from before
 @~10|worker|LOG:  duration: 0.010 ms  statement: BEGIN
 @~10|worker|LOG:  duration: 1.500 ms  bind _pg3_1: WITH due AS (SELECT id FROM horsies_tasks WHERE is_waiting)
 UPDATE horsies_tasks t
-SET status = 'CLAIMED', claimed = TRUE
+SET status = 'CLAIMED', claim_seq = t.claim_seq + 1
 @~10|worker|LOG:  duration: 2.250 ms  execute _pg3_1: WITH due AS (SELECT id FROM horsies_tasks WHERE is_waiting)
 UPDATE horsies_tasks t
-SET status = 'CLAIMED', claimed = TRUE
+SET status = 'CLAIMED', claim_seq = t.claim_seq + 1
 @~11|other|LOG:  duration: 0.300 ms  execute <unnamed>: SELECT 1 FROM horsies_tasks FOR UPDATE
 @~10|worker|LOG:  duration: 0.200 ms  statement: INSERT INTO horsies_heartbeats VALUES (1)
 @~11|other|LOG:  duration: 0.200 ms  statement: DELETE FROM horsies_heartbeats
@@ -103,10 +104,19 @@ def test_a_log_tells_statements_their_times_and_what_was_committed() -> None:
     assert found.commits == 2  # the transaction of two writes, and the DELETE by itself; the SELECT wrote nothing
 
 
-def test_a_search_for_lapsed_claims_is_no_claim() -> None:
-    words = "UPDATE horsies_tasks SET status = 'CLAIMED' WHERE claim_expires_at < now()"
-    found = read(f"@~1|w|LOG:  duration: 1 ms  execute x: {words}")
-    assert len(found.statements) == 1 and found.claims == []
+@pytest.mark.parametrize(
+    ("text", "is_claim"),
+    [
+        (load("tasks/claim"), True),
+        (load("tasks/claim", "starting"), True),
+        (load("tasks/claim_expired"), False),
+        (load("tasks/start"), False),
+    ],
+    ids=["claim", "claim and start", "search for lapsed claims", "start"],
+)
+def test_the_claims_of_a_log_are_found(text: str, is_claim: bool) -> None:
+    found = read(f"@~1|w|LOG:  duration: 1 ms  execute x: {text}")
+    assert len(found.statements) == 1 and bool(found.claims) == is_claim
 
 
 def test_steps_of_a_fleet_and_of_a_table() -> None:
