@@ -106,8 +106,8 @@ def seats_of(pick: Choices) -> Seats:
     return Seats(list(places), pids, names, "host", min(count, pick.of((8, 0, 1))), texts(short_names))
 
 
-def _starting_claim(pick: Choices, start: Start) -> Arguments:
-    arguments = claim_of(pick, start, capped=False)
+def _starting_claim(pick: Choices, start: Start, capped: bool) -> Arguments:
+    arguments = claim_of(pick, start, capped)
     return {**arguments, "order": arguments["order"]._replace(concurrency=1), "seats": seats_of(pick)}
 
 
@@ -235,11 +235,28 @@ async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
 
 TASK_KINDS = (
     Kind("claim", tasks.claim, partial(claim_of, capped=False), rows_in("PENDING"), skips=True, waits=False),
-    Kind("starting claim", tasks.claim, _starting_claim, rows_in("PENDING"), skips=True, waits=False),
+    Kind(
+        "starting claim",
+        tasks.claim,
+        partial(_starting_claim, capped=False),
+        rows_in("PENDING"),
+        skips=True,
+        waits=False,
+    ),
     Kind(
         "counting claim",
         tasks.claim,
         partial(claim_of, capped=True),
+        rows_in("PENDING"),
+        uses=(tasks.claim, caps.lock),
+        skips=True,
+        counts=True,
+        statements=2,
+    ),
+    Kind(
+        "starting and counting claim",
+        tasks.claim,
+        partial(_starting_claim, capped=True),
         rows_in("PENDING"),
         uses=(tasks.claim, caps.lock),
         skips=True,

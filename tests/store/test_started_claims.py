@@ -97,6 +97,20 @@ async def test_w21b_l09_a_start_waits_for_the_disk_and_a_mere_claim_does_not(db:
         assert await (await db.execute("SHOW synchronous_commit")).fetchone() == (commit,)
 
 
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("cap", [{"caps": [2]}, {"cluster_cap": 2}], ids=["queue", "cluster"])
+async def test_w21b_w26_a_claim_under_a_cap_starts_no_more_than_it_allows(
+    db: Db, cap: dict[str, Any], hard: bool
+) -> None:
+    await given_line(db, *["one"] * 5)
+    limits = order(budget=5, hard=hard, strict=5, **cap)
+    rows = await tasks.claim(db, ME, limits, seats=seats(5, 5))
+    assert [(row.id, row.child) for row in rows] == [("1", 1), ("2", 2)]
+    assert await tasks.claim(db, OTHER, limits, seats=seats(5, 5)) == []
+    await db.execute("UPDATE horsies_tasks SET status = 'COMPLETED', claimed = FALSE WHERE id = '1'")
+    assert [row.id for row in await tasks.claim(db, OTHER, limits, seats=seats(5, 5))] == ["3"]
+
+
 async def test_w21b_two_claims_side_by_side_start_no_task_twice(db: Db, database_url: str) -> None:
     ids = {await given_task(db, id=str(number)) for number in range(40)}
     async with await AsyncConnection.connect(database_url, autocommit=True) as other:

@@ -142,9 +142,9 @@ async def claim(
     seats: Seats | None = None,
 ) -> list[Claimed]:
     """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named. Those
-    that get one of the `seats` are RUNNING; this is for a claim under no cap, of children with one task at a time."""
+    that get one of the `seats` are RUNNING; this is for children with one task at a time."""
     counted = order.counted
-    assert seats is None or not (counted or order.concurrency > 1)
+    assert seats is None or order.concurrency == 1
     params = _claim_params(who, order, seats=seats)
     statement = load("tasks/claim", *_parts(order, counting=bool(counted), starting=seats is not None))
     if only is not None:

@@ -115,9 +115,9 @@ class Starter:
 
     def offer(self, order: tasks.ClaimOrder, most: int | None = None) -> Offer | None:
         """Reserve places for what this claim may bring, or None: the tasks are then started after it, as they are where
-        it counts (W-23) or weighs them (W-30a), or where others wait to be started."""
+        it weighs them (W-30a), or where others wait to be started."""
         waits = self._in_hand.waiting or self._in_hand.suspects or self._dispatcher.is_held_up
-        if order.counted or order.concurrency > 1 or waits or not self._dispatcher.may_start:
+        if order.concurrency > 1 or waits or not self._dispatcher.may_start:
             return None
         children = self._children.usable
         idle = sum(1 for child in children if child.load == 0)
