@@ -1,10 +1,10 @@
-"""Which error code an exception gets when it leaves a task function: by exact class, first in the task's mapper, then
-in the app's, then the task's default code, then the app's. This module also defines the format of error codes that
-users may configure.
+"""Which error code an exception gets when it leaves a task function: by the nearest of its classes, first in the task's
+mapper, then in the app's, then the task's default code, then the app's. This module also defines the format of error
+codes that users may configure.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from horsies.core.models.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
@@ -71,6 +71,19 @@ def resolve(
     task_default: str | None,
     app_default: str,
 ) -> str:
-    """The code for an exception, by its exact class."""
-    kind = type(exc)
-    return task_mapper.get(kind) or app_mapper.get(kind) or task_default or app_default
+    """The code for an exception."""
+    code = nearest(type(exc), task_mapper) or nearest(type(exc), app_mapper)
+    return code or task_default or app_default
+
+
+def nearest(kind: type[BaseException], mapper: Mapping[type[BaseException], str]) -> str | None:
+    """The code of the class, or of the base class that comes first in its method resolution order."""
+    return next((mapper[base] for base in kind.__mro__ if base in mapper), None) if mapper else None
+
+
+def hidden_entries(
+    app_mapper: Mapping[type[BaseException], str], task_mappers: Iterable[Mapping[type[BaseException], str]]
+) -> list[type[BaseException]]:
+    """The classes of the app's mapper that match nothing, because every task maps them, or a base class, itself."""
+    own = list(task_mappers)
+    return [kind for kind in app_mapper if own and all(nearest(kind, mapper) is not None for mapper in own)]

@@ -98,14 +98,19 @@ def test_t26_a_forgotten_await() -> None:
     assert error_of(run(later)).code == "TASK_EXCEPTION"
 
 
-def test_t86_resolution_order_by_exact_class() -> None:
+def test_t86_the_nearest_class_wins_in_the_tasks_mapper_before_the_apps() -> None:
     own: dict[str, Any] = {"exception_mapper": {TaskFault: "TASK_FAULT"}}
     assert error_of(run(raising(TaskFault()), **own)).code == "TASK_FAULT"
     assert error_of(run(raising(AppFault()), **own)).code == "APP_FAULT"
-    assert error_of(run(raising(SubFault()), **own)).code == "APP_DEFAULT"
+    assert error_of(run(raising(SubFault()), **own)).code == "TASK_FAULT"
+    assert error_of(run(raising(KeyError()), **own)).code == "APP_DEFAULT"
     own["default_unhandled_error_code"] = "TASK_DEFAULT"
-    assert error_of(run(raising(SubFault()), **own)).code == "TASK_DEFAULT"
+    assert error_of(run(raising(KeyError()), **own)).code == "TASK_DEFAULT"
     assert error_of(run(raising(AppFault()), **own)).code == "APP_FAULT"
+    own["exception_mapper"] = {Exception: "ANY", SubFault: "SUB_FAULT"}
+    assert error_of(run(raising(SubFault()), **own)).code == "SUB_FAULT"
+    assert error_of(run(raising(AppFault()), **own)).code == "ANY", "a base class of the task's own mapper goes first"
+    assert error_of(run(raising(SystemExit()), **own)).code == "TASK_DEFAULT"
 
 
 def test_t86_the_mapper_is_not_asked_about_returned_errors() -> None:

@@ -36,7 +36,6 @@ def in_the_database(subject: CheckedApp) -> Iterator[HorsiesError]:
 PHASES: tuple[Phase, ...] = (
     imports_and_workflows,
     code.builders,
-    code.undecorated,
     code.schedules,
     code.policies,
 )

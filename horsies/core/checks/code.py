@@ -94,18 +94,32 @@ def builders(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
             yield from _check_builder(builder, subject)
 
 
-def undecorated(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
-    """Phase 3.3: functions of the discovered modules that return a `WorkflowSpec` and are no builders (F-92)."""
-    for module in subject.discovered:
+def undecorated(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
+    """Functions of the modules that return a `WorkflowSpec` and are no builders (F-92). They may be helpers, so this
+    is only a warning."""
+    for module in subject.modules:
         for fn in _forgotten(module):
-            yield errors.WorkflowValidationError(**_forgotten_fields(fn))
+            yield errors.CheckWarning(
+                f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
+                code=errors.ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
+                location=errors.SourceLocation.from_function(fn),
+                help_text="decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments; a helper "
+                "that others call needs nothing, and --allow HRS-030 leaves this out",
+            )
 
 
-def undecorated_in_own_module(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
-    """The same in the module that made the app, which F-92 does not mention: a warning, not an error."""
-    if subject.own_module is not None:
-        for fn in _forgotten(subject.own_module):
-            yield errors.CheckWarning(**_forgotten_fields(fn))
+def useless_mapper_entries(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
+    """Entries of the app's exception mapper that match nothing (T-86)."""
+    app = subject.app
+    own = [task.exception_mapper for task in app.tasks.values()]
+    for kind in exception_mapper.hidden_entries(app.config.exception_mapper, own):
+        yield errors.CheckWarning(
+            f"AppConfig: exception_mapper[{kind.__name__}] matches nothing: every task maps {kind.__name__}, or a base "
+            "class of it, itself",
+            code=errors.ErrorCode.CHECK_MAPPER_ENTRY_NEVER_MATCHES,
+            location=app.location,
+            help_text="the mapper of a task is asked before the app's; remove the entry, or that of the base class",
+        )
 
 
 def schedules(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
@@ -127,11 +141,12 @@ def policies(subject: CheckedApp) -> Iterator[errors.HorsiesError]:
 
 def advice(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
     """All warnings."""
-    yield from undecorated_in_own_module(subject)
+    yield from undecorated(subject)
     now = datetime.now(UTC)
     for spec in _specs(subject):
         yield from late_retries(spec, now)
     yield from useless_retry_codes(subject.app.tasks.values())
+    yield from useless_mapper_entries(subject)
 
 
 def late_retries(spec: WorkflowSpec[Any], now: datetime) -> Iterator[errors.CheckWarning]:
@@ -188,15 +203,6 @@ def _forgotten(module: ModuleType) -> list[FunctionType]:
         for fn in vars(module).values()
         if _looks_like_a_builder(module, fn) and not hasattr(fn, app_workflows.BUILDER_MARK)
     ]
-
-
-def _forgotten_fields(fn: FunctionType) -> dict[str, Any]:
-    return {
-        "message": f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
-        "code": errors.ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
-        "location": errors.SourceLocation.from_function(fn),
-        "help_text": "decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments",
-    }
 
 
 def _concrete(kind: Definition) -> Iterator[Definition]:
