@@ -34,8 +34,8 @@ from horsies.core.models.schedule.config import (
 )
 from horsies.core.models.tasks import (
     BuiltInTaskCode, ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode, RetryPolicy, SubWorkflowError,
-    SubWorkflowSummary, TaskAttemptInfo, TaskError, TaskInfo, TaskResult, TaskSendError, TaskSendErrorCode,
-    TaskSendPayload, TaskSendResult,
+    SubWorkflowSummary, TaskAttemptInfo, TaskError, TaskFailed, TaskInfo, TaskResult, TaskSendError, TaskSendErrorCode,
+    TaskSendFailed, TaskSendPayload, TaskSendResult,
 )
 from horsies.core.models.workflow.definition import WorkflowDefinition
 from horsies.core.models.workflow.nodes import (
@@ -147,6 +147,7 @@ __all__ = [
     "TaskAttemptInfo",
     "TaskAttemptOutcome",
     "TaskError",
+    "TaskFailed",
     "TaskHandle",
     "TaskInfo",
     "TaskNode",
@@ -154,6 +155,7 @@ __all__ = [
     "TaskSchedule",
     "TaskSendError",
     "TaskSendErrorCode",
+    "TaskSendFailed",
     "TaskSendOptions",
     "TaskSendPayload",
     "TaskSendResult",

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, ClassVar, Never, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from horsies.core import app_workflows, checks, discovery, errors, task_decorator
 from horsies.core.brokers.postgres import PostgresBroker
@@ -26,6 +26,8 @@ from horsies.core.types import run_sync
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
 H = TypeVar("H", bound=Callable[[], None])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Include(TypedDict, total=False):
@@ -70,9 +72,20 @@ class Horsies(app_workflows.MakesWorkflows):
         self._lock = threading.Lock()
         self._suppressed = False
 
+    @overload
+    def task(  # `@app.task` without parentheses
+        self, task_name: Callable[P, Coroutine[Any, Any, TaskResult[T, TaskError]]], /
+    ) -> task_decorator.AsyncTaskFunction[P, T]: ...
+    @overload
+    def task(self, task_name: Callable[P, TaskResult[T, TaskError]], /) -> task_decorator.TaskFunction[P, T]: ...
+    @overload
+    def task(self, task_name: Callable[P, Coroutine[Any, Any, T]], /) -> task_decorator.AsyncTaskFunction[P, T]: ...
+    @overload
+    def task(self, task_name: Callable[P, T], /) -> task_decorator.TaskFunction[P, T]: ...
+    @overload
     def task(
         self,
-        task_name: str,
+        task_name: str | None = None,
         *,
         queue_name: str | None = None,
         retry_policy: RetryPolicy | None = None,
@@ -80,19 +93,24 @@ class Horsies(app_workflows.MakesWorkflows):
         default_unhandled_error_code: str | None = None,
         timeout_ms: int | None = None,
         flags: Flags | None = None,
-        **unknown: Never,
-    ) -> task_decorator.TaskDecorator:
-        """Turn the function below into a task."""
-        if callable(task_name):
-            raise errors.TaskDefinitionError(
-                f"@app.task on {getattr(task_name, '__qualname__', task_name)} needs the name of the task",
-                code=errors.ErrorCode.TASK_INVALID_OPTIONS,
-                location=errors.SourceLocation.from_function(task_name),
-                help_text='write @app.task("a.name")',
-            )
-        return task_decorator.TaskDecorator(
+    ) -> task_decorator.TaskDecorator: ...
+    def task(
+        self,
+        task_name: Any = None,
+        *,
+        queue_name: str | None = None,
+        retry_policy: RetryPolicy | None = None,
+        exception_mapper: dict[type[BaseException], str] | None = None,
+        default_unhandled_error_code: str | None = None,
+        timeout_ms: int | None = None,
+        flags: Flags | None = None,
+        **unknown: Any,
+    ) -> Any:
+        """Turn the function below into a task. Without a name it is called `module.function`."""
+        is_bare = callable(task_name)
+        decorator = task_decorator.TaskDecorator(
             app=self,
-            task_name=task_name,
+            task_name=None if is_bare else task_name,
             queue_name=queue_name,
             retry_policy=retry_policy,
             exception_mapper=exception_mapper,
@@ -101,6 +119,7 @@ class Horsies(app_workflows.MakesWorkflows):
             flags=flags,
             unknown=unknown,
         )
+        return decorator(task_name) if is_bare else decorator
 
     @property
     def tasks(self) -> Mapping[str, task_decorator.TaskFunction[Any, Any]]:

@@ -11,8 +11,9 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from horsies.core.codec.serde import TaskCodec
@@ -21,6 +22,7 @@ from horsies.core.exception_mapper import default_code_problems, mapper_problems
 from horsies.core.models import queues, tasks
 from horsies.core.node_factory import MakesNodes, NodeFactory
 from horsies.core.producer import envelope, many
+from horsies.core.producer.failed_sends import watched
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
@@ -54,6 +56,12 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
         return await self.dispatch(definition.NO_OPTIONS, None, args, kwargs)
 
     send = run_sync(send_async)
+
+    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        """Enqueue the task, or raise `TaskSendFailed`."""
+        return (await self.dispatch(definition.NO_OPTIONS, None, args, kwargs)).unwrap()
+
+    send_or_raise = run_sync(send_or_raise_async)
 
     async def schedule_async(
         self, delay: int, *args: P.args, **kwargs: P.kwargs
@@ -101,7 +109,8 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
     async def retry_send_many_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
         """Repeat a `send_many` that failed with ENQUEUE_FAILED: same ids, same payloads, all or none."""
         again = self._again_many(error)
-        return await self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
+        sent = await self.app.sender.send_many(again.value, self) if isinstance(again, Ok) else again
+        return watched(self.task_name, sent)
 
     retry_send_many = run_sync(retry_send_many_async)
 
@@ -111,13 +120,19 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
         """Build the payload and write it; all ways of sending use this."""
         payload = self._payload(options, delay, args, kwargs)
         if isinstance(payload, Err):
-            return payload
-        return await self.app.sender.send(payload.value, self, connection=options.connection)
+            return watched(self.task_name, payload)
+        sent = await self.app.sender.send(payload.value, self, connection=options.connection)
+        return watched(self.task_name, sent)
 
     async def dispatch_many(
         self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]
     ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
         """Build all payloads and write them together; nothing is committed before all are known to be right."""
+        return watched(self.task_name, await self._write_many(options, calls))
+
+    async def _write_many(
+        self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]
+    ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
         sent_at = datetime.now(UTC)
         if self.app.sends_suppressed:
             return envelope.suppressed(self)
@@ -142,8 +157,8 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
     async def _replay(self, error: tasks.TaskSendError, *, scheduled: bool) -> tasks.TaskSendResult[TaskHandle[T]]:
         again = self._again(error, scheduled)
         if isinstance(again, Err):
-            return again
-        return await self.app.sender.send(again.value[1], self, task_id=again.value[0])
+            return watched(self.task_name, again)
+        return watched(self.task_name, await self.app.sender.send(again.value[1], self, task_id=again.value[0]))
 
     def _again(
         self, error: tasks.TaskSendError, scheduled: bool
@@ -190,7 +205,13 @@ class TaskDecorator:
     ) -> AsyncTaskFunction[P, T]: ...
     @overload
     def __call__(self, fn: Callable[P, tasks.TaskResult[T, tasks.TaskError]], /) -> TaskFunction[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncTaskFunction[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, T], /) -> TaskFunction[P, T]: ...
     def __call__(self, fn: Callable[..., Any], /) -> TaskFunction[Any, Any]:
+        if self.task_name is None and inspect.isfunction(fn):
+            return replace(self, task_name=default_name(fn))(fn)
         report = ValidationReport(phase="the definition of a task")
         for message, code in self._problems(fn):
             kind = ConfigurationError if code is ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER else TaskDefinitionError
@@ -254,6 +275,16 @@ class TaskDecorator:
         if self.default_unhandled_error_code is not None:
             for text in default_code_problems(self.default_unhandled_error_code):
                 yield text, ErrorCode.CONFIG_INVALID_EXCEPTION_MAPPER
+
+
+def default_name(fn: Callable[..., Any]) -> str:
+    """`module.function` (X-02). A program that is run as a script has the name under which a worker imports it."""
+    module = fn.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec is not None else Path(file).stem if file else module
+    return f"{module}.{fn.__qualname__.replace('<locals>.', '')}"
 
 
 _PREDECORATED = ErrorCode.TASK_PREDECORATED_NOT_SUPPORTED

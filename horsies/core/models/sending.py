@@ -95,6 +95,17 @@ class TaskSendError:
 TaskSendResult: TypeAlias = Ok[T] | Err[TaskSendError]
 
 
+class TaskSendFailed(ValueError):
+    """Raised for a send that failed, by `unwrap()` and `send_or_raise`; `error` says everything about it."""
+
+    def __init__(self, error: TaskSendError, text: str = "") -> None:
+        super().__init__(f"{text}: {error.code.value}: {error.message}" if text else f"{error.code.value}: {error.message}")
+        self.error = error
+
+    def __reduce__(self) -> tuple[type[TaskSendFailed], tuple[TaskSendError]]:
+        return TaskSendFailed, (self.error,)
+
+
 def with_trace(task_options: str | None, trace: str | None) -> str | None:
     """The options with the context among them; all of it is JSON."""
     if trace is None:

@@ -22,7 +22,7 @@ from horsies.core.models.codes import (
 )
 from horsies.core.models.sending import (
     MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload,
-    TaskSendResult,
+    TaskSendFailed, TaskSendResult,
 )
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus
 # fmt: on
@@ -42,11 +42,13 @@ __all__ = [
     "SubWorkflowSummary",
     "TaskAttemptInfo",
     "TaskError",
+    "TaskFailed",
     "TaskInfo",
     "TaskOptions",
     "TaskResult",
     "TaskSendError",
     "TaskSendErrorCode",
+    "TaskSendFailed",
     "TaskSendPayload",
     "TaskSendResult",
     "exception_dict",
@@ -93,6 +95,21 @@ class TaskError(BaseModel):
     def code(self) -> str | None:
         """The code as plain text, as in the `error_code` column."""
         return None if self.error_code is None else str(self.error_code)
+
+
+class TaskFailed(Exception):
+    """Raised by `handle.result()` for a task that did not succeed, or was not waited for to the end; `error` says
+    why. The traceback of the task's own exception, if there was one, is a note."""
+
+    def __init__(self, error: TaskError) -> None:
+        super().__init__(": ".join(part for part in (error.code, error.message) if part))
+        self.error = error
+        trace = (error.exception or {}).get("traceback")
+        if isinstance(trace, str) and trace:
+            self.add_note(f"in the task:\n{trace}")
+
+    def __reduce__(self) -> tuple[type[TaskFailed], tuple[TaskError]]:
+        return TaskFailed, (self.error,)
 
 
 def _built_in(value: Any) -> BuiltInTaskCode:

@@ -197,6 +197,12 @@ class TaskSendOptions(Generic[P, T]):
 
     send = run_sync(send_async)
 
+    async def send_or_raise_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
+        """Enqueue the task, or raise `TaskSendFailed`."""
+        return (await self._task.dispatch(self.options, None, args, kwargs)).unwrap()
+
+    send_or_raise = run_sync(send_or_raise_async)
+
     async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Enqueue the task to run after `delay` seconds."""
         return await self._task.dispatch(self.options, given(delay), args, kwargs)

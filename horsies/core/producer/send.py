@@ -62,6 +62,16 @@ class TaskHandle(Generic[T]):
 
     get = run_sync(get_async)
 
+    async def result_async(self, timeout_ms: int | None = None) -> T:
+        """Wait as `get` does, and return the value, or raise `TaskFailed`."""
+        result = await self.get_async(timeout_ms)
+        if result.err is not None:
+            raise models.TaskFailed(result.err)
+        value: T = result.ok_value
+        return value
+
+    result = run_sync(result_async)
+
     async def info_async(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
     ) -> BrokerResult[models.TaskInfo | None]:

@@ -16,7 +16,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
@@ -49,7 +50,7 @@ T = TypeVar("T")
 Flags: TypeAlias = Iterable[str] | Mapping[str, bool]
 _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NO_DELAY: Final = object()
-_RETURN_HELP = "def f(...) -> TaskResult[int, TaskError]: ..."
+_RETURN_HELP = "def f(...) -> int: ..., or def f(...) -> TaskResult[int, TaskError]: ... to return errors as values"
 
 
 class TaskDefinition(Generic[P, T]):
@@ -118,7 +119,7 @@ def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskC
         raise _unsupported(fn, problem) from None
     ok_type = _ok_type(fn, signature.returns)
     try:
-        return TaskCodec(signature, ok_type)
+        return TaskCodec(signature, ok_type, returns_value=get_origin(signature.returns) is not TaskResult)
     except NameError:  # a model whose own fields name something that does not exist yet
         raise
     except (PydanticUserError, SchemaError, TypeError, ValueError) as problem:
@@ -134,14 +135,24 @@ def codec_if_ready(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Ta
 
 
 def _ok_type(fn: Callable[..., Any], returns: Any) -> Any:
+    """The type of the value: that of a `TaskResult`, or whatever else the function returns (X-01)."""
+    if not _has_result(returns):
+        return returns
     given = get_args(returns)
     if get_origin(returns) is not TaskResult or len(given) != 2 or given[1] is not TaskError:
         shown = getattr(returns, "__name__", None) if isinstance(returns, type) and not given else None
         raise _wrong(
-            fn, f"must return TaskResult[T, TaskError], not {shown or returns}", ErrorCode.TASK_INVALID_RETURN_TYPE,
-            _RETURN_HELP,
+            fn, f"must return a value or TaskResult[T, TaskError], not {shown or returns}",
+            ErrorCode.TASK_INVALID_RETURN_TYPE, _RETURN_HELP,
         )  # fmt: skip
     return given[0]
+
+
+def _has_result(returns: Any) -> bool:
+    """Whether a result or an error is the type, or a part of it, as in `TaskResult[int, TaskError] | None`."""
+    if get_origin(returns) in (TaskResult, Union, UnionType):
+        return get_origin(returns) is TaskResult or any(map(_has_result, get_args(returns)))
+    return isinstance(returns, type) and issubclass(returns, TaskResult | TaskError)
 
 
 def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionError:

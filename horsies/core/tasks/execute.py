@@ -135,6 +135,8 @@ def error_of_exception(task: AnyTask, exc: BaseException) -> models.TaskError:
 
 
 def _report(task: AnyTask, outcome: Any) -> Report:
+    if task.codec.returns_value:
+        outcome = models.TaskResult(ok=outcome)
     if (problem := _not_a_result(task, outcome)) is not None:
         return report_of(problem)
     try:
@@ -151,6 +153,8 @@ def _report(task: AnyTask, outcome: Any) -> Report:
 
 
 def _checked(task: AnyTask, outcome: Any) -> AnyResult:
+    if task.codec.returns_value:
+        outcome = models.TaskResult(ok=outcome)
     if (problem := _not_a_result(task, outcome)) is not None:
         return models.TaskResult(err=problem)
     result: AnyResult = outcome

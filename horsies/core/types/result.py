@@ -222,4 +222,4 @@ def is_ok(result: Result[T, E]) -> TypeIs[Ok[T]]:
 
 def is_err(result: Result[T, E]) -> TypeIs[Err[E]]:
     """True for `Err`; narrows the type on both branches."""
-    return isinstance(result, Err)
+    return isinstance(result, Err) and result.is_err()  # it is asked, so that it knows that somebody has looked
