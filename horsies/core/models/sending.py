@@ -102,7 +102,7 @@ class TaskSendFailed(ValueError):
         super().__init__(f"{text}: {error.code.value}: {error.message}" if text else f"{error.code.value}: {error.message}")
         self.error = error
 
-    def __reduce__(self) -> tuple[type[TaskSendFailed], tuple[TaskSendError]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return TaskSendFailed, (self.error,)
 
 

@@ -108,7 +108,7 @@ class TaskFailed(Exception):
         if isinstance(trace, str) and trace:
             self.add_note(f"in the task:\n{trace}")
 
-    def __reduce__(self) -> tuple[type[TaskFailed], tuple[TaskError]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return TaskFailed, (self.error,)
 
 
