@@ -81,6 +81,11 @@ def nearest(kind: type[BaseException], mapper: Mapping[type[BaseException], str]
     return next((mapper[base] for base in kind.__mro__ if base in mapper), None) if mapper else None
 
 
+def is_expected(exc: BaseException, *mappers: Mapping[type[BaseException], str]) -> bool:
+    """Whether a mapper has a code for the exception."""
+    return any(nearest(type(exc), mapper) is not None for mapper in mappers)
+
+
 def hidden_entries(
     app_mapper: Mapping[type[BaseException], str], task_mappers: Iterable[Mapping[type[BaseException], str]]
 ) -> list[type[BaseException]]:

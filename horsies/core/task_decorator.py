@@ -248,6 +248,7 @@ class TaskDecorator:
             default_unhandled_error_code=self.default_unhandled_error_code,
             app_default_unhandled_error_code=config.default_unhandled_error_code,
             sizes=self.app.sizes,
+            hooks=self.app.task_hooks,
             known_queues=self.app.queue_names,
             codec=codec,
             local_names=names,

@@ -31,7 +31,7 @@ from typing import NamedTuple, NoReturn, Protocol
 from horsies.core.child import wire
 from horsies.core.child.wire import Decoder, Frame, Kind, clock
 
-PLAIN_PARTS = 4  # of a task that is not traced
+PLAIN_PARTS = 5  # of a task that is not traced
 WATCH_EVERY_MS = 50  # while the child starts
 HIGH_FD = 1000
 
@@ -176,7 +176,7 @@ class Item(NamedTuple):
     """One task to run, as it was received."""
 
     token: int
-    parts: list[bytes]  # task name, args, kwargs, what to note in the start journal, and what its span says
+    parts: list[bytes]  # task name, args, kwargs, what to note in the start journal, `RunFacts`, what its span says
 
     @property
     def task_name(self) -> str:
@@ -193,6 +193,10 @@ class Item(NamedTuple):
     @property
     def entry(self) -> bytes:
         return self.parts[3]
+
+    @property
+    def facts(self) -> bytes:
+        return self.parts[4]
 
     @property
     def about(self) -> bytes:

@@ -32,6 +32,7 @@ from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.registry import build_plan
 from horsies.core.recovery.start_journal import Notebook
 from horsies.core.scheduler.payloads import each_prepared
+from horsies.core.tasks.context import TaskFacts
 
 TRACEBACK_LINES = 40
 
@@ -82,7 +83,7 @@ def _settle_in(spec: wire.ChildSpec, name: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    logs.configure(spec.loglevel, spec.log_format)
+    logs.configure(spec.loglevel, spec.log_format, filters=[TaskFacts()])
 
 
 def _load(spec: wire.ChildSpec) -> Horsies:

@@ -28,7 +28,8 @@ from time import perf_counter_ns, sleep
 from horsies.core.child import wire
 from horsies.core.child.io import PLAIN_PARTS, Inbox, Item, Uplink, leave
 from horsies.core.models.tasks import OperationalErrorCode, TaskError
-from horsies.core.tasks import execute
+from horsies.core.tasks import context, execute
+from horsies.core.tasks.context import Run
 from horsies.core.tasks.execute import AnyTask, Report, StopTask
 
 log = logging.getLogger("horsies.child")
@@ -137,9 +138,11 @@ class Runner:
                 self._raise_stop()
             if task is None:
                 return unknown(item)
+            this = Run(task, item.facts, self._reporter, item.token)
+            context.begin(this)
             if len(item.parts) == PLAIN_PARTS:
-                return execute.run(task, item.args, item.kwargs)
-            return execute.run_traced(task, item.args, item.kwargs, item.about)
+                return execute.run(task, item.args, item.kwargs, this)
+            return execute.run_traced(task, item.args, item.kwargs, item.about, this)
         finally:
             self._inside = None
 
@@ -292,10 +295,11 @@ class AsyncRunner:
         assert self._loop is not None
         began = perf_counter_ns()
         self._note(item.entry)
+        this = Run(task, item.facts, self._reporter, item.token)
         if len(item.parts) == PLAIN_PARTS:
-            code = execute.run_async(task, item.args, item.kwargs)
+            code = execute.run_async(task, item.args, item.kwargs, this)
         else:
-            code = execute.run_traced_async(task, item.args, item.kwargs, item.about)
+            code = execute.run_traced_async(task, item.args, item.kwargs, item.about, this)
         running = self._loop.create_task(code)
         self._running[item.token] = running
         running.add_done_callback(partial(self._ended, item.token, task, began))
@@ -333,12 +337,16 @@ class AsyncRunner:
 
 
 class Reporter:
-    """Packs DONE frames and releases their tasks."""
+    """Packs DONE frames and releases their tasks, and tells the code of a task whether it should stop."""
 
     def __init__(self, inbox: Inbox) -> None:
         self.wanted_stopped: set[int] = set()  # tokens the supervisor wants stopped
         self._inbox = inbox
         self._memory = Memory()
+
+    def is_stopping(self, token: int) -> bool:
+        """Whether this task was told to stop, or the worker is leaving."""
+        return token in self.wanted_stopped or self._inbox.is_closed
 
     def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
         """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""

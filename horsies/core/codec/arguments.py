@@ -22,6 +22,7 @@ from horsies.core.codec import context, shapes
 
 # Only the workflow engine fills in these parameters.
 INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
+CONTEXT = "ctx"  # filled in if its annotation is a `RunContext`
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
@@ -41,6 +42,8 @@ class Signature:
     var_keyword: str | None
     injected: Mapping[str, bool]  # name -> has a default
     returns: Any
+    context: type[context.RunContext] | None = None  # of the parameter `ctx`
+    context_at: int | None = None  # its position; None if it can only be given by name
     _fits: set[tuple[Any, ...]] = field(default_factory=set, compare=False, repr=False)
 
     def problem(self, count: int, names: Collection[str]) -> str | None:
@@ -60,6 +63,8 @@ class Signature:
         for name in names:
             if name in INJECTED:
                 return f"argument {name!r} is filled in by the workflow engine"
+            if name == CONTEXT and self.context is not None:
+                return f"argument {name!r} is filled in when the task runs"
             if name not in self.keyword:
                 if self.var_keyword is None:
                     return self._unknown(name)
@@ -68,6 +73,15 @@ class Signature:
         named = {name for name in names if name in self.keyword}
         missing = [name for name in self.kinds if name in self.required - by_position - named]
         return f"missing argument(s): {', '.join(map(repr, missing))}" if missing else None
+
+    def with_context(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], value: context.RunContext
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call with the context in its place."""
+        at = self.context_at
+        if at is None or len(args) < at:
+            return args, {**kwargs, CONTEXT: value}
+        return (*args[:at], value, *args[at:]), kwargs
 
     def _unknown(self, name: str) -> str:
         if name in self.positional[: self.positional_only]:
@@ -80,7 +94,9 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
     yet."""
     hints = typing.get_type_hints(fn, localns=dict(local_names or {}), include_extras=True)
     parameters = _parameters(fn)
-    taken = [parameter for parameter in parameters if parameter.name not in INJECTED]
+    kind_of_context = _context_kind(hints.get(CONTEXT))
+    filled = INJECTED if kind_of_context is None else INJECTED | {CONTEXT}
+    taken = [parameter for parameter in parameters if parameter.name not in filled]
     plain = [parameter for parameter in taken if parameter.kind in _BY_POSITION or parameter.kind in _BY_NAME]
     return Signature(
         positional=tuple(parameter.name for parameter in plain if parameter.kind in _BY_POSITION),
@@ -92,7 +108,17 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
         var_keyword=_only(parameters, Parameter.VAR_KEYWORD),
         injected={p.name: p.default is not Parameter.empty for p in parameters if p.name in INJECTED},
         returns=hints.get("return", Parameter.empty),
+        context=kind_of_context,
+        context_at=next((at for at, p in enumerate(parameters) if p.name == CONTEXT and p.kind in _BY_POSITION), None),
     )
+
+
+def _context_kind(annotation: Any) -> type[context.RunContext] | None:
+    """The kind of context that an annotation names, also as `TaskContext | None`."""
+    for kind in (annotation, *typing.get_args(annotation)):
+        if isinstance(kind, type) and issubclass(kind, context.RunContext):
+            return kind
+    return None
 
 
 def has_return_annotation(fn: Callable[..., Any]) -> bool:

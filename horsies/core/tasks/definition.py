@@ -27,6 +27,7 @@ from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError
 from horsies.core.models.app import PayloadPolicy
 from horsies.core.models.tasks import TaskError, TaskOptions, TaskResult
+from horsies.core.tasks.hooks import TaskHooks
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,6 +71,7 @@ class TaskDefinition(Generic[P, T]):
         default_unhandled_error_code: str | None,
         app_default_unhandled_error_code: str,
         sizes: SizeGuard,
+        hooks: TaskHooks,
         known_queues: frozenset[str],
         codec: TaskCodec | None,
         local_names: Mapping[str, Any],
@@ -87,6 +89,7 @@ class TaskDefinition(Generic[P, T]):
         self.default_unhandled_error_code = default_unhandled_error_code
         self.app_default_unhandled_error_code = app_default_unhandled_error_code
         self.sizes = sizes
+        self.hooks = hooks
         self.known_queues = known_queues
         self.is_async = inspect.iscoroutinefunction(fn)
         self._codec = codec
@@ -118,6 +121,10 @@ def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskC
     except Exception as problem:  # whatever evaluating the annotations of the user can raise
         raise _unsupported(fn, problem) from None
     ok_type = _ok_type(fn, signature.returns)
+    if signature.context is not None and signature.context.is_for_async != inspect.iscoroutinefunction(fn):
+        right = "AsyncTaskContext" if inspect.iscoroutinefunction(fn) else "TaskContext"
+        text = f"takes a {signature.context.__name__}, which is for the other kind of function"
+        raise _wrong(fn, text, ErrorCode.TASK_INVALID_OPTIONS, f"ctx: {right}")
     try:
         return TaskCodec(signature, ok_type, returns_value=get_origin(signature.returns) is not TaskResult)
     except NameError:  # a model whose own fields name something that does not exist yet

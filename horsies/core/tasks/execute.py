@@ -6,14 +6,22 @@ tasks, cancellation pass through.
 """
 
 import inspect
+import logging
 from asyncio import CancelledError
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any, NamedTuple, TypeAlias
 
 from horsies.core import errors, exception_mapper, tracing
+from horsies.core.codec.arguments import CONTEXT
+from horsies.core.codec.context import RunContext
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.codec.shapes import CodecError, TypeMismatchError
 from horsies.core.models import tasks as models
+from horsies.core.tasks import context
+from horsies.core.tasks.context import Run
 from horsies.core.tasks.definition import TaskDefinition
+
+log = logging.getLogger("horsies.task")
 
 AnyTask: TypeAlias = TaskDefinition[Any, Any]
 
@@ -35,49 +43,123 @@ class Report(NamedTuple):
     error_message: str | None
 
 
-def run(task: AnyTask, args_json: str | None, kwargs_json: str | None) -> Report:
-    """Run a task from its stored arguments."""
+def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run | None = None) -> Report:
+    """Run a task from its stored arguments; `this` is the run that it belongs to."""
     try:
         args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
     except Exception as problem:
         return report_of(_undecodable(task, problem))
+    if this is not None:
+        if task.codec.signature.context is not None:
+            args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
+        if task.hooks:
+            return _run_hooked(task, this, args, kwargs)
     try:
         outcome = task.fn(*args, **kwargs)
     except StopTask:
         raise
     except BaseException as exc:
-        return report_of(error_of_exception(task, exc))
+        return report_of(_unhandled(task, exc))
     return _report(task, outcome)
 
 
-async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | None) -> Report:
+async def run_async(
+    task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run | None = None
+) -> Report:
     """Run an `async def` task from its stored arguments."""
     try:
         args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
     except Exception as problem:
         return report_of(_undecodable(task, problem))
+    if this is not None:
+        context.begin(this)
+        if task.codec.signature.context is not None:
+            args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
+        if task.hooks:
+            return await _run_hooked_async(task, this, args, kwargs)
     try:
         outcome = await task.fn(*args, **kwargs)
     except (StopTask, CancelledError):
         raise
     except BaseException as exc:
-        return report_of(error_of_exception(task, exc))
+        return report_of(_unhandled(task, exc))
     return _report(task, outcome)
 
 
-def run_traced(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
+def _run_hooked(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
+    """The same with the app's hooks around the function."""
+    ctx: Any = this.context
+    try:
+        with ExitStack() as stack:
+            task.hooks.enter(stack, ctx)
+            outcome = task.fn(*args, **kwargs)
+    except StopTask:
+        raise
+    except BaseException as exc:
+        report, result = _of_error(_unhandled(task, exc))
+    else:
+        report, result = _ended(task, outcome)
+    task.hooks.leave(ctx, result)
+    return report
+
+
+async def _run_hooked_async(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
+    ctx: Any = this.context
+    try:
+        async with AsyncExitStack() as stack:
+            await task.hooks.enter_async(stack, ctx)
+            outcome = await task.fn(*args, **kwargs)
+    except (StopTask, CancelledError):
+        raise
+    except BaseException as exc:
+        report, result = _of_error(_unhandled(task, exc))
+    else:
+        report, result = _ended(task, outcome)
+    await task.hooks.leave_async(ctx, result)
+    return report
+
+
+def _ended(task: AnyTask, outcome: Any) -> tuple[Report, AnyResult]:
+    report = _report(task, outcome)
+    if report.ok:
+        return report, outcome if isinstance(outcome, models.TaskResult) else models.TaskResult(ok=outcome)
+    if isinstance(outcome, models.TaskResult) and isinstance(outcome.err, models.TaskError):
+        return report, outcome
+    error = models.TaskError(
+        error_code=models.BUILTIN_CODE_REGISTRY.get(report.error_code or "", report.error_code),
+        message=report.error_message,
+    )
+    return report, models.TaskResult(err=error)
+
+
+def _of_error(error: models.TaskError) -> tuple[Report, AnyResult]:
+    return report_of(error), models.TaskResult(err=error)
+
+
+def _unhandled(task: AnyTask, exc: BaseException) -> models.TaskError:
+    """The error of an exception that left the function of a run. One that no mapper expects is logged."""
+    if not exception_mapper.is_expected(exc, task.exception_mapper, task.app_exception_mapper):
+        log.error("task %s raised %s", task.task_name, type(exc).__name__, exc_info=exc)
+    return error_of_exception(task, exc)
+
+
+def run_traced(
+    task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes, this: Run | None = None
+) -> Report:
     """The same as `run`, inside a span; `about` is what the span says about the task."""
     with tracing.running(task.task_name, about) as span:
-        report = run(task, args_json, kwargs_json)
+        report = run(task, args_json, kwargs_json, this)
         if not report.ok:
             span.failed(report.error_code)
         return report
 
 
-async def run_traced_async(task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes) -> Report:
+async def run_traced_async(
+    task: AnyTask, args_json: str | None, kwargs_json: str | None, about: bytes, this: Run | None = None
+) -> Report:
     """The same as `run_async`, inside a span; `about` is what the span says about the task."""
     with tracing.running(task.task_name, about) as span:
-        report = await run_async(task, args_json, kwargs_json)
+        report = await run_async(task, args_json, kwargs_json, this)
         if not report.ok:
             span.failed(report.error_code)
         return report
@@ -86,6 +168,7 @@ async def run_traced_async(task: AnyTask, args_json: str | None, kwargs_json: st
 def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
     """Run the function in this process: exceptions become error results, the value is checked, and nothing is
     stored."""
+    args, kwargs = _with_context(task, args, kwargs)
     try:
         outcome = task.fn(*args, **kwargs)
     except StopTask:
@@ -97,6 +180,7 @@ def call(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyRes
 
 async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AnyResult:
     """The same as `call`, for an `async def` task."""
+    args, kwargs = _with_context(task, args, kwargs)
     try:
         outcome = await task.fn(*args, **kwargs)
     except (StopTask, CancelledError):
@@ -104,6 +188,16 @@ async def call_async(task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any
     except BaseException as exc:
         return models.TaskResult(err=error_of_exception(task, exc))
     return _checked(task, outcome)
+
+
+def _with_context(
+    task: AnyTask, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """For a direct call, which may also bring a context of its own."""
+    signature = task.codec.signature
+    if signature.context is None or CONTEXT in kwargs or any(isinstance(value, RunContext) for value in args):
+        return args, kwargs
+    return signature.with_context(args, kwargs, context.direct(task).context)
 
 
 def report_of(error: models.TaskError) -> Report:

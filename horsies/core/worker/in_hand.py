@@ -174,6 +174,16 @@ def next_to_start(fed: list[HeldTask]) -> HeldTask | None:
     return fed[0] if fed[0].stop is None else None
 
 
+def facts(held: HeldTask) -> bytes:
+    """What the code of a task can know about its run (P-02)."""
+    row = held.row
+    due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
+    facts = RunFacts(
+        row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, held.options.timeout_ms, row.workflow_id
+    )
+    return facts.pack()
+
+
 def about(held: HeldTask) -> bytes:
     """What the span of a run says about its task and its context."""
     row = held.row

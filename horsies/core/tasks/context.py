@@ -1,0 +1,212 @@
+"""What a running task knows about itself (P-01, P-02): `TaskContext`, which a function gets as its parameter `ctx`, and
+`current_task()`, which finds it from anywhere inside. Also the facts about a run that travel to a child, and the filter
+that puts them on every log record.
+
+The context of a run is a context variable: each task has its own, also when many async tasks share a loop, and threads
+that copy their context (`asyncio.to_thread`) have it too.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from time import time
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+
+from horsies.core.codec.context import RunContext
+
+if TYPE_CHECKING:
+    from horsies.core.tasks.definition import TaskDefinition
+
+_SEPARATOR = "\x1f"
+_NOWHERE = logging.getLogger("horsies.task")
+
+
+class Fence(NamedTuple):
+    """Which claim of a task this run belongs to (P-60): whoever runs it later has a higher `claim_seq`."""
+
+    task_id: str
+    claim_seq: int
+
+
+class InWorkflow(NamedTuple):
+    """The workflow that a task belongs to."""
+
+    workflow_id: str
+
+
+class RunFacts(NamedTuple):
+    """What the worker knows about one run; it is sent to the child as text."""
+
+    task_id: str
+    claim_seq: int
+    attempt: int  # 1-based
+    queue: str
+    enqueued_at: float | None  # seconds since 1970
+    timeout_ms: int | None
+    workflow_id: str | None
+
+    def pack(self) -> bytes:
+        return _SEPARATOR.join(["" if value is None else str(value) for value in self]).encode("utf-8", "replace")
+
+    @classmethod
+    def unpack(cls, text: bytes) -> RunFacts:
+        task_id, claim_seq, attempt, queue, enqueued_at, timeout_ms, workflow_id = text.decode().split(_SEPARATOR)
+        return cls(
+            task_id,
+            int(claim_seq),
+            int(attempt),
+            queue,
+            float(enqueued_at) if enqueued_at else None,
+            int(timeout_ms) if timeout_ms else None,
+            workflow_id or None,
+        )
+
+
+class Station(Protocol):
+    """The child that runs tasks, as their contexts see it."""
+
+    def is_stopping(self, token: int) -> bool: ...
+
+
+class Run:
+    """One run of a task in this process. Most tasks never ask for it, so its facts are read when somebody does."""
+
+    __slots__ = ("_context", "_facts", "began_at", "station", "task", "token")
+
+    def __init__(
+        self, task: TaskDefinition[Any, Any], facts: bytes | RunFacts, station: Station | None = None, token: int = 0
+    ) -> None:
+        self.task = task
+        self._facts = facts
+        self._context: AnyTaskContext | None = None
+        self.began_at = time()
+        self.station = station
+        self.token = token
+
+    @property
+    def facts(self) -> RunFacts:
+        if isinstance(self._facts, bytes):
+            self._facts = RunFacts.unpack(self._facts)
+        return self._facts
+
+    @property
+    def context(self) -> AnyTaskContext:
+        if self._context is None:
+            self._context = (AsyncTaskContext if self.task.is_async else TaskContext)(self)
+        return self._context
+
+
+_RUN: Final[ContextVar[Run | None]] = ContextVar("horsies_run", default=None)
+
+
+class AnyTaskContext(RunContext):
+    """What both kinds of contexts have."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def task_id(self) -> str:
+        return self._run.facts.task_id
+
+    @property
+    def task_name(self) -> str:
+        return self._run.task.task_name
+
+    @property
+    def queue(self) -> str:
+        return self._run.facts.queue
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first one."""
+        return self._run.facts.attempt
+
+    @property
+    def enqueued_at(self) -> datetime | None:
+        """When the task became due; None in a direct call."""
+        seconds = self._run.facts.enqueued_at
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When `timeout_ms` ends this attempt; None without one."""
+        limit = self._run.facts.timeout_ms
+        return None if limit is None else datetime.fromtimestamp(self._run.began_at + limit / 1000, UTC)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether this task was told to stop (its time is over, it was cancelled), or its worker is shutting down."""
+        run = self._run
+        return run.station is not None and run.station.is_stopping(run.token)
+
+    @property
+    def workflow(self) -> InWorkflow | None:
+        workflow_id = self._run.facts.workflow_id
+        return None if workflow_id is None else InWorkflow(workflow_id)
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self._run.facts.task_id, self._run.facts.claim_seq)
+
+    @property
+    def logger(self) -> logging.Logger:
+        """A logger with the name of the task. Its records have task id, name and attempt, as all of the child have."""
+        return _NOWHERE.getChild(self._run.task.task_name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.task_name} {self.task_id}, attempt {self.attempt}>"
+
+
+class TaskContext(AnyTaskContext):
+    """The context of a `def` task."""
+
+    __slots__ = ()
+    is_for_async: ClassVar[bool] = False
+
+
+class AsyncTaskContext(AnyTaskContext):
+    """The context of an `async def` task: the same names, awaited."""
+
+    __slots__ = ()
+    is_for_async: ClassVar[bool] = True
+
+
+def begin(run: Run) -> None:
+    """What follows in this context belongs to this run."""
+    _RUN.set(run)
+
+
+def current_run() -> Run | None:
+    return _RUN.get()
+
+
+def current_task() -> TaskContext | AsyncTaskContext | None:
+    """The context of the task that is running here; None outside of tasks."""
+    run = _RUN.get()
+    found: Any = None if run is None else run.context
+    return found
+
+
+def direct(task: TaskDefinition[Any, Any]) -> Run:
+    """The run of a direct call (T-23): nothing is recorded, and nobody stops it."""
+    return Run(task, RunFacts("", 0, 1, task.queue_name, None, task.options.timeout_ms, None))
+
+
+class TaskFacts(logging.Filter):
+    """Puts task id, name and attempt on each record that is made inside a task (P-51), as attributes and as facts of
+    our own formats."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        run = _RUN.get()
+        if run is not None:
+            facts = {"task_id": run.facts.task_id, "task": run.task.task_name, "attempt": run.facts.attempt}
+            for name, value in facts.items():
+                record.__dict__.setdefault(name, value)
+            given = getattr(record, "horsies", None)
+            record.horsies = {**facts, **given} if isinstance(given, dict) else facts
+        return True
