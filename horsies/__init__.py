@@ -51,6 +51,7 @@ from horsies.core.producer.many import PreparedTask, TaskSendOptions
 from horsies.core.recovery.reconcile import recover_stuck_workflows, recover_stuck_workflows_sync
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
+from horsies.core.tasks.context import AsyncTaskContext, TaskContext, add_task_facts, current_task
 from horsies.core.types import (
     TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, WORKFLOW_TERMINAL_STATES, Err, Ok, Result, TaskAttemptOutcome,
     TaskStatus, WorkflowStatus, WorkflowTaskStatus, is_err, is_ok,
@@ -72,6 +73,7 @@ __all__ = [
     "ActiveWorker",
     "AnyNode",
     "AppConfig",
+    "AsyncTaskContext",
     "BothDays",
     "BrokerErrorCode",
     "BrokerOperationError",
@@ -146,6 +148,7 @@ __all__ = [
     "SweepStaleWorkersResult",
     "TaskAttemptInfo",
     "TaskAttemptOutcome",
+    "TaskContext",
     "TaskError",
     "TaskFailed",
     "TaskHandle",
@@ -184,6 +187,8 @@ __all__ = [
     "WorkflowTaskInfo",
     "WorkflowTaskStatus",
     "WorkflowValidationError",
+    "add_task_facts",
+    "current_task",
     "from_node",
     "is_err",
     "is_ok",

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
@@ -37,17 +37,10 @@ _COLORS = {
 }
 
 
-def configure(
-    level: str = "INFO",
-    fmt: Format | str = "text",
-    stream: TextIO | None = None,
-    filters: Iterable[logging.Filter] = (),
-) -> None:
+def configure(level: str = "INFO", fmt: Format | str = "text", stream: TextIO | None = None) -> None:
     """Send all log records from `level` up to `stream` (standard error). Calling it again replaces the earlier call."""
     stream = stream if stream is not None else sys.stderr
     handler = Handler(stream)
-    for one in filters:
-        handler.addFilter(one)
     handler.setFormatter(JsonFormatter() if fmt == "json" else TextFormatter(color=wants_color(stream)))
     root = logging.getLogger()
     for old in [old for old in root.handlers if isinstance(old, Handler)]:

@@ -32,7 +32,7 @@ from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.registry import build_plan
 from horsies.core.recovery.start_journal import Notebook
 from horsies.core.scheduler.payloads import each_prepared
-from horsies.core.tasks.context import TaskFacts
+from horsies.core.tasks.context import mark_log_records
 
 TRACEBACK_LINES = 40
 
@@ -83,7 +83,8 @@ def _settle_in(spec: wire.ChildSpec, name: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    logs.configure(spec.loglevel, spec.log_format, filters=[TaskFacts()])
+    logs.configure(spec.loglevel, spec.log_format)
+    mark_log_records()
 
 
 def _load(spec: wire.ChildSpec) -> Horsies:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from horsies.core.tasks.definition import TaskDefinition
 
 _SEPARATOR = "\x1f"
+_FACT_NAMES = ("task_id", "task", "attempt")
 _NOWHERE = logging.getLogger("horsies.task")
 
 
@@ -197,16 +198,33 @@ def direct(task: TaskDefinition[Any, Any]) -> Run:
     return Run(task, RunFacts("", 0, 1, task.queue_name, None, task.options.timeout_ms, None))
 
 
-class TaskFacts(logging.Filter):
-    """Puts task id, name and attempt on each record that is made inside a task (P-51), as attributes and as facts of
-    our own formats."""
+def log_facts() -> dict[str, Any]:
+    """Task id, name and attempt of the task that is running here; empty outside of tasks."""
+    run = _RUN.get()
+    if run is None:
+        return {}
+    return {"task_id": run.facts.task_id, "task": run.task.task_name, "attempt": run.facts.attempt}
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        run = _RUN.get()
-        if run is not None:
-            facts = {"task_id": run.facts.task_id, "task": run.task.task_name, "attempt": run.facts.attempt}
-            for name, value in facts.items():
-                record.__dict__.setdefault(name, value)
-            given = getattr(record, "horsies", None)
+
+def add_task_facts(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """A processor for structlog: task id, name and attempt of the running task, where the event does not have them."""
+    return {**log_facts(), **event}
+
+
+def mark_log_records() -> None:
+    """From now on every log record of this process has `task_id`, `task` and `attempt` (None outside of tasks), unless
+    its `extra` has them, for handlers and formats of the user; our own formats show them as facts (P-51). Not by a
+    record factory: what it sets, `extra` may not set again."""
+    make = logging.Logger.makeRecord
+
+    def make_marked(self: logging.Logger, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make(self, *args, **kwargs)
+        facts = log_facts()
+        for name in _FACT_NAMES:
+            record.__dict__.setdefault(name, facts.get(name))
+        if facts:
+            given = record.__dict__.get("horsies")
             record.horsies = {**facts, **given} if isinstance(given, dict) else facts
-        return True
+        return record
+
+    logging.Logger.makeRecord = make_marked  # type: ignore[method-assign]

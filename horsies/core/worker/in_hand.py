@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 from functools import lru_cache
 from time import monotonic
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.store import caps
 from horsies.core.store.tasks import Claimed
+from horsies.core.tasks.context import RunFacts
 from horsies.core.tasks.moves import Claim
 
 if TYPE_CHECKING:
