@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, ClassVar, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from horsies.core import app_workflows, checks, discovery, errors, task_decorator
 from horsies.core.brokers.postgres import PostgresBroker
@@ -21,6 +21,8 @@ from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResu
 from horsies.core.producer.send import Sender
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.scheduler.runtime import Schedules
+from horsies.core.task_decorator import AnyResult
+from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 from horsies.core.tasks.definition import Flags, SizeGuard
 from horsies.core.tasks.hooks import TaskHooks
 from horsies.core.types import run_sync
@@ -75,12 +77,27 @@ class Horsies(app_workflows.MakesWorkflows):
         self._lock = threading.Lock()
         self._suppressed = False
 
+    # The first ones are for `@app.task` without parentheses, as in `TaskDecorator`.
     @overload
-    def task(  # `@app.task` without parentheses
-        self, task_name: Callable[P, Coroutine[Any, Any, TaskResult[T, TaskError]]], /
+    def task(
+        self, task_name: Callable[Concatenate[AsyncTaskContext, P], Coroutine[Any, Any, AnyResult[T]]], /
     ) -> task_decorator.AsyncTaskFunction[P, T]: ...
     @overload
-    def task(self, task_name: Callable[P, TaskResult[T, TaskError]], /) -> task_decorator.TaskFunction[P, T]: ...
+    def task(
+        self, task_name: Callable[Concatenate[TaskContext, P], AnyResult[T]], /
+    ) -> task_decorator.TaskFunction[P, T]: ...
+    @overload
+    def task(
+        self, task_name: Callable[Concatenate[AsyncTaskContext, P], Coroutine[Any, Any, T]], /
+    ) -> task_decorator.AsyncTaskFunction[P, T]: ...
+    @overload
+    def task(self, task_name: Callable[Concatenate[TaskContext, P], T], /) -> task_decorator.TaskFunction[P, T]: ...
+    @overload
+    def task(
+        self, task_name: Callable[P, Coroutine[Any, Any, AnyResult[T]]], /
+    ) -> task_decorator.AsyncTaskFunction[P, T]: ...
+    @overload
+    def task(self, task_name: Callable[P, AnyResult[T]], /) -> task_decorator.TaskFunction[P, T]: ...
     @overload
     def task(self, task_name: Callable[P, Coroutine[Any, Any, T]], /) -> task_decorator.AsyncTaskFunction[P, T]: ...
     @overload

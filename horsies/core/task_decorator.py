@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation, TaskDefinitionError, ValidationReport
@@ -26,6 +26,7 @@ from horsies.core.producer.failed_sends import watched
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
+from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 from horsies.core.types import Err, Ok, Result, run_sync
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+AnyResult: TypeAlias = tasks.TaskResult[T, tasks.TaskError]
 __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
 MAX_NAME_LENGTH = 255
 
@@ -199,12 +201,23 @@ class TaskDecorator:
     flags: Any
     unknown: Mapping[str, Any]
 
+    # A context comes first, and is no argument of `send`; a `TaskResult` goes before any other value.
     @overload
     def __call__(
-        self, fn: Callable[P, Coroutine[Any, Any, tasks.TaskResult[T, tasks.TaskError]]], /
+        self, fn: Callable[Concatenate[AsyncTaskContext, P], Coroutine[Any, Any, AnyResult[T]]], /
     ) -> AsyncTaskFunction[P, T]: ...
     @overload
-    def __call__(self, fn: Callable[P, tasks.TaskResult[T, tasks.TaskError]], /) -> TaskFunction[P, T]: ...
+    def __call__(self, fn: Callable[Concatenate[TaskContext, P], AnyResult[T]], /) -> TaskFunction[P, T]: ...
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[AsyncTaskContext, P], Coroutine[Any, Any, T]], /
+    ) -> AsyncTaskFunction[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[TaskContext, P], T], /) -> TaskFunction[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, AnyResult[T]]], /) -> AsyncTaskFunction[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, AnyResult[T]], /) -> TaskFunction[P, T]: ...
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> AsyncTaskFunction[P, T]: ...
     @overload
