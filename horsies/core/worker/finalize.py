@@ -2,12 +2,12 @@
 
 `Finalizer` writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one
 batch, and into a second one beside it when many have collected meanwhile. Nothing is lost while the database is away:
-moves wait here, in order, until they are written or their claim is found to be gone; only returns to the queue go before
-the others, because somebody else can run these tasks. A row that the database refuses for its content is found by
-halving the batch and does not hold up the others: it is mended, its result replaced, or the task set aside (L-19a),
-whichever is enough. The functions `of_…` turn reports, deaths and
-timeouts into moves, without I/O. `OutcomeLog` logs a line for each end that an operator may care about, and a summary
-of the rest. Workflows are advanced later, by `advance.py`.
+moves wait here, in order, until they are written or their claim is found to be gone; only returns to the queue go
+before the others, because somebody else can run these tasks. A row that the database refuses for its content is found
+by halving the batch and does not hold up the others: it is mended, its result replaced, or the task set aside (L-19a),
+whichever is enough. The functions `of_…` turn reports, deaths and timeouts into moves, without I/O. `OutcomeLog` logs a
+line for each end that an operator may care about, and a summary of the rest. Workflows are advanced later, by
+`advance.py`.
 """
 
 from __future__ import annotations
