@@ -121,3 +121,42 @@ async def test_w25b_returns_to_the_queue_are_written_before_the_results_that_wai
         await eventually(lambda: len(settled) == 6, what="all are written")
     assert settled[0] == returned and settled[1:] == ended
     assert (await task_row(clean_db, returned))["status"] == "PENDING"
+
+
+async def test_l34_many_ends_are_written_beside_a_batch_that_waits_and_few_are_not(
+    db: AsyncConnection[Any], database_url: str
+) -> None:
+    running = {"status": TaskStatus.RUNNING, "started_at": "now", "claimed_at": "now", "claimed_by_worker_id": "w1"}
+    first, *others = [await given_task(db, claim_seq=1, **running) for _ in range(finalize.CROWD + 1)]
+    settled: list[str] = []
+    pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
+    finalizer = Finalizer(
+        ConnectionChoice(InHand(), pool, pool),
+        "w1",
+        WorkerResilienceConfig(),
+        lambda held, move, moved: settled.append(held.id) if moved else None,
+    )
+
+    def end(task_id: str) -> None:
+        finalizer.put(held(task_id), Complete(Claim(task_id, 1), '{"ok": 1}'))
+
+    lanes = [asyncio.create_task(lane) for lane in (finalizer.run(), finalizer.run_beside())]
+    try:
+        async with await AsyncConnection.connect(database_url) as somebody:
+            await somebody.execute("SELECT id FROM horsies_tasks WHERE id = %s FOR UPDATE", [first])
+            end(first)
+            await eventually(lambda: not finalizer._endings, what="the first lane has it, and waits")
+            for task_id in others[:-1]:
+                end(task_id)
+            await asyncio.sleep(0.2)
+            assert settled == [], "one less than many"
+            end(others[-1])
+            await eventually(lambda: len(settled) == len(others), what="the second lane has written the others")
+        await eventually(lambda: first in settled, what="the lock is gone")
+    finally:
+        for lane in lanes:
+            lane.cancel()
+        await pool.close()
+    ids = {"ids": others}
+    cursor = await db.execute("SELECT count(DISTINCT xmin::text) FROM horsies_tasks WHERE id = ANY(%(ids)s)", ids)
+    assert await cursor.fetchone() == (1,), "one transaction for all of them"

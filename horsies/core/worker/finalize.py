@@ -1,12 +1,13 @@
 """The end of a task: what it means, how it is written, and what the log says about it.
 
 `Finalizer` writes the ends of tasks: results, retries, crashes, returns. Everything that has collected goes into one
-batch. Nothing is lost while the database is away: moves wait here, in order, until they are written or their claim is
-found to be gone; only returns to the queue go before the others, because somebody else can run these tasks. A row that
-the database refuses for its content is found by halving the batch and does not hold up the others: it is mended, its
-result replaced, or the task set aside (L-19a), whichever is enough. The functions `of_…` turn reports, deaths and
-timeouts into moves, without I/O. `OutcomeLog` logs a line for each end that an operator may care about, and a summary
-of the rest. Workflows are advanced later, by `advance.py`.
+batch, and into a second one beside it when many have collected meanwhile. Nothing is lost while the database is away:
+moves wait here, in order, until they are written or their claim is found to be gone; only returns to the queue go
+before the others, because somebody else can run these tasks. A row that the database refuses for its content is found
+by halving the batch and does not hold up the others: it is mended, its result replaced, or the task set aside (L-19a),
+whichever is enough. The functions `of_…` turn reports, deaths and timeouts into moves, without I/O. `OutcomeLog` logs a
+line for each end that an operator may care about, and a summary of the rest. Workflows are advanced later, by
+`advance.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
@@ -41,6 +43,7 @@ log = logging.getLogger("horsies.worker")
 
 MAX_BATCH = 500
 MAX_BATCH_BYTES = 8 << 20
+CROWD = 60  # so many ends are worth a batch beside the one that is being written
 MOST_FAILED_STARTS = 10
 PERIOD_S = 5.0  # of the summaries in the log
 LINES = 10  # so many failures get their own line in each period
@@ -77,12 +80,13 @@ class Finalizer:
         self._worker_id = worker_id
         self._on_settled = on_settled
         self._on_stuck = on_stuck
-        self._patience = loop.Patience("finalizer", config)
+        self._config = config
         self._backoff = Backoff(config.db_retry_initial_ms / 1000, config.db_retry_max_ms / 1000)
         self._endings: deque[Ending] = deque()
         self.on_replaced: Callable[[HeldTask, Move], None] = lambda held, move: None  # this is written instead
         self.unwritable: dict[str, str] = {}  # tasks that cannot even be set aside, and what the database says
         self._work = asyncio.Event()
+        self._crowd = asyncio.Event()
 
     def put(self, held: HeldTask, move: Move, *, uncertain: bool = False) -> None:
         """The end of this task is known; write it as soon as possible."""
@@ -91,20 +95,32 @@ class Finalizer:
         held.phase = Phase.SETTLING
         ending = Ending(held, move, uncertain)
         self._endings.appendleft(ending) if type(move) is Requeue else self._endings.append(ending)
-        self._work.set()
+        self._ring()
 
     def _append(self, ending: Ending) -> None:
         self._endings.append(ending)
+        self._ring()
+
+    def _ring(self) -> None:
         self._work.set()
+        if len(self._endings) >= CROWD:
+            self._crowd.set()
 
     async def run(self) -> None:
+        await self._lane(self._work, 1, loop.Patience("finalizer", self._config))
+
+    async def run_beside(self) -> None:
+        """A second lane, for the ends that collect while the first one waits for the disk. It writes only when they are
+        many: few are better written together."""
+        await self._lane(self._crowd, CROWD, loop.Patience("second finalizer", self._config))
+
+    async def _lane(self, bell: asyncio.Event, least: int, patience: loop.Patience) -> None:
         while True:
-            await self._work.wait()
-            batch = self._next_batch()
-            if not batch:
-                self._work.clear()
+            await bell.wait()
+            if len(self._endings) < least:
+                bell.clear()
                 continue
-            await self._write(batch)
+            await self._write(self._next_batch(), patience)
 
     def _next_batch(self) -> list[Ending]:
         batch: list[Ending] = []
@@ -117,11 +133,12 @@ class Finalizer:
             batch.append(ending)
         return batch
 
-    async def _write(self, batch: list[Ending]) -> None:
+    async def _write(self, batch: list[Ending], patience: loop.Patience) -> None:
         """Write this batch. When the database refuses its content, or somebody keeps a row of it locked, halve it."""
-        await by_halves(batch, self._write_part, is_refusal=_is_about_one, give_up=self._set_aside)
+        write = partial(self._write_part, patience)
+        await by_halves(batch, write, is_refusal=_is_about_one, give_up=self._set_aside)
 
-    async def _write_part(self, batch: Sequence[Ending]) -> None:
+    async def _write_part(self, patience: loop.Patience, batch: Sequence[Ending]) -> None:
         """In one transaction, however long the database is away."""
         while True:
             began = monotonic()
@@ -135,9 +152,9 @@ class Finalizer:
                     raise
                 for ending in batch:
                     ending.uncertain = True
-                await asyncio.sleep(self._patience.failed(problem))
+                await asyncio.sleep(patience.failed(problem))
                 continue
-            self._patience.succeeded()
+            patience.succeeded()
             if events.listeners:
                 events.emit("tasks.finalized", endings=batch, moved=moved, seconds=monotonic() - began)
             self._settle(batch, moved)

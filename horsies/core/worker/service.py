@@ -294,6 +294,7 @@ class Worker:
     async def _serve(self, until: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         recovery = self.plan.app.config.recovery
         self._finalizing = self._spawn(self._finalizer.run())
+        self._spawn(self._finalizer.run_beside())
         self._spawn(self._children.keep_up())
         self._serve_step("starter", self._starter.step)
         self._serve_step("claimer", self._claimer.step)
