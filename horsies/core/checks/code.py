@@ -103,8 +103,8 @@ def undecorated(subject: CheckedApp) -> Iterator[errors.CheckWarning]:
                 f"{fn.__qualname__} returns a WorkflowSpec, but is not marked as a builder, so no check builds it",
                 code=errors.ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
                 location=errors.SourceLocation.from_function(fn),
-                help_text="decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments; a helper "
-                "that others call needs nothing, and --allow HRS-030 leaves this out",
+                help_text="decorate it with @app.workflow_builder(), with cases=[{...}] if it takes arguments; "
+                "a helper that others call needs nothing, and --allow HRS-030 leaves this out",
             )
 
 

@@ -58,7 +58,8 @@ class Kind(IntEnum):
 
     # supervisor → child
     # RUN has the task name, args and kwargs (empty: NULL), the entry for the start journal, the facts about the run
-    # (`tasks/context.py`), and for a child that traces what the span says. A helper gets the kind of a request and its JSON instead.
+    # (`tasks/context.py`), and for a child that traces what the span says. A helper gets the kind of a request and its
+    # JSON instead.
     RUN = 1  # number: token
     TAKE_BACK = 2  # tokens the supervisor would like to have back
     STOP = 3  # number: token; reason

@@ -42,7 +42,7 @@ class Signature:
     var_keyword: str | None
     injected: Mapping[str, bool]  # name -> has a default
     returns: Any
-    context: type[context.RunContext] | None = None  # of the parameter `ctx`
+    context_kind: type[context.RunContext] | None = None  # of the parameter `ctx`
     context_at: int | None = None  # its position; None if it can only be given by name
     _fits: set[tuple[Any, ...]] = field(default_factory=set, compare=False, repr=False)
 
@@ -63,7 +63,7 @@ class Signature:
         for name in names:
             if name in INJECTED:
                 return f"argument {name!r} is filled in by the workflow engine"
-            if name == CONTEXT and self.context is not None:
+            if name == CONTEXT and self.context_kind is not None:
                 return f"argument {name!r} is filled in when the task runs"
             if name not in self.keyword:
                 if self.var_keyword is None:
@@ -108,7 +108,7 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
         var_keyword=_only(parameters, Parameter.VAR_KEYWORD),
         injected={p.name: p.default is not Parameter.empty for p in parameters if p.name in INJECTED},
         returns=hints.get("return", Parameter.empty),
-        context=kind_of_context,
+        context_kind=kind_of_context,
         context_at=next((at for at, p in enumerate(parameters) if p.name == CONTEXT and p.kind in _BY_POSITION), None),
     )
 

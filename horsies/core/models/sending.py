@@ -99,7 +99,8 @@ class TaskSendFailed(ValueError):
     """Raised for a send that failed, by `unwrap()` and `send_or_raise`; `error` says everything about it."""
 
     def __init__(self, error: TaskSendError, text: str = "") -> None:
-        super().__init__(f"{text}: {error.code.value}: {error.message}" if text else f"{error.code.value}: {error.message}")
+        why = f"{error.code.value}: {error.message}"
+        super().__init__(f"{text}: {why}" if text else why)
         self.error = error
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """A send that failed is never silent: an `Err` that nobody has looked at is logged when it is thrown away.
 
-Most sends are fire-and-forget, so most failures would be seen by nobody. Whoever asks the result for anything (`is_err`,
-`match`, `unwrap`, `error`) knows of the failure, and nothing is logged. Where it cannot be told, as with `isinstance`
+Most sends are fire-and-forget, so most failures would be seen by nobody. Whoever asks the result for anything
+(`is_err`, `match`, `unwrap`, `error`) knows of the failure, and nothing is logged. Where it cannot be told, as with `isinstance`
 alone, the failure is logged. One line for each code in ten seconds, with the number of those that were left out.
 """
 
@@ -31,13 +31,16 @@ class FailedSend(Err[TaskSendError]):
 
     __slots__ = ("_is_seen", "_task_name")
 
+    _is_seen: bool
+    _task_name: str
+
     def __init__(self, error: TaskSendError, task_name: str) -> None:
         _ERROR.__set__(self, error)
         object.__setattr__(self, "_task_name", task_name)
         object.__setattr__(self, "_is_seen", False)
 
     @property
-    def error(self) -> TaskSendError:  # type: ignore[override]
+    def error(self) -> TaskSendError:
         self._see()
         found: TaskSendError = _ERROR.__get__(self)
         return found

@@ -81,7 +81,7 @@ class Run:
     ) -> None:
         self.task = task
         self._facts = facts
-        self._context: AnyTaskContext | None = None
+        self._context: TaskContext | AsyncTaskContext | None = None
         self.began_at = time()
         self.station = station
         self.token = token
@@ -93,9 +93,9 @@ class Run:
         return self._facts
 
     @property
-    def context(self) -> AnyTaskContext:
+    def context(self) -> TaskContext | AsyncTaskContext:
         if self._context is None:
-            self._context = (AsyncTaskContext if self.task.is_async else TaskContext)(self)
+            self._context = AsyncTaskContext(self) if self.task.is_async else TaskContext(self)
         return self._context
 
 
@@ -189,8 +189,7 @@ def current_run() -> Run | None:
 def current_task() -> TaskContext | AsyncTaskContext | None:
     """The context of the task that is running here; None outside of tasks."""
     run = _RUN.get()
-    found: Any = None if run is None else run.context
-    return found
+    return None if run is None else run.context
 
 
 def direct(task: TaskDefinition[Any, Any]) -> Run:

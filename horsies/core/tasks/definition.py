@@ -121,9 +121,9 @@ def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskC
     except Exception as problem:  # whatever evaluating the annotations of the user can raise
         raise _unsupported(fn, problem) from None
     ok_type = _ok_type(fn, signature.returns)
-    if signature.context is not None and signature.context.is_for_async != inspect.iscoroutinefunction(fn):
+    if signature.context_kind is not None and signature.context_kind.is_for_async != inspect.iscoroutinefunction(fn):
         right = "AsyncTaskContext" if inspect.iscoroutinefunction(fn) else "TaskContext"
-        text = f"takes a {signature.context.__name__}, which is for the other kind of function"
+        text = f"takes a {signature.context_kind.__name__}, which is for the other kind of function"
         raise _wrong(fn, text, ErrorCode.TASK_INVALID_OPTIONS, f"ctx: {right}")
     try:
         return TaskCodec(signature, ok_type, returns_value=get_origin(signature.returns) is not TaskResult)

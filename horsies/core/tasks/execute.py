@@ -50,7 +50,7 @@ def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run
     except Exception as problem:
         return report_of(_undecodable(task, problem))
     if this is not None:
-        if task.codec.signature.context is not None:
+        if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
         if task.hooks:
             return _run_hooked(task, this, args, kwargs)
@@ -63,9 +63,7 @@ def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run
     return _report(task, outcome)
 
 
-async def run_async(
-    task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run | None = None
-) -> Report:
+async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run | None = None) -> Report:
     """Run an `async def` task from its stored arguments."""
     try:
         args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
@@ -73,7 +71,7 @@ async def run_async(
         return report_of(_undecodable(task, problem))
     if this is not None:
         context.begin(this)
-        if task.codec.signature.context is not None:
+        if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
         if task.hooks:
             return await _run_hooked_async(task, this, args, kwargs)
@@ -195,7 +193,7 @@ def _with_context(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """For a direct call, which may also bring a context of its own."""
     signature = task.codec.signature
-    if signature.context is None or CONTEXT in kwargs or any(isinstance(value, RunContext) for value in args):
+    if signature.context_kind is None or CONTEXT in kwargs or any(isinstance(value, RunContext) for value in args):
         return args, kwargs
     return signature.with_context(args, kwargs, context.direct(task).context)
 

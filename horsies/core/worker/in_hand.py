@@ -19,6 +19,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from horsies.core.child.wire import Kind, pack
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.store import caps
 from horsies.core.store.tasks import Claimed
@@ -176,7 +177,15 @@ def next_to_start(fed: list[HeldTask]) -> HeldTask | None:
     return fed[0] if fed[0].stop is None else None
 
 
-def facts(held: HeldTask) -> bytes:
+def run_frame(held: HeldTask, entry: bytes, *, is_traced: bool) -> bytes:
+    """What a child is told to run; `entry` is for the start journal."""
+    row = held.row
+    name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
+    parts = (name, args, kwargs, entry, _facts(held))
+    return pack(Kind.RUN, held.token, *parts, _about(held)) if is_traced else pack(Kind.RUN, held.token, *parts)
+
+
+def _facts(held: HeldTask) -> bytes:
     """What the code of a task can know about its run (P-02)."""
     row = held.row
     due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
@@ -186,7 +195,7 @@ def facts(held: HeldTask) -> bytes:
     return facts.pack()
 
 
-def about(held: HeldTask) -> bytes:
+def _about(held: HeldTask) -> bytes:
     """What the span of a run says about its task and its context."""
     row = held.row
     fields = json.dumps((row.id, row.queue_name, row.retry_count + 1))

@@ -158,9 +158,7 @@ OWN = """
 """
 
 
-def test_f92_m21_a_forgotten_builder_is_a_warning(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_f92_m21_a_forgotten_builder_is_a_warning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = folder / "own_f92.py"
     file.write_text(dedent(OWN))
     assert run(["check", str(file)]) == 1
