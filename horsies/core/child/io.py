@@ -133,6 +133,8 @@ class ChildIO:
                 self._may_run_until = number / 1e9
                 if clock() > self._may_run_until:
                     self._end_if_alone(frames)  # what it reads is appended, so this loop handles it too
+            elif kind is Kind.LEAVING:
+                self._inbox.is_leaving = True
             elif kind is Kind.BYE:
                 self._inbox.close()
         if items:
@@ -214,6 +216,7 @@ class Inbox:
     def __init__(self) -> None:
         self.held: set[int] = set()  # received, and neither reported done nor given up
         self.is_closed = False
+        self.is_leaving = False  # the worker stops; what runs may end by itself
         self._order: deque[int] = deque()
         self._waiting: dict[int, Item] = {}
         self._is_asleep = False

@@ -346,7 +346,7 @@ class Reporter:
 
     def is_stopping(self, token: int) -> bool:
         """Whether this task was told to stop, or the worker is leaving."""
-        return token in self.wanted_stopped or self._inbox.is_closed
+        return token in self.wanted_stopped or self._inbox.is_leaving or self._inbox.is_closed
 
     def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
         """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""

@@ -65,6 +65,7 @@ class Kind(IntEnum):
     STOP = 3  # number: token; reason
     BYE = 4  # finish what you hold, then exit 0
     MAY_RUN_UNTIL = 5  # number: until when you may run without another such message, nanoseconds of `clock`
+    LEAVING = 6  # the worker will stop as soon as what runs has ended
     # child → supervisor
     READY = 16  # info as JSON
     BROKEN = 17  # text: why this child cannot serve the app

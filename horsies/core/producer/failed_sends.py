@@ -1,8 +1,9 @@
 """A send that failed is never silent: an `Err` that nobody has looked at is logged when it is thrown away.
 
 Most sends are fire-and-forget, so most failures would be seen by nobody. Whoever asks the result for anything
-(`is_err`, `match`, `unwrap`, `error`) knows of the failure, and nothing is logged. Where it cannot be told, as with `isinstance`
-alone, the failure is logged. One line for each code in ten seconds, with the number of those that were left out.
+(`is_err`, `match`, `unwrap`, `error`) knows of the failure, and nothing is logged. Where it cannot be told, as with
+`isinstance` alone, the failure is logged. One line for each code in ten seconds, with the number of those that were
+left out.
 """
 
 from __future__ import annotations

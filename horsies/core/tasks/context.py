@@ -38,7 +38,7 @@ class InWorkflow(NamedTuple):
 
 
 class RunFacts(NamedTuple):
-    """What the worker knows about one run; it is sent to the child as text."""
+    """What the worker knows about one run. It is sent to the child as one text (`packed`)."""
 
     task_id: str
     claim_seq: int
@@ -47,9 +47,6 @@ class RunFacts(NamedTuple):
     enqueued_at: float | None  # seconds since 1970
     timeout_ms: int | None
     workflow_id: str | None
-
-    def pack(self) -> bytes:
-        return _SEPARATOR.join(["" if value is None else str(value) for value in self]).encode("utf-8", "replace")
 
     @classmethod
     def unpack(cls, text: bytes) -> RunFacts:
@@ -63,6 +60,13 @@ class RunFacts(NamedTuple):
             int(timeout_ms) if timeout_ms else None,
             workflow_id or None,
         )
+
+
+def packed(facts: tuple[str, int, int, str, float | None, int | None, str | None]) -> bytes:
+    """The fields of `RunFacts` as bytes. One format for all: it is made for every task that a worker runs."""
+    task_id, seq, attempt, queue, due, limit, workflow = facts
+    text = f"{task_id}\x1f{seq}\x1f{attempt}\x1f{queue}\x1f{due or ''}\x1f{limit or ''}\x1f{workflow or ''}"
+    return text.encode("utf-8", "replace")
 
 
 class Station(Protocol):

@@ -17,16 +17,7 @@ from horsies.core.tasks.moves import Move, Requeue
 from horsies.core.worker import finalize
 from horsies.core.worker.children import Child, Children
 from horsies.core.worker.fence import Fence
-from horsies.core.worker.in_hand import (
-    HeldTask,
-    InHand,
-    Limits,
-    Phase,
-    StopReason,
-    log_fields,
-    next_to_start,
-    run_frame,
-)
+from horsies.core.worker.in_hand import HeldTask, InHand, Limits, Phase, StopReason, log_fields, next_to_start
 from horsies.core.worker.pace import Paces, ahead_limit, feed_limit, kept, patience_s
 
 log = logging.getLogger("horsies.worker")
@@ -182,7 +173,7 @@ class Dispatcher:
             child.fed[held.token] = held
             row = held.row
             size += row.size
-            frames.append(run_frame(held, self._entry_of(held), is_traced=is_traced))
+            frames.append(held.run_frame(self._entry_of(held), is_traced=is_traced))
             if row.size > SMALL_BYTES:
                 held.row = row._replace(args=None, kwargs=None)  # nobody needs them any more
         if frames:

@@ -23,7 +23,7 @@ from horsies.core.child.wire import Kind, pack
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.store import caps
 from horsies.core.store.tasks import Claimed
-from horsies.core.tasks.context import RunFacts
+from horsies.core.tasks.context import packed
 from horsies.core.tasks.moves import Claim
 
 if TYPE_CHECKING:
@@ -80,6 +80,26 @@ class HeldTask:
     def __post_init__(self) -> None:
         self.id = self.row.id
         self.options = parse_options(self.row.task_options)
+
+    def run_frame(self, entry: bytes, *, is_traced: bool) -> bytes:
+        """What a child is told to run; `entry` is for the start journal."""
+        row = self.row
+        name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
+        parts = (name, args, kwargs, entry, self._facts())
+        return pack(Kind.RUN, self.token, *parts, self._about()) if is_traced else pack(Kind.RUN, self.token, *parts)
+
+    def _facts(self) -> bytes:
+        """What the code of a task can know about its run (P-02)."""
+        row = self.row
+        due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
+        limit = self.options.timeout_ms
+        return packed((row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, limit, row.workflow_id))
+
+    def _about(self) -> bytes:
+        """What the span of a run says about its task and its context."""
+        row = self.row
+        fields = json.dumps((row.id, row.queue_name, row.retry_count + 1))
+        return f"{fields[:-1]},{self.options.trace or 'null'}]".encode()
 
 
 @lru_cache(maxsize=1024)
@@ -175,31 +195,6 @@ def next_to_start(fed: list[HeldTask]) -> HeldTask | None:
     if not fed or any(held.phase is Phase.STARTED for held in fed):
         return None
     return fed[0] if fed[0].stop is None else None
-
-
-def run_frame(held: HeldTask, entry: bytes, *, is_traced: bool) -> bytes:
-    """What a child is told to run; `entry` is for the start journal."""
-    row = held.row
-    name, args, kwargs = row.task_name.encode(), (row.args or "").encode(), (row.kwargs or "").encode()
-    parts = (name, args, kwargs, entry, _facts(held))
-    return pack(Kind.RUN, held.token, *parts, _about(held)) if is_traced else pack(Kind.RUN, held.token, *parts)
-
-
-def _facts(held: HeldTask) -> bytes:
-    """What the code of a task can know about its run (P-02)."""
-    row = held.row
-    due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
-    facts = RunFacts(
-        row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, held.options.timeout_ms, row.workflow_id
-    )
-    return facts.pack()
-
-
-def _about(held: HeldTask) -> bytes:
-    """What the span of a run says about its task and its context."""
-    row = held.row
-    fields = json.dumps((row.id, row.queue_name, row.retry_count + 1))
-    return f"{fields[:-1]},{held.options.trace or 'null'}]".encode()
 
 
 class Limits(NamedTuple):

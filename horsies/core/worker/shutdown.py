@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from horsies.core import logs
+from horsies.core.child.wire import Kind, pack
 from horsies.core.db import AWAY, Pool
 from horsies.core.hooks import FailureReason, Job, JobInterrupted
 from horsies.core.recovery.hooks import HookCaller
@@ -58,6 +59,7 @@ class Shutdown:
         self.children.is_replacing = False
         self.starter.hand_back()
         for child in self.children.children:
+            child.write(pack(Kind.LEAVING, 0))
             self.dispatcher.take_back(child)
         running = self.in_hand.count(Phase.FED, Phase.STARTED)
         if running:
