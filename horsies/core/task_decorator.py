@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -66,9 +66,9 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
     send_or_raise = run_sync(send_or_raise_async)
 
     async def schedule_async(
-        self, delay: int, *args: P.args, **kwargs: P.kwargs
+        self, delay: definition.Delay, *args: P.args, **kwargs: P.kwargs
     ) -> tasks.TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task to run after `delay` seconds."""
+        """Enqueue the task to run after `delay`: seconds, a `timedelta`, or the `datetime` at which it is due."""
         return await self.dispatch(definition.NO_OPTIONS, definition.given(delay), args, kwargs)
 
     schedule = run_sync(schedule_async)
@@ -91,10 +91,22 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
         idempotency_key: str | None = None,
         flags: definition.Flags | None = None,
         connection: CallerConnection | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        timeout_ms: int | None = None,
+        retry_policy: tasks.RetryPolicy | None = None,
+        eta: datetime | None = None,
+        delay: float | timedelta | None = None,
+        reuse_after_failure: bool = False,
     ) -> many.TaskSendOptions[P, T]:
-        """The task with a deadline, an idempotency key, flags or your connection for its sends. With a connection of
-        psycopg or SQLAlchemy, sync or async, the task becomes part of your transaction."""
-        return many.TaskSendOptions(self, definition.SendOptions(good_until, idempotency_key, flags, connection))
+        """The task with options for its sends: a deadline, an idempotency key, flags, another queue, priority, time
+        limit or retry policy, the time when it is due, or your connection. With a connection of psycopg, SQLAlchemy or
+        asyncpg, the task becomes part of your transaction."""
+        options = definition.SendOptions(
+            good_until, idempotency_key, flags, connection, queue, priority, timeout_ms, retry_policy, eta, delay,
+            reuse_after_failure,
+        )  # fmt: skip
+        return many.TaskSendOptions(self, options)
 
     async def retry_send_async(self, error: tasks.TaskSendError) -> tasks.TaskSendResult[TaskHandle[T]]:
         """Repeat a `send` that failed with ENQUEUE_FAILED: same id, same payload."""
@@ -262,7 +274,7 @@ class TaskDecorator:
             app_default_unhandled_error_code=config.default_unhandled_error_code,
             sizes=self.app.sizes,
             hooks=self.app.task_hooks,
-            known_queues=self.app.queue_names,
+            known_queues={name: config.priority_of(name) for name in self.app.queue_names},
             codec=codec,
             local_names=names,
         )
@@ -277,7 +289,7 @@ class TaskDecorator:
             yield problem, ErrorCode.TASK_INVALID_QUEUE
         if self.retry_policy is not None and not isinstance(self.retry_policy, tasks.RetryPolicy):
             yield "retry_policy must be a RetryPolicy", ErrorCode.TASK_INVALID_OPTIONS
-        if self.timeout_ms is not None and not _is_timeout(self.timeout_ms):
+        if self.timeout_ms is not None and not tasks.is_timeout(self.timeout_ms):
             text = f"timeout_ms must be an integer from {tasks.MIN_TIMEOUT_MS} to {tasks.MAX_TIMEOUT_MS} (a year)"
             yield text, ErrorCode.TASK_INVALID_OPTIONS
         try:
@@ -323,11 +335,6 @@ def _name_problems(name: Any) -> Iterator[tuple[str, ErrorCode]]:
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH or not name.isprintable():
         text = f"a task name must have 1 to {MAX_NAME_LENGTH} printable characters: @app.task('name')"
         yield text, ErrorCode.TASK_INVALID_OPTIONS
-
-
-def _is_timeout(value: Any) -> bool:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return is_number and tasks.MIN_TIMEOUT_MS <= value <= tasks.MAX_TIMEOUT_MS
 
 
 def _names_around() -> dict[str, Any]:

@@ -58,7 +58,7 @@ class TaskSendPayload:
     kwargs_json: str | None
     sent_at: datetime
     good_until: datetime | None
-    enqueue_delay_seconds: int | None
+    enqueue_delay_seconds: float | None
     task_options: str | None
     enqueue_sha: str
     flags_json: str | None = None
@@ -74,6 +74,11 @@ Draft: TypeAlias = tuple[Mapping[str, Any], str | None, str | None, str]
 def payload_of(fields: Mapping[str, Any], args_json: str | None, kwargs_json: str | None, sha: str) -> TaskSendPayload:
     """The payload that a draft describes."""
     return TaskSendPayload(args_json=args_json, kwargs_json=kwargs_json, enqueue_sha=sha, **fields)
+
+
+def is_timeout(value: Any) -> bool:
+    """Whether a `timeout_ms` can have this value."""
+    return isinstance(value, int) and not isinstance(value, bool) and MIN_TIMEOUT_MS <= value <= MAX_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)

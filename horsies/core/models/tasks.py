@@ -22,7 +22,7 @@ from horsies.core.models.codes import (
 )
 from horsies.core.models.sending import (
     MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload,
-    TaskSendFailed, TaskSendResult,
+    TaskSendFailed, TaskSendResult, is_timeout,
 )
 from horsies.core.types import TaskAttemptOutcome, TaskStatus, WorkflowStatus
 # fmt: on
@@ -52,6 +52,7 @@ __all__ = [
     "TaskSendPayload",
     "TaskSendResult",
     "exception_dict",
+    "is_timeout",
 ]
 
 BUILTIN_KEY: Final = "__builtin_task_code__"

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from pydantic_core import to_json
@@ -18,7 +18,15 @@ from horsies.core.codec.shapes import CodecError
 from horsies.core.errors import TaskDefinitionError
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE
 from horsies.core.models.sending import Draft, TaskSendPayload, payload_of
-from horsies.core.models.tasks import TaskOptions, TaskSendError, TaskSendErrorCode
+from horsies.core.models.tasks import (
+    MAX_TIMEOUT_MS,
+    MIN_TIMEOUT_MS,
+    RetryPolicy,
+    TaskOptions,
+    TaskSendError,
+    TaskSendErrorCode,
+    is_timeout,
+)
 from horsies.core.tasks.definition import NO_OPTIONS, SendOptions, TaskDefinition, flags_of
 from horsies.core.types import Err, Ok, Result
 
@@ -76,23 +84,26 @@ def frame(
     task: TaskDefinition[Any, Any], options: SendOptions, sent_at: datetime, delay: Any = None
 ) -> Result[Frame, TaskSendError]:
     """Everything except the arguments, or what is wrong with it."""
-    if task.queue_name not in task.known_queues:
-        return refused(task, f"there is no queue {task.queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
+    queue_name = task.queue_name if options.queue is None else options.queue
+    if queue_name not in task.known_queues:
+        return refused(task, f"there is no queue {queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
     try:
         _check_deadline(options.good_until)
-        _check_delay(delay)
         _check_key(options.idempotency_key)
         flags_json = _flags_json(task, options)
+        priority = _priority(task, options, queue_name)
+        options_json = _options_json(task, options)
+        delay = _delay(options, sent_at, delay)
     except ValueError as problem:
         return refused(task, str(problem), problem)
     fields = {
         "task_name": task.task_name,
-        "queue_name": task.queue_name,
-        "priority": task.priority,
+        "queue_name": queue_name,
+        "priority": priority,
         "sent_at": sent_at,
         "good_until": options.good_until,
         "enqueue_delay_seconds": delay,
-        "task_options": task.options_json,
+        "task_options": options_json,
         "flags_json": flags_json,
         "idempotency_key": options.idempotency_key,
     }
@@ -210,30 +221,78 @@ def _check_deadline(good_until: Any) -> None:
         return
     if not isinstance(good_until, datetime):
         raise ValueError(f"good_until must be a datetime, not {type(good_until).__name__}")
-    if good_until.utcoffset() is None:
-        raise ValueError("good_until must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()")
+    _check_zone(good_until, "good_until")
+
+
+def _check_zone(time: datetime, name: str) -> None:
+    if time.utcoffset() is None:
+        raise ValueError(f"{name} must have a time zone: datetime.now(UTC) + timedelta(...), not datetime.now()")
     try:
-        good_until.astimezone(UTC)
+        time.astimezone(UTC)
     except OverflowError:
-        raise ValueError("good_until is outside the years 1 to 9999 in UTC") from None
+        raise ValueError(f"{name} is outside the years 1 to 9999 in UTC") from None
 
 
 def number_problem(priority: Any, delay: Any) -> str | None:
     """Why these numbers of a send by name cannot be used; None if they can."""
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 1 <= priority <= DEFAULT_PRIORITY:
-        return f"the priority must be a whole number from 1 (served first) to {DEFAULT_PRIORITY}"
     try:
-        _check_delay(delay)
+        _check_priority(priority)
+        seconds_of(delay, datetime.now(UTC))
     except ValueError as problem:
         return str(problem)
     return None
 
 
-def _check_delay(delay: Any) -> None:
+def _check_priority(priority: Any) -> None:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 1 <= priority <= DEFAULT_PRIORITY:
+        raise ValueError(f"the priority must be a whole number from 1 (served first) to {DEFAULT_PRIORITY}")
+
+
+def seconds_of(delay: Any, sent_at: datetime) -> float | None:
+    """A delay in seconds. A time that has passed is no delay."""
     if delay is None:
-        return
-    if isinstance(delay, bool) or not isinstance(delay, int) or not 0 <= delay <= _MAX_DELAY:
-        raise ValueError(f"the delay must be a whole number of seconds, from 0 to {_MAX_DELAY} (ten years)")
+        return None
+    if isinstance(delay, datetime):
+        _check_zone(delay, "the time when it is due")
+        seconds = max(0.0, (delay - sent_at).total_seconds())
+    elif isinstance(delay, timedelta):
+        seconds = delay.total_seconds()
+    elif isinstance(delay, int | float) and not isinstance(delay, bool):
+        seconds = delay
+    else:
+        raise ValueError(f"a delay is a number of seconds, a timedelta or a datetime, not {type(delay).__name__}")
+    if not 0 <= seconds <= _MAX_DELAY:  # NaN is not
+        raise ValueError(f"the delay must be from 0 to {_MAX_DELAY} seconds (ten years)")
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+def _delay(options: SendOptions, sent_at: datetime, delay: Any) -> float | None:
+    """The delay of `schedule` or of the options. Only one may be given."""
+    given = [one for one in (delay, options.delay, options.eta) if one is not None]
+    if len(given) > 1:
+        raise ValueError("when it is due is given twice: use one of schedule(delay), delay= and eta=")
+    if options.eta is not None and not isinstance(options.eta, datetime):
+        raise ValueError(f"eta must be a datetime, not {type(options.eta).__name__}; delay= takes seconds")
+    return seconds_of(given[0], sent_at) if given else None
+
+
+def _priority(task: TaskDefinition[Any, Any], options: SendOptions, queue_name: str) -> int:
+    if options.priority is not None:
+        _check_priority(options.priority)
+        return options.priority
+    return task.priority if options.queue is None else task.known_queues[queue_name]
+
+
+def _options_json(task: TaskDefinition[Any, Any], options: SendOptions) -> str | None:
+    if options.timeout_ms is None and options.retry_policy is None:
+        return task.options_json
+    if options.timeout_ms is not None and not is_timeout(options.timeout_ms):
+        raise ValueError(f"timeout_ms must be an integer from {MIN_TIMEOUT_MS} to {MAX_TIMEOUT_MS} (a year)")
+    if options.retry_policy is not None and not isinstance(options.retry_policy, RetryPolicy):
+        raise ValueError("retry_policy must be a RetryPolicy")
+    policy = options.retry_policy or task.options.retry_policy
+    limit = task.options.timeout_ms if options.timeout_ms is None else options.timeout_ms
+    return TaskOptions(policy, limit).to_json()
 
 
 def _flags_json(task: TaskDefinition[Any, Any], options: SendOptions) -> str | None:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, final
 
 from horsies.core import tracing
-from horsies.core.models.sending import Draft
+from horsies.core.models.sending import Draft, RetryPolicy
 from horsies.core.models.tasks import TaskSendError, TaskSendResult
 from horsies.core.producer import bulk, enqueue, envelope
 from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Drafts
-from horsies.core.tasks.definition import NO_OPTIONS, Flags, SendOptions, TaskDefinition, flags_of, given
+from horsies.core.tasks.definition import NO_OPTIONS, Delay, Flags, SendOptions, TaskDefinition, flags_of, given
 from horsies.core.types import Err, Ok, Result, pause, run_sync
 
 if TYPE_CHECKING:
@@ -180,6 +180,13 @@ class TaskSendOptions(Generic[P, T]):
         idempotency_key: str | _Unset | None = _UNSET,
         flags: Flags | _Unset | None = _UNSET,
         connection: CallerConnection | _Unset | None = _UNSET,
+        queue: str | _Unset | None = _UNSET,
+        priority: int | _Unset | None = _UNSET,
+        timeout_ms: int | _Unset | None = _UNSET,
+        retry_policy: RetryPolicy | _Unset | None = _UNSET,
+        eta: datetime | _Unset | None = _UNSET,
+        delay: float | timedelta | _Unset | None = _UNSET,
+        reuse_after_failure: bool | _Unset = _UNSET,
     ) -> TaskSendOptions[P, T]:
         """A copy with some options changed; None removes an earlier one."""
         given = {
@@ -187,6 +194,13 @@ class TaskSendOptions(Generic[P, T]):
             "idempotency_key": idempotency_key,
             "flags": flags,
             "connection": connection,
+            "queue": queue,
+            "priority": priority,
+            "timeout_ms": timeout_ms,
+            "retry_policy": retry_policy,
+            "eta": eta,
+            "delay": delay,
+            "reuse_after_failure": reuse_after_failure,
         }
         changed: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNSET}
         return TaskSendOptions(self._task, replace(self.options, **changed))
@@ -203,8 +217,8 @@ class TaskSendOptions(Generic[P, T]):
 
     send_or_raise = run_sync(send_or_raise_async)
 
-    async def schedule_async(self, delay: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Enqueue the task to run after `delay` seconds."""
+    async def schedule_async(self, delay: Delay, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Enqueue the task to run after `delay`: seconds, a `timedelta`, or the `datetime` at which it is due."""
         return await self._task.dispatch(self.options, given(delay), args, kwargs)
 
     schedule = run_sync(schedule_async)

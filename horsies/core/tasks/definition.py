@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -26,7 +26,7 @@ from horsies.core.codec import arguments as signatures
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError
 from horsies.core.models.app import PayloadPolicy
-from horsies.core.models.tasks import TaskError, TaskOptions, TaskResult
+from horsies.core.models.tasks import RetryPolicy, TaskError, TaskOptions, TaskResult
 from horsies.core.tasks.hooks import TaskHooks
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ logger = logging.getLogger("horsies.payload")
 P = ParamSpec("P")
 T = TypeVar("T")
 Flags: TypeAlias = Iterable[str] | Mapping[str, bool]
+Delay: TypeAlias = float | timedelta | datetime
 _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _NO_DELAY: Final = object()
 _RETURN_HELP = "def f(...) -> int: ..., or def f(...) -> TaskResult[int, TaskError]: ... to return errors as values"
@@ -72,7 +73,7 @@ class TaskDefinition(Generic[P, T]):
         app_default_unhandled_error_code: str,
         sizes: SizeGuard,
         hooks: TaskHooks,
-        known_queues: frozenset[str],
+        known_queues: Mapping[str, int],
         codec: TaskCodec | None,
         local_names: Mapping[str, Any],
     ) -> None:
@@ -90,7 +91,7 @@ class TaskDefinition(Generic[P, T]):
         self.app_default_unhandled_error_code = app_default_unhandled_error_code
         self.sizes = sizes
         self.hooks = hooks
-        self.known_queues = known_queues
+        self.known_queues = known_queues  # with their priorities
         self.is_async = inspect.iscoroutinefunction(fn)
         self._codec = codec
         self._local_names = local_names if codec is None else {}
@@ -185,25 +186,32 @@ def _wrong(fn: Callable[..., Any], text: str, code: ErrorCode, help_text: str | 
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """Deadline, idempotency key and flags of one send, and the connection whose transaction it joins."""
+    """What one send does differently from the definition of its task, its deadline and idempotency key, and the
+    connection whose transaction it joins."""
 
     good_until: datetime | None = None
     idempotency_key: str | None = None
     flags: Flags | None = None
     connection: CallerConnection | None = field(default=None, repr=False)
+    queue: str | None = None
+    priority: int | None = None
+    timeout_ms: int | None = None
+    retry_policy: RetryPolicy | None = None
+    eta: datetime | None = None
+    delay: float | timedelta | None = None
+    reuse_after_failure: bool = False  # of the key
 
     def with_defaults(self, others: SendOptions) -> SendOptions:
         """These options, completed by the others; flags of both are merged. `ValueError` says what is wrong with
         flags."""
         if others is NO_OPTIONS or others is self:
             return self
-        return replace(
-            self,
-            good_until=others.good_until if self.good_until is None else self.good_until,
-            flags=flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags,
-        )
+        missing = {name: getattr(others, name) for name in _DEFAULTED if getattr(self, name) is None}
+        flags = flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags
+        return replace(self, flags=flags, **missing)
 
 
+_DEFAULTED = ("good_until", "queue", "priority", "timeout_ms", "retry_policy", "eta", "delay")
 NO_OPTIONS: Final = SendOptions()
 
 
