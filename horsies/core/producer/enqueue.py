@@ -11,6 +11,7 @@ program with one of its connections has imported it.
 """
 
 import os
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
@@ -42,9 +43,10 @@ _BEGIN, _COMMIT, _ROLLBACK = Statement("BEGIN"), Statement("COMMIT"), Statement(
 _SAVE, _RELEASE = Statement("SAVEPOINT horsies_send"), Statement("RELEASE SAVEPOINT horsies_send")
 _BACK = Statement("ROLLBACK TO SAVEPOINT horsies_send")
 
+_NAMED = re.compile(r"%\(\w+\)s")
 _WANTED = (
     "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
-    "for send_async() their async counterparts"
+    "for send_async() their async counterparts, or a connection of asyncpg"
 )
 
 
@@ -82,13 +84,13 @@ def enqueue(sends: Sequence[Send]) -> Steps[list[SendOutcome]]:
     return (yield from _enqueue(sends, datetime.now(UTC)))
 
 
-def enqueue_all(sends: Sequence[Send]) -> Steps[list[str]]:
+def enqueue_all(sends: Sequence[Send], *, as_list: bool = False) -> Steps[list[str]]:
     """Insert all sends, or raise `SendMismatchError`; return the ids of their rows in the same order. The caller
     provides the transaction that makes all of them visible at once or not at all."""
     now = datetime.now(UTC)  # read once: the time between chunks must not count as the age of the call
     ids = [send.task_id for send in sends]
     for places in chunks(sends):
-        verdicts = yield from _enqueue([sends[place] for place in places], now)
+        verdicts = yield from _enqueue([sends[place] for place in places], now, as_list=as_list)
         for place, verdict in zip(places, verdicts, strict=True):
             if isinstance(verdict, Mismatch):
                 raise SendMismatchError(place, verdict.reason)
@@ -123,11 +125,11 @@ def _key(payload: tasks.TaskSendPayload) -> tuple[bool, str]:
     return payload.idempotency_key is None, payload.idempotency_key or ""
 
 
-def _enqueue(sends: Sequence[Send], now: datetime) -> Steps[list[SendOutcome]]:
+def _enqueue(sends: Sequence[Send], now: datetime, *, as_list: bool = False) -> Steps[list[SendOutcome]]:
     verdicts: dict[str, SendOutcome] = {}
     open_sends = sends
     for _ in range(TRIES):
-        rows = yield send_rows.insert(open_sends, now)
+        rows = yield send_rows.insert(open_sends, now, as_list=as_list)
         verdicts |= {row[0]: Sent(row[0]) for row in rows}
         open_sends = [send for send in open_sends if send.task_id not in verdicts]
         if not open_sends:
@@ -245,6 +247,8 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     if isinstance(connection, psycopg.AsyncConnection):
         _check_open(connection)
         return await run_async(_framed(connection, sends), lambda statement: _execute_async(connection, statement))
+    if _is_asyncpg(connection):
+        return await _write_asyncpg(connection, sends)
     if _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
         connection = await connection.connection()
     if not _is(connection, "sqlalchemy.ext.asyncio", "AsyncConnection"):
@@ -256,6 +260,24 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
         return _rows(statement, await connection.exec_driver_sql(*_given(statement)))
 
     return await run_async(_framed((await connection.get_raw_connection()).driver_connection, sends), execute)
+
+
+def _is_asyncpg(connection: Any) -> bool:
+    return _is(connection, "asyncpg.connection", "Connection") or _is(connection, "asyncpg.pool", "PoolConnectionProxy")
+
+
+async def _write_asyncpg(connection: Any, sends: Sequence[Send]) -> list[str]:
+    """Over the API of asyncpg: its `transaction()` is a savepoint where a transaction is open."""
+    if connection.is_closed():
+        raise WrongConnectionError("the connection is closed")
+
+    async def execute(statement: Statement) -> Rows:
+        [value] = (statement.params or {}).values()
+        found: Rows = await connection.fetch(_NAMED.sub("$1::text", statement.text), value)
+        return found
+
+    async with connection.transaction():
+        return await run_async(enqueue_all(sends, as_list=True), execute)
 
 
 def behind(problem: BaseException) -> BaseException:
@@ -312,8 +334,10 @@ def _check_driver(connection: Any) -> None:
 def _wrong(connection: Any) -> WrongConnectionError:
     kind = type(connection)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    if isinstance(connection, psycopg.AsyncConnection) or _is(
-        connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection"
+    if (
+        isinstance(connection, psycopg.AsyncConnection)
+        or _is_asyncpg(connection)
+        or _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session", "AsyncConnection")
     ):
         return WrongConnectionError(f"{name} is async: await send_async(), schedule_async() or send_many_async()")
     if isinstance(connection, psycopg.Connection) or _is(connection, "sqlalchemy.engine", "Connection"):

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.errors import UndefinedTable
 
 from horsies.core import tracing
 from horsies.core.db import describe, is_not_permitted, reason
@@ -113,6 +112,7 @@ class Retryable(Protocol):
 # The pauses of `resend_on_transient_err` in seconds: doubling, no jitter.
 RESEND_PAUSES = (0.2, 0.4, 0.8)
 
+_ABOUT_DATA, _NO_TABLE = "22", "42P01"
 _NO_TABLES = (
     "the database of this connection has no horsies tables; make them with `horsies init-db`, or by a send without "
     "connection="
@@ -292,9 +292,10 @@ def _judged(problem: BaseException) -> tuple[models.TaskSendErrorCode, str, Base
     if enqueue.is_misuse(problem):
         return models.TaskSendErrorCode.VALIDATION_FAILED, describe(problem), problem
     cause = reason(enqueue.behind(problem))
-    if isinstance(cause, psycopg.DataError | ValueError):
+    state = str(getattr(cause, "sqlstate", None) or "")  # of psycopg and asyncpg
+    if isinstance(cause, psycopg.DataError | ValueError) or state.startswith(_ABOUT_DATA):
         # No number of tries can write or store this payload.
         return models.TaskSendErrorCode.VALIDATION_FAILED, describe(cause), cause
-    if isinstance(cause, UndefinedTable):
+    if state == _NO_TABLE:
         return models.TaskSendErrorCode.VALIDATION_FAILED, _NO_TABLES, cause
     return models.TaskSendErrorCode.ENQUEUE_FAILED, describe(cause), cause

@@ -87,11 +87,12 @@ class Statement(NamedTuple):
 Rows: TypeAlias = Sequence[Any]
 
 
-def insert(sends: Iterable[Send], now: datetime) -> Statement:
+def insert(sends: Iterable[Send], now: datetime, *, as_list: bool = False) -> Statement:
     """Write the tasks; the returned rows have the ids that were written. The other sends conflict with existing rows.
-    `now` is the time by the caller's clock, from which the age of each call follows."""
+    `now` is the time by the caller's clock, from which the age of each call follows. The parameter of a list is one
+    text, whatever the driver thinks of types."""
     rows = [_row(send, now) for send in sends]
-    if len(rows) == 1:
+    if len(rows) == 1 and not as_list:
         return Statement(load("tasks/insert_one"), rows[0])
     return Statement(load("tasks/insert"), {"rows": to_json(rows).decode()})
 
