@@ -28,7 +28,7 @@ def shop(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     module.app.get_broker().close()
 
 
-def test_p02_p51_a_task_knows_itself_and_its_log_lines_say_whose_they_are(shop: Any, database_url: str) -> None:
+def test_p01_p02_p51_a_task_knows_itself_and_its_log_lines_say_whose_they_are(shop: Any, database_url: str) -> None:
     with WorkerProcess(database_url, "--log-format", "json", locator=KNOWING) as worker:
         sent = shop.know.send_or_raise(again=True)
         first = sent.result(30_000)
@@ -69,7 +69,7 @@ def test_p02_a_task_is_told_that_its_worker_leaves(shop: Any, database_url: str,
     assert code == 0 and sent.result(5_000) == "told"
 
 
-def test_hooks_see_every_task_and_lose_no_result(shop: Any, database_url: str, tmp_path: Path) -> None:
+def test_x05_hooks_see_every_task_and_lose_no_result(shop: Any, database_url: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = {"NOTES": str(notes), "HOOKED": "1"}
     with WorkerProcess(database_url, "--processes", "1", locator=KNOWING, env=env) as worker:
