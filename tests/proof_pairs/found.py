@@ -7,6 +7,7 @@ from typing import Any
 
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.store.sends import Send
+from horsies.core.store.tasks import Claimant
 from horsies.core.tasks.moves import Claim, Complete, Fail, Requeue
 from tests.proof_pairs.kinds import Operation
 from tests.proof_pairs.operations import KINDS
@@ -62,7 +63,17 @@ FOUND = {
         WORDS,
         of("withdraw", ids=["a", "b"], holder="client"),
         of("announce", ids=["a", "b"], holder="client", seconds=5.0),
-        Play((Role(persona=WITHOUT_INDEX), Role()), (1, 0, 2, 1, 0), obstacle="task:a"),
+        Play((Role(persona=WITHOUT_INDEX), Role()), (1, 0, 2, 1, 0), obstacle="task:a of client"),
+    ),
+    # The rows that it had locked were elsewhere when it updated them, and others that were lapsed had no turn.
+    "a takeover of claims that are being mended": Example(
+        Start((Row("c", "lapsing", "alpha", 2), Row("f", "lapsed", "alpha"), Row("b", "lapsing", "alpha", 2))),
+        (
+            of("claim_expired", who=Claimant("beta", timedelta(seconds=30), True), queues=["default"], budget=2),
+            of("mend", owner="alpha", claims=[Claim("b", 2), Claim("f", 1)]),
+        ),
+        (1, 1),
+        (Play((Role(pause=Pause(reading=4), persona=5), Role(ending=Ending.COMMIT)), (1, 0, 1, 0)),),
     ),
     # A bitmap brought the rows of `complete` in the order of the table.
     "two ends of the same tasks": example(

@@ -199,7 +199,7 @@ RARE = {
     "claim_expired": Act(
         "tasks/claim_expired",
         lambda conn: tasks.claim_expired(conn, ME, EVERYWHERE, BATCH),
-        {OWNER},
+        {OWNER, PKEY},
         ALL_IN_FLIGHT + 2 * BATCH,
         5_500,
         sorts=ALL_IN_FLIGHT,
