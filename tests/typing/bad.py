@@ -23,12 +23,12 @@ def resize(name: str, width: int = 640) -> TaskResult[bytes, TaskError]:
     return TaskResult(ok="text")  # E: arg-type
 
 
-@app.task("wrong")  # E: arg-type
-def wrong(name: str) -> int:
+@app.task("other")
+def other() -> int:
     return 1
 
 
-@app.task("misspelt", retries=3)  # E: arg-type
+@app.task("misspelt", retries=3)  # E: untyped-decorator
 def misspelt() -> TaskResult[int, TaskError]:
     return TaskResult(ok=1)
 
@@ -48,7 +48,7 @@ resize.prepare(5)  # E: arg-type
 resize.with_options().prepare("a", height=3)  # E: call-arg
 resize.send_many(["a", "b"])  # E: list-item
 resize.send_many(5)  # E: arg-type
-resize.send_many([misspelt.prepare()])  # E: list-item
+resize.send_many([other.prepare()])  # E: list-item
 resize.with_options(connection="postgresql://h/d")  # E: arg-type
 
 handle = resize.send("a").unwrap()

@@ -131,8 +131,8 @@ def test_t43_the_builder_is_immutable_and_clears_with_none() -> None:
         first.options = SendOptions()  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("delay", [-1, 1.0, 1.5, "5", True, timedelta(seconds=5), 10**12])
-def test_t44_delays_are_whole_seconds(delay: Any) -> None:
+@pytest.mark.parametrize("delay", [-1, "5", True, timedelta(seconds=-5), 10**12])
+def test_t44_impossible_delays_are_refused(delay: Any) -> None:
     assert "delay" in refused(build(resize, "img", delay=delay))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from horsies import AppConfig, Horsies, TaskError, TaskResult
+from horsies import AppConfig, Horsies, TaskError, TaskFailed, TaskResult
 from horsies.core.errors import HorsiesError
 from horsies.core.tasks import execute
 
@@ -140,3 +141,11 @@ def test_x02_a_script_has_the_name_that_a_worker_imports(tmp_path: Path, way: li
     (tmp_path / "shop.py").write_text(dedent(PROGRAM))
     said = subprocess.run([sys.executable, *way], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert said.stdout == "shop.one\n"
+
+
+def test_x03_a_failure_is_raised_with_its_error_and_the_tasks_traceback() -> None:
+    error = TaskError(error_code="NO_STOCK", message="none left", exception={"traceback": "line 5, in sell"})
+    failed = TaskFailed(error)
+    assert str(failed) == "NO_STOCK: none left" and failed.error is error
+    assert failed.__notes__ == ["in the task:\nline 5, in sell"]
+    assert pickle.loads(pickle.dumps(failed)).error == error

@@ -94,7 +94,8 @@ class Fault(TaskError):
 
 
 @pytest.mark.parametrize(
-    "annotation", [int, None, TaskResult, TaskError, TaskResult[int, str], TaskResult[int, Fault], "int", Any]
+    "annotation",
+    [TaskResult, TaskError, Fault, TaskResult[int, str], TaskResult[int, Fault], TaskResult[int, TaskError] | None],
 )
 def test_t21_wrong_return_type(app: Horsies, annotation: Any) -> None:
     assert codes_of(lambda: app.task("t")(returning(annotation))) == ["HRS-101"]
@@ -127,13 +128,7 @@ def test_t21_invalid_options(app: Horsies, options: dict[str, Any]) -> None:
     assert codes_of(lambda: app.task("t", **options)(plain)) == ["HRS-102"]
 
 
-def test_t20_the_decorator_without_a_name_is_refused(app: Horsies) -> None:
-    with pytest.raises(TaskDefinitionError, match="needs the name of the task") as refused:
-        app.task(plain)  # type: ignore[arg-type]
-    assert refused.value.code == "HRS-102" and '@app.task("a.name")' in (refused.value.help_text or "")
-
-
-@pytest.mark.parametrize("name", ["", "x" * 256, "a\0b", "a\nb", 5, None, "\ud800"])
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\0b", "a\nb", 5, "\ud800"])
 def test_t21_invalid_names(app: Horsies, name: Any) -> None:
     assert codes_of(lambda: app.task(name)(plain)) == ["HRS-102"]
 
@@ -213,20 +208,22 @@ def test_t85_mappers_are_checked(app: Horsies, options: dict[str, Any]) -> None:
 
 
 def test_t07_all_that_is_wrong_with_a_definition_at_once(app: Horsies) -> None:
-    found = codes_of(lambda: app.task("", queue_name="x", timeout_ms=1, exception_mapper={int: "A"})(returning(int)))
+    found = codes_of(
+        lambda: app.task("", queue_name="x", timeout_ms=1, exception_mapper={int: "A"})(returning(TaskError))
+    )
     assert sorted(found) == ["HRS-101", "HRS-102", "HRS-102", "HRS-103", "HRS-209"]
     assert app.list_tasks() == []
 
 
 def test_t73_errors_point_at_the_function(app: Horsies) -> None:
-    def mine(a: int) -> int:
-        return a
+    def mine(a: int) -> TaskError:
+        return TaskError()
 
     with pytest.raises(TaskDefinitionError) as raised:
-        app.task("t")(mine)  # type: ignore[arg-type]
+        app.task("t")(mine)
     assert raised.value.location is not None
     assert (raised.value.location.file, raised.value.location.line) == (__file__, mine.__code__.co_firstlineno)
-    assert "def mine(a: int) -> int:" in str(raised.value)
+    assert "def mine(a: int) -> TaskError:" in str(raised.value)
 
 
 def test_hrs301_a_name_belongs_to_one_function(app: Horsies) -> None:

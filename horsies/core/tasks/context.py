@@ -24,8 +24,8 @@ _FACT_NAMES = ("task_id", "task", "attempt")
 _NOWHERE = logging.getLogger("horsies.task")
 
 
-class Fence(NamedTuple):
-    """Which claim of a task this run belongs to (P-60): whoever runs it later has a higher `claim_seq`."""
+class TaskFence(NamedTuple):
+    """Which claim of a task this run belongs to (P-02): whoever runs it later has a higher `claim_seq`."""
 
     task_id: str
     claim_seq: int
@@ -155,8 +155,8 @@ class AnyTaskContext(RunContext):
         return None if workflow_id is None else InWorkflow(workflow_id)
 
     @property
-    def fence(self) -> Fence:
-        return Fence(self._run.facts.task_id, self._run.facts.claim_seq)
+    def fence(self) -> TaskFence:
+        return TaskFence(self._run.facts.task_id, self._run.facts.claim_seq)
 
     @property
     def logger(self) -> logging.Logger:
