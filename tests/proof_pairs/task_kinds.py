@@ -233,6 +233,11 @@ async def _look_for_odd(conn: Connection, with_waiting: bool) -> list[OddTask]:
     return await odd_rows.set_aside_odd(Only(conn), with_waiting=with_waiting)
 
 
+def _counting(name: str, claim: Callable[..., Arguments]) -> Kind:
+    draws, uses = partial(claim, capped=True), (tasks.claim, caps.lock)
+    return Kind(name, tasks.claim, draws, rows_in("PENDING"), uses, skips=True, counts=True, statements=2)
+
+
 TASK_KINDS = (
     Kind("claim", tasks.claim, partial(claim_of, capped=False), rows_in("PENDING"), skips=True, waits=False),
     Kind(
@@ -243,26 +248,8 @@ TASK_KINDS = (
         skips=True,
         waits=False,
     ),
-    Kind(
-        "counting claim",
-        tasks.claim,
-        partial(claim_of, capped=True),
-        rows_in("PENDING"),
-        uses=(tasks.claim, caps.lock),
-        skips=True,
-        counts=True,
-        statements=2,
-    ),
-    Kind(
-        "starting and counting claim",
-        tasks.claim,
-        partial(_starting_claim, capped=True),
-        rows_in("PENDING"),
-        uses=(tasks.claim, caps.lock),
-        skips=True,
-        counts=True,
-        statements=2,
-    ),
+    _counting("counting claim", claim_of),
+    _counting("starting and counting claim", _starting_claim),
     Kind("fold counts", caps.fold, lambda pick, start: {"names": None, "capped": []}, skips=True, waits=False),
     Kind("compare counts", caps.compare, waits=False, statements=2),
     Kind("stop counting", caps.stop_counting, lambda pick, start: {"after": timedelta(days=1)}, waits=False),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from datetime import timedelta
 from typing import Any
 
@@ -11,11 +10,14 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
+from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.db import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
+from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery.hooks import NoHooks
 from horsies.core.recovery.reaper import Reaper
-from horsies.core.recovery.retention import Batches, Retention, longest_threshold
+from horsies.core.recovery.retention import Purge, Retention, delete_ended, longest_threshold
 from horsies.core.store import retention as store
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.fence import Pulse
@@ -221,17 +223,30 @@ async def test_r84_d62_while_another_prunes_nothing_is_deleted_and_it_is_tried_a
     assert (await counts(db))["tasks"] == 0
 
 
-@pytest.mark.parametrize(("durable", "commit"), [(False, "off"), (True, "on")])
-async def test_r84_only_batches_of_a_purge_by_hand_wait_for_the_disk(pool: Pool, durable: bool, commit: str) -> None:
-    found = []
+NOTING = """
+    CREATE TABLE noted (setting text);
+    CREATE FUNCTION note() RETURNS trigger AS
+        'BEGIN INSERT INTO noted VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END' LANGUAGE plpgsql;
+    CREATE TRIGGER note AFTER DELETE ON horsies_tasks FOR EACH STATEMENT EXECUTE FUNCTION note();
+"""
 
-    async def look(conn: Db) -> int:
-        found.append(await (await conn.execute("SHOW synchronous_commit")).fetchone())
-        return 0
 
-    batches = Batches(pool, math.inf, durable=durable)
-    await batches.run_all("nothing", look)
-    assert found == [(commit,)]
+async def test_r84_only_the_commits_of_a_purge_by_hand_wait_for_the_disk(
+    broker: PostgresBroker, database_url: str
+) -> None:
+    async with await AsyncConnection.connect(database_url, autocommit=True) as db:
+        pool = make_pool(PostgresConfig(database_url=database_url), min_size=1, max_size=2, options=BY_INDEX)
+        try:
+            await db.execute(NOTING)
+            by_hand = Purge(timedelta(hours=1))
+            for prune, commit in (a_retention(pool).step, "off"), (lambda: delete_ended(broker, by_hand), "on"):
+                await old_tasks(db, 3)
+                await prune()
+                assert (await counts(db))["tasks"] == 0
+                noted = await (await db.execute("DELETE FROM noted RETURNING setting")).fetchall()
+                assert set(noted) == {(commit,)}
+        finally:
+            await pool.close()
 
 
 async def test_d62_a_batch_of_another_in_between_does_not_end_a_pass(db: Db, pool: Pool) -> None:
