@@ -29,7 +29,7 @@ def known(ctx: TaskContext | AsyncTaskContext) -> dict[str, Any]:
         "limit_s": None if ctx.deadline is None or ctx.enqueued_at is None else ctx.deadline.timestamp(),
         "is_stopping": ctx.is_stopping,
         "fence": list(ctx.fence),
-        "workflow": ctx.workflow and ctx.workflow.workflow_id,
+        "workflow": ctx.workflow and list(ctx.workflow),
     }
 
 

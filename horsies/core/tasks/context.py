@@ -35,6 +35,7 @@ class InWorkflow(NamedTuple):
     """The workflow that a task belongs to."""
 
     workflow_id: str
+    node_id: str | None
 
 
 class RunFacts(NamedTuple):
@@ -47,26 +48,35 @@ class RunFacts(NamedTuple):
     enqueued_at: float | None  # seconds since 1970
     timeout_ms: int | None
     workflow_id: str | None
+    node_id: str | None
 
     @classmethod
     def unpack(cls, text: bytes) -> RunFacts:
-        task_id, claim_seq, attempt, queue, enqueued_at, timeout_ms, workflow_id = text.decode().split(_SEPARATOR)
+        seq, attempt, due, limit, id_size, queue_size, flow_size, words = text.decode().split(_SEPARATOR, 7)
+        queue_at = int(id_size)
+        workflow_at = queue_at + int(queue_size)
+        node_at = workflow_at + int(flow_size)
         return cls(
-            task_id,
-            int(claim_seq),
+            words[:queue_at],
+            int(seq),
             int(attempt),
-            queue,
-            float(enqueued_at) if enqueued_at else None,
-            int(timeout_ms) if timeout_ms else None,
-            workflow_id or None,
+            words[queue_at:workflow_at],
+            float(due) if due else None,
+            int(limit) if limit else None,
+            words[workflow_at:node_at] or None,
+            words[node_at:] or None,
         )
 
 
-def packed(facts: tuple[str, int, int, str, float | None, int | None, str | None]) -> bytes:
-    """The fields of `RunFacts` as bytes. One format for all: it is made for every task that a worker runs."""
-    task_id, seq, attempt, queue, due, limit, workflow = facts
-    text = f"{task_id}\x1f{seq}\x1f{attempt}\x1f{queue}\x1f{due or ''}\x1f{limit or ''}\x1f{workflow or ''}"
-    return text.encode("utf-8", "replace")
+def packed(
+    facts: tuple[str, int, int, str, float | None, int | None, str | None, str | None],
+) -> bytes:
+    """The fields of `RunFacts` as bytes. One format for all: it is made for every task that a worker runs. What a row
+    may fill with any text comes last and is cut by its length."""
+    task_id, seq, attempt, queue, due, limit, flow, node = facts
+    numbers = f"{seq}\x1f{attempt}\x1f{due or ''}\x1f{limit or ''}"
+    sizes = f"{len(task_id)}\x1f{len(queue)}\x1f{len(flow) if flow else 0}"
+    return f"{numbers}\x1f{sizes}\x1f{task_id}{queue}{flow or ''}{node or ''}".encode("utf-8", "replace")
 
 
 class Station(Protocol):
@@ -151,8 +161,8 @@ class AnyTaskContext(RunContext):
 
     @property
     def workflow(self) -> InWorkflow | None:
-        workflow_id = self._run.facts.workflow_id
-        return None if workflow_id is None else InWorkflow(workflow_id)
+        facts = self._run.facts
+        return None if facts.workflow_id is None else InWorkflow(facts.workflow_id, facts.node_id)
 
     @property
     def fence(self) -> TaskFence:
@@ -198,7 +208,7 @@ def current_task() -> TaskContext | AsyncTaskContext | None:
 
 def direct(task: TaskDefinition[Any, Any]) -> Run:
     """The run of a direct call (T-23): nothing is recorded, and nobody stops it."""
-    return Run(task, RunFacts("", 0, 1, task.queue_name, None, task.options.timeout_ms, None))
+    return Run(task, RunFacts("", 0, 1, task.queue_name, None, task.options.timeout_ms, None, None))
 
 
 def log_facts() -> dict[str, Any]:

@@ -92,8 +92,9 @@ class HeldTask:
         """What the code of a task can know about its run (P-02)."""
         row = self.row
         due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
-        limit = self.options.timeout_ms
-        return packed((row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, limit, row.workflow_id))
+        options, attempt = self.options, row.retry_count + 1
+        places = (row.queue_name, due, options.timeout_ms, row.workflow_id, options.node)
+        return packed((row.id, row.claim_seq, attempt, *places))
 
     def _about(self) -> bytes:
         """What the span of a run says about its task and its context."""
