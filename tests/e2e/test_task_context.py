@@ -50,7 +50,7 @@ def test_p01_p02_p51_a_task_knows_itself_and_its_log_lines_say_whose_they_are(sh
 
 def test_p02_a_node_knows_its_workflow_and_itself(shop: Any, database_url: str) -> None:
     first = shop.know.node(node_id="first")()
-    spec = shop.app.workflow("a graph of one", [first], output=first)
+    spec = shop.app.workflow("alone", [first], output=first, definition_key="knowing.alone")
     with WorkerProcess(database_url, locator=KNOWING) as worker:
         handle = spec.start().unwrap()
         found = handle.get(30_000).unwrap()
