@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from struct import Struct
 from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -19,7 +20,6 @@ from horsies.core.codec.context import RunContext
 if TYPE_CHECKING:
     from horsies.core.tasks.definition import TaskDefinition
 
-_SEPARATOR = "\x1f"
 _FACT_NAMES = ("task_id", "task", "attempt")
 _NOWHERE = logging.getLogger("horsies.task")
 
@@ -52,31 +52,41 @@ class RunFacts(NamedTuple):
 
     @classmethod
     def unpack(cls, text: bytes) -> RunFacts:
-        seq, attempt, due, limit, id_size, queue_size, flow_size, words = text.decode().split(_SEPARATOR, 7)
-        queue_at = int(id_size)
-        workflow_at = queue_at + int(queue_size)
-        node_at = workflow_at + int(flow_size)
+        seq, attempt, due, limit, id_size, queue_size, flow_size = _NUMBERS.unpack_from(text)
+        words = text[_NUMBERS.size :].decode()
+        queue_at = id_size
+        flow_at = queue_at + queue_size
+        node_at = flow_at + flow_size
         return cls(
             words[:queue_at],
-            int(seq),
-            int(attempt),
-            words[queue_at:workflow_at],
-            float(due) if due else None,
-            int(limit) if limit else None,
-            words[workflow_at:node_at] or None,
+            seq,
+            attempt,
+            words[queue_at:flow_at],
+            due or None,
+            limit or None,
+            words[flow_at:node_at] or None,
             words[node_at:] or None,
         )
 
 
+_NUMBERS = Struct("<iidqHHH")  # claim_seq, attempt, enqueued_at, timeout_ms, and the lengths of the first three texts
+
+
 def packed(
-    facts: tuple[str, int, int, str, float | None, int | None, str | None, str | None],
+    task_id: str,
+    seq: int,
+    attempt: int,
+    queue: str,
+    due: float | None = None,
+    limit: int | None = None,
+    flow: str | None = None,
+    node: str | None = None,
 ) -> bytes:
-    """The fields of `RunFacts` as bytes. One format for all: it is made for every task that a worker runs. What a row
-    may fill with any text comes last and is cut by its length."""
-    task_id, seq, attempt, queue, due, limit, flow, node = facts
-    numbers = f"{seq}\x1f{attempt}\x1f{due or ''}\x1f{limit or ''}"
-    sizes = f"{len(task_id)}\x1f{len(queue)}\x1f{len(flow) if flow else 0}"
-    return f"{numbers}\x1f{sizes}\x1f{task_id}{queue}{flow or ''}{node or ''}".encode("utf-8", "replace")
+    """The fields of `RunFacts` as bytes: the numbers, and then the texts. This is done for every task of a worker."""
+    flow_size = len(flow) if flow else 0
+    numbers = _NUMBERS.pack(seq, attempt, due or 0.0, limit or 0, len(task_id), len(queue), flow_size)
+    words = f"{task_id}{queue}{flow}{node or ''}" if flow else task_id + queue
+    return numbers + words.encode("utf-8", "replace")
 
 
 class Station(Protocol):
