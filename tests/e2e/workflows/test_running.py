@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies import WorkflowHandle, WorkflowStatus
+from horsies import NodeKey, WorkflowHandle, WorkflowStatus
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from horsies.core.workflows.advance import Worklist
@@ -66,6 +66,16 @@ async def test_f33_f36_f37_f60_a_workflow_of_all_kinds_of_nodes_runs_to_its_end(
     assert {row["task_name"].removeprefix("flows."): row["count"] for row in starts} == {
         "aplus": 1, "broken": 1, "flaky": 1, "number": 2, "plus": 2, "report": 1,
     }  # fmt: skip
+
+
+async def test_x01_f33_f34_f61_f95_plain_values_go_from_node_to_node(flows: Any) -> None:
+    """Also into a child workflow, which is built in the helper, and from map to map; the source that failed leaves the
+    default."""
+    async with running_worker(flows.app, app_locator=LOCATOR, processes=2):
+        handle = await start(flows.of_plain_values())
+        assert (await handle.get_async(timeout_ms=60_000)).unwrap_err().error_code == "BROKEN"
+        told = await handle.result_for_async(NodeKey[str]("last"))
+    assert told.unwrap() == f"{sum(n + 13 for n in range(3))} 3 -1"
 
 
 async def test_w81_run_once_brings_a_whole_workflow_to_its_end(flows: Any, db: AsyncConnection[Any]) -> None:
