@@ -228,7 +228,8 @@ class SendOptions:
             return self
         missing = {name: getattr(others, name) for name in _DEFAULTED if getattr(self, name) is None}
         flags = flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags
-        return replace(self, flags=flags, **missing)
+        reuse = self.reuse_after_failure or (others.reuse_after_failure and self.idempotency_key is not None)
+        return replace(self, flags=flags, reuse_after_failure=reuse, **missing)
 
 
 _DEFAULTED = ("good_until", "queue", "priority", "timeout_ms", "retry_policy", "eta", "delay")
