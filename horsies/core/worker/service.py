@@ -26,22 +26,26 @@ from horsies.core.recovery.decide import is_last_chance
 from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Move, Retry
-from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls, questions
+from horsies.core.worker import (
+    advance,
+    background,
+    children,
+    claim,
+    dispatch,
+    fence,
+    finalize,
+    helper_calls,
+    questions,
+    startup,
+)
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
+from horsies.core.worker.notes import NoteWriter
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Apart, Starter
-from horsies.core.worker.startup import (
-    ConnectionPools,
-    LooksChoice,
-    Persistence,
-    add_limits,
-    install_schema,
-    warn_without_session,
-)
 
 log = logging.getLogger("horsies.worker")
 
@@ -111,7 +115,7 @@ class Worker:
 
     def _build(self) -> None:
         plan, me = self.plan, self.me
-        self._pools = ConnectionPools(plan)
+        self._pools = startup.ConnectionPools(plan)
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
         most = plan.recovery.max_recoveries_per_task if plan.recovery.enabled else None
@@ -135,7 +139,7 @@ class Worker:
             pulse=self._fence.pulse,
             on_ended=self._advancer.put_all,
             build_later=self._advancer.build_later,
-            looks=LooksChoice(self._is_idle, self._database, self._pools.care),
+            looks=startup.LooksChoice(self._is_idle, self._database, self._pools.care),
             is_idle=self._is_idle,
             team=lambda: self._heartbeats.team,
         )
@@ -215,6 +219,8 @@ class Worker:
             on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
         self._dispatcher.on_lost = self._claimer.unknown.suspect
+        self._notes = NoteWriter(self._pools.care, me.worker_id)
+        self._dispatcher.on_note = self._notes.hear
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
@@ -270,7 +276,7 @@ class Worker:
     async def _startup(self) -> None:
         # The children start first because they check the app: an app with errors shall not touch the database.
         await self._children.start()
-        persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
+        persistently = startup.Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
         await persistently("schema", self._install_schema)
         if self._stop.is_set():
             return
@@ -282,12 +288,12 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
-        warn_without_session(self.plan)
+        startup.warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
-        self._claimer.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
+        self._claimer.notify, has_all_limits = await startup.install_schema(self.plan.postgres, self.plan.needs)
         if not has_all_limits:
-            self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
+            self._upgrade = asyncio.create_task(startup.add_limits(self.plan.postgres))
 
     # Serving
 
@@ -303,6 +309,7 @@ class Worker:
         # A worker whose heartbeat failed must not wait long before it tries again.
         self._serve_step("heartbeats", self._heartbeats.step, self._fence.terms.shortest_s / 8)
         self._serve_step("pings", self._pings.step)
+        self._serve_step("notes", self._notes.step)
         self._serve_step("lost claims", self._lost_claims.step)
         for name, step in (*self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
@@ -350,6 +357,7 @@ class Worker:
         await self._hooks.close()
         await self._children.close()
         await cancel_all((*self._services, *filter(None, [self._upgrade])))
+        await self._notes.flush()
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heartbeats.close()

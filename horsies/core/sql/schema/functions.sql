@@ -54,14 +54,23 @@ END;
 $$ LANGUAGE plpgsql;
 
 -- A task that is deleted while it is in flight, by hand, is in flight no more (D-56). After TRUNCATE, which names no rows,
--- nothing is counted until the next claim under a cap.
+-- nothing is counted until the next claim under a cap. The progress and the logs of a task go with it (D-22, D-23); this is
+-- not a function of its own, because a call costs more than what it does where there are none.
 CREATE OR REPLACE FUNCTION horsies_count_deleted_tasks()
 RETURNS trigger AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         DELETE FROM horsies_load;
         DELETE FROM horsies_load_moves;
-    ELSIF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
+        DELETE FROM horsies_task_progress;
+        DELETE FROM horsies_task_logs;
+        RETURN NULL;
+    END IF;
+    IF (SELECT TRUE FROM horsies_task_progress LIMIT 1) OR (SELECT TRUE FROM horsies_task_logs LIMIT 1) THEN
+        DELETE FROM horsies_task_progress WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
+        DELETE FROM horsies_task_logs WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
+    END IF;
+    IF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
         INSERT INTO horsies_load_moves (queue_name, xid, held, running)
         SELECT d.name, pg_current_xact_id()::text::bigint, -d.held, -d.running
         FROM (
