@@ -1,5 +1,5 @@
 """What tasks say while they run, for people: the bar of a task's progress (P-50), and `horsies logs`, which shows what
-a task has logged, and goes on until its end with `--follow` (P-51).
+a task has logged, and goes on until its end with `--follow` (P-51a).
 """
 
 import time

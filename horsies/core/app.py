@@ -334,7 +334,7 @@ class Horsies(app_workflows.MakesWorkflows):
     get_task_info = run_sync(get_task_info_async)
 
     async def get_task_logs_async(self, task_id: str) -> BrokerResult[list[TaskLogLine]]:
-        """What a task has logged, if the app has `task_logs` (P-51); the oldest first."""
+        """What a task has logged, if the app has `task_logs` (P-51a); the oldest first."""
         return await self.get_broker().get_task_logs_async(task_id)
 
     get_task_logs = run_sync(get_task_logs_async)

@@ -148,7 +148,7 @@ def test_p50_a_task_that_never_says_anything_costs_no_row(shop: Any, database_ur
 
 
 @pytest.mark.parametrize("delete", ["DELETE FROM horsies_tasks", "TRUNCATE horsies_tasks CASCADE"])
-def test_p50_p51_progress_and_logs_go_with_their_tasks(
+def test_p50_p51a_d22_d23_progress_and_logs_go_with_their_tasks(
     shop: Any, database_url: str, signals: Path, delete: str
 ) -> None:
     (signals / "go").touch()

@@ -50,7 +50,7 @@ def texts(handle: TaskHandle[Any]) -> list[str]:
     return [line.text for line in lines_of(handle)]
 
 
-def test_p51_lines_are_seen_while_the_task_runs_and_after_it(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_lines_are_seen_while_the_task_runs_and_after_it(shop: Any, database_url: str, signals: Path) -> None:
     with worker(database_url) as running:
         handle = shop.talk.send_or_raise(3, "go")
         eventually_sync(lambda: texts(handle) == ["line 1", "line 2", "line 3"], what="the lines are written")
@@ -68,7 +68,7 @@ def test_p51_lines_are_seen_while_the_task_runs_and_after_it(shop: Any, database
     assert "line 1" in said and f"task_id={handle.task_id}" in said  # the output of the worker has them too
 
 
-def test_p51_without_the_setting_nothing_is_kept(shop: Any, database_url: str) -> None:
+def test_p51a_without_the_setting_nothing_is_kept(shop: Any, database_url: str) -> None:
     with WorkerProcess(database_url, locator=NOTING) as running:
         handle = shop.talk.send_or_raise(3)
         handle.result(30_000)
@@ -78,7 +78,7 @@ def test_p51_without_the_setting_nothing_is_kept(shop: Any, database_url: str) -
         assert db.execute("SELECT count(*) FROM horsies_task_logs").fetchone() == (0,)
 
 
-def test_p51_the_level_is_that_of_the_setting_and_the_output_keeps_its_own(shop: Any, database_url: str) -> None:
+def test_p51a_the_level_is_that_of_the_setting_and_the_output_keeps_its_own(shop: Any, database_url: str) -> None:
     with worker(database_url, "--loglevel", "warning", level="debug") as running:
         handle = shop.talk.send_or_raise(1)
         handle.result(30_000)
@@ -87,7 +87,7 @@ def test_p51_the_level_is_that_of_the_setting_and_the_output_keeps_its_own(shop:
     assert "too low" not in said and "line 1" not in said
 
 
-def test_p51_the_middle_of_a_long_log_is_dropped_and_that_is_said(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_the_middle_of_a_long_log_is_dropped_and_that_is_said(shop: Any, database_url: str, signals: Path) -> None:
     with worker(database_url, *QUIET, max_lines=20) as running:
         handle = shop.talk.send_or_raise(5000, "go")
         eventually_sync(lambda: texts(handle)[-1:] == ["line 5000"], what="the last line is written")
@@ -102,7 +102,7 @@ def test_p51_the_middle_of_a_long_log_is_dropped_and_that_is_said(shop: Any, dat
     assert [line.number for line in lines if line.dropped] == [lines[10].number]
 
 
-def test_p51_hostile_lines_tracebacks_and_what_is_printed(shop: Any, database_url: str) -> None:
+def test_p51a_hostile_lines_tracebacks_and_what_is_printed(shop: Any, database_url: str) -> None:
     with worker(database_url, capture_stdout=True) as running:
         handle = shop.shout.send_or_raise("two\nlines")
         assert handle.get(30_000).is_ok()
@@ -118,7 +118,7 @@ def test_p51_hostile_lines_tracebacks_and_what_is_printed(shop: Any, database_ur
     assert "printed two" in said
 
 
-def test_p51_each_attempt_has_its_own_lines(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_each_attempt_has_its_own_lines(shop: Any, database_url: str, signals: Path) -> None:
     for name in ("look", "go"):
         (signals / name).touch()
     with worker(database_url) as running:
@@ -130,7 +130,7 @@ def test_p51_each_attempt_has_its_own_lines(shop: Any, database_url: str, signal
     ]
 
 
-def test_p51_the_last_words_of_a_child_that_dies_are_kept(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_the_last_words_of_a_child_that_dies_are_kept(shop: Any, database_url: str, signals: Path) -> None:
     with worker(database_url) as running:
         handle = shop.die.send_or_raise()
         eventually_sync(lambda: texts(handle) == ["the last words"], what="the line is written")
@@ -140,7 +140,7 @@ def test_p51_the_last_words_of_a_child_that_dies_are_kept(shop: Any, database_ur
     assert texts(handle) == ["the last words"]
 
 
-def test_p51_a_task_does_not_wait_for_a_table_that_is_locked(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_a_task_does_not_wait_for_a_table_that_is_locked(shop: Any, database_url: str, signals: Path) -> None:
     with worker(database_url, *QUIET) as running, psycopg.connect(database_url) as other:
         other.execute("LOCK TABLE horsies_task_logs, horsies_task_progress IN ACCESS EXCLUSIVE MODE")
         handles = [shop.talk.send_or_raise(50) for _ in range(20)]
@@ -152,7 +152,7 @@ def test_p51_a_task_does_not_wait_for_a_table_that_is_locked(shop: Any, database
         running.stop()
 
 
-def test_p51_what_cannot_be_written_harms_no_task(shop: Any, database_url: str) -> None:
+def test_p51a_what_cannot_be_written_harms_no_task(shop: Any, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as db:
         db.execute("ALTER TABLE horsies_task_logs ADD CONSTRAINT odd CHECK (lines NOT LIKE '%line%')")
     with worker(database_url) as running:

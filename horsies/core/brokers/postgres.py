@@ -225,7 +225,7 @@ class PostgresBroker:
     @as_broker_result(_DB)
     @on_bridge
     async def read_logs_async(self, task_id: str, after: LogPlace = notes.START, most: int | None = None) -> notes.Page:
-        """What a task has logged since that place (P-51)."""
+        """What a task has logged since that place (P-51a)."""
         if not can_exist(task_id):
             return notes.Page([], after, is_last=True)
         async with self.hub.connection() as conn:
@@ -234,7 +234,7 @@ class PostgresBroker:
     read_logs = run_sync(read_logs_async)
 
     async def get_task_logs_async(self, task_id: str) -> broker.BrokerResult[list[TaskLogLine]]:
-        """All that a task has logged and that is kept, the oldest first (P-51)."""
+        """All that a task has logged and that is kept, the oldest first (P-51a)."""
         return (await self.read_logs_async(task_id)).map(lambda page: page.lines)
 
     get_task_logs = run_sync(get_task_logs_async)

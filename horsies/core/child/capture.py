@@ -1,4 +1,4 @@
-"""Keeps what tasks log and print (P-51), if the app has `task_logs`: a handler of the root logger, and a standard
+"""Keeps what tasks log and print (P-51a), if the app has `task_logs`: a handler of the root logger, and a standard
 output that hands on what it gets. Both only leave notes (`notes.py`), which cost the code of a task a few microseconds,
 and neither can make it fail.
 """

@@ -1,5 +1,5 @@
 """What tasks say while they run, on its way from their code to the supervisor: the newest progress of each (P-50), and
-what they log (P-51).
+what they log (P-51a).
 
 The code of a task only leaves a note here; it never waits for anybody. The io thread sends the notes: progress at most
 once a second, with the beats, and log lines a moment after they were logged, in frames of limited size. What is left

@@ -1,4 +1,5 @@
-"""What a task says while it runs: how far it has come (P-50), and what it logs (P-51), with the settings of the latter.
+"""What a task says while it runs: how far it has come (P-50), and what it logs (P-51a), with the settings of the
+latter.
 
 These are plain values. A child collects them (`core/child/notes.py`), its worker writes them (`core/worker/notes.py`),
 and handles, queries and commands read them (`core/store/notes.py`).

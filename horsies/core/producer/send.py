@@ -100,7 +100,7 @@ class TaskHandle(Generic[T]):
             yield info
 
     async def logs_async(self) -> BrokerResult[list[TaskLogLine]]:
-        """What the task has logged, all attempts, the oldest first. It is kept if the app has `task_logs` (P-51)."""
+        """What the task has logged, all attempts, the oldest first. It is kept if the app has `task_logs` (P-51a)."""
         return await self._broker.get_task_logs_async(self.task_id)
 
     logs = run_sync(logs_async)

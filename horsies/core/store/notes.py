@@ -1,6 +1,6 @@
 """One typed function per statement about what tasks say while they run: their progress (P-50, D-22) and their logs
-(P-51, D-23). The worker writes many at once; its commits do not wait for the disk. A reader that meets tables of an
-older version finds nothing.
+(P-51a, D-23). The worker writes many at once; its commits do not wait for the disk. In tables of an older version, no
+task has any progress.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,10 +89,7 @@ async def progress(conn: Connection, task_ids: Iterable[str]) -> Mapping[str, Ta
 async def logs(conn: Connection, task_id: str, after: LogPlace = START, most: int | None = None) -> Page:
     """What a task has logged since that place, at most so many rows of the table."""
     params = {"task_id": task_id, "claim_seq": after.claim_seq, "line": after.line, "most": most}
-    try:
-        rows = await (await conn.execute(load("tasks/logs"), params)).fetchall()
-    except UndefinedTable:
-        rows = []
+    rows = await (await conn.execute(load("tasks/logs"), params)).fetchall()
     found = list(lines_of(rows, after))
     return Page([line for _, line in found], found[-1][0] if found else after, is_last=most is None or len(rows) < most)
 

@@ -1,4 +1,4 @@
-"""Writes what the tasks of a worker say while they run: progress (P-50) and logs (P-51). All that has collected is
+"""Writes what the tasks of a worker say while they run: progress (P-50) and logs (P-51a). All that has collected is
 written together, about once a second, with a commit that does not wait for the disk.
 
 Nothing waits for this. While the database is away, only the newest progress of each task is kept, and of the logs as
@@ -18,6 +18,7 @@ from horsies.core.db import AWAY, Connections, describe, in_one_go, is_about_con
 from horsies.core.logs import is_worth_a_line
 from horsies.core.models.notes import Progress
 from horsies.core.store import notes
+from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import HeldTask
 
 log = logging.getLogger("horsies.worker")
@@ -32,7 +33,9 @@ BATCH_ROWS = 500
 class NoteWriter:
     """`hear` takes what a task says; each `step` waits for something and writes it."""
 
-    def __init__(self, database: Connections, worker_id: str) -> None:
+    def __init__(self, database: Connections, worker_id: str, dispatcher: Dispatcher | None = None) -> None:
+        if dispatcher is not None:
+            dispatcher.on_note = self.hear
         self._database = database
         self._worker_id = worker_id
         self._progress: dict[str, notes.ProgressRow] = {}

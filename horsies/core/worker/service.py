@@ -26,18 +26,7 @@ from horsies.core.recovery.decide import is_last_chance
 from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import tasks, workers
 from horsies.core.tasks.moves import Move, Retry
-from horsies.core.worker import (
-    advance,
-    background,
-    children,
-    claim,
-    dispatch,
-    fence,
-    finalize,
-    helper_calls,
-    questions,
-    startup,
-)
+from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls, questions
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
@@ -46,6 +35,14 @@ from horsies.core.worker.metrics import Exposure, Snapshots
 from horsies.core.worker.notes import NoteWriter
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Apart, Starter
+from horsies.core.worker.startup import (
+    ConnectionPools,
+    LooksChoice,
+    Persistence,
+    add_limits,
+    install_schema,
+    warn_without_session,
+)
 
 log = logging.getLogger("horsies.worker")
 
@@ -105,9 +102,7 @@ class Worker:
             await self._close()
         code = 1 if self._failure is not None or self._is_cut_off else 0
         log.info("worker stopped: %s", self._outcomes.in_all(), extra={"horsies": {"worker": self.worker_id}})
-        if self._failure is not None and not isinstance(
-            self._failure, children.ChildBroken | DatabaseGone | HorsiesError
-        ):
+        if not isinstance(self._failure, children.ChildBroken | DatabaseGone | HorsiesError | None):
             raise self._failure
         return code
 
@@ -115,7 +110,7 @@ class Worker:
 
     def _build(self) -> None:
         plan, me = self.plan, self.me
-        self._pools = startup.ConnectionPools(plan)
+        self._pools = ConnectionPools(plan)
         self._database = self._pools.database
         self._journal = Journal(me.worker_id, me.process_start, plan.journal_slots)
         most = plan.recovery.max_recoveries_per_task if plan.recovery.enabled else None
@@ -139,7 +134,7 @@ class Worker:
             pulse=self._fence.pulse,
             on_ended=self._advancer.put_all,
             build_later=self._advancer.build_later,
-            looks=startup.LooksChoice(self._is_idle, self._database, self._pools.care),
+            looks=LooksChoice(self._is_idle, self._database, self._pools.care),
             is_idle=self._is_idle,
             team=lambda: self._heartbeats.team,
         )
@@ -219,8 +214,7 @@ class Worker:
             on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
         self._dispatcher.on_lost = self._claimer.unknown.suspect
-        self._notes = NoteWriter(self._pools.care, me.worker_id)
-        self._dispatcher.on_note = self._notes.hear
+        self._notes = NoteWriter(self._pools.care, me.worker_id, self._dispatcher)
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
@@ -276,7 +270,7 @@ class Worker:
     async def _startup(self) -> None:
         # The children start first because they check the app: an app with errors shall not touch the database.
         await self._children.start()
-        persistently = startup.Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
+        persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
         await persistently("schema", self._install_schema)
         if self._stop.is_set():
             return
@@ -288,12 +282,12 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
-        startup.warn_without_session(self.plan)
+        warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
-        self._claimer.notify, has_all_limits = await startup.install_schema(self.plan.postgres, self.plan.needs)
+        self._claimer.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
         if not has_all_limits:
-            self._upgrade = asyncio.create_task(startup.add_limits(self.plan.postgres))
+            self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 
     # Serving
 
@@ -309,9 +303,8 @@ class Worker:
         # A worker whose heartbeat failed must not wait long before it tries again.
         self._serve_step("heartbeats", self._heartbeats.step, self._fence.terms.shortest_s / 8)
         self._serve_step("pings", self._pings.step)
-        self._serve_step("notes", self._notes.step)
         self._serve_step("lost claims", self._lost_claims.step)
-        for name, step in (*self._recovery.steps(), *self._schedules):
+        for name, step in (("notes", self._notes.step), *self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
             "snapshots",
