@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -122,7 +123,7 @@ def test_p50_watching_tells_every_change_until_the_end(shop: Any, database_url: 
     last = watched[-1].progress
     assert last is not None and last.fraction == 1.0
     told = [(info.status, info.progress) for info in watched]
-    assert all(one != other for one, other in zip(told, told[1:], strict=False))
+    assert all(one != other for one, other in pairwise(told))
 
 
 def test_p50_watching_from_a_loop_and_a_task_that_does_not_exist(shop: Any, database_url: str, signals: Path) -> None:

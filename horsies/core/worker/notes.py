@@ -82,30 +82,27 @@ class NoteWriter:
                 await self._write_all()
 
     async def _write_all(self) -> None:
-        while self._progress or self._logs or self._trims:
-            progress, logs = self._next_progress(), self._next_logs()
+        waiting, self._progress = self._progress, {}  # what is said meanwhile waits for the next time
+        while waiting or self._logs or self._trims:
+            progress, logs = _some_of(waiting), self._next_logs()
             trims = [] if self._logs else list(self._trims.values())  # after the last of the lines
             try:
                 async with self._database.connection() as conn, in_one_go(conn):
                     await notes.write(conn, self._worker_id, progress, logs, trims)
             except AWAY as problem:
                 if not _is_refused(problem):
-                    self._put_back(progress, logs)
+                    self._put_back([*progress, *waiting.values()], logs)
                     self._tell("is tried again", problem)
                     self._some.set()
                     return
                 self._tell("is dropped", problem)
             except BaseException:
-                self._put_back(progress, logs)
+                self._put_back([*progress, *waiting.values()], logs)
                 raise
             else:
                 self._failures = 0
             if trims:
                 self._trims.clear()
-
-    def _next_progress(self) -> list[notes.ProgressRow]:
-        ids = list(self._progress)[:BATCH_ROWS]
-        return [self._progress.pop(task_id) for task_id in ids]
 
     def _next_logs(self) -> list[notes.LogRow]:
         rows: list[notes.LogRow] = []
@@ -126,6 +123,10 @@ class NoteWriter:
         self._failures += 1
         if is_worth_a_line(self._failures):
             log.warning("what tasks say while they run cannot be written and %s: %s", what, describe(problem))
+
+
+def _some_of(waiting: dict[str, notes.ProgressRow]) -> list[notes.ProgressRow]:
+    return [waiting.pop(task_id) for task_id in list(waiting)[:BATCH_ROWS]]
 
 
 def _is_refused(problem: BaseException) -> bool:
