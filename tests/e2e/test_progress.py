@@ -17,7 +17,8 @@ import pytest
 
 from horsies import TaskHandle, TaskInfo, TaskProgress, TaskStatus
 from horsies.monitoring import get_task_detail, list_tasks
-from tests.support import eventually_sync
+from tests.e2e.page_support import defines, ours, run, served
+from tests.support import eventually, eventually_sync
 from tests.worker_support import ROOT, WorkerProcess
 
 NOTING = f"{ROOT / 'tests' / 'apps' / 'noting.py'}:app"
@@ -162,3 +163,20 @@ def test_p50_p51a_d22_d23_progress_and_logs_go_with_their_tasks(
         assert db.execute(counts).fetchone() == (True, True)
         db.execute(delete.encode())
         assert db.execute(counts).fetchone() == (False, False)
+
+
+async def test_p50_p51a_the_page_does_what_it_says(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    codes = ours("progress-and-logs")
+    source, used = [code for code in codes if defines(code)], [code for code in codes if not defines(code)]
+    with served("progress_page", "\n\n".join(source), database_url, tmp_path) as module:
+        names = vars(module)
+        await run("progress-and-logs", names, used[:1])
+        await eventually(lambda: logged(names["handle"]), what="the lines are written")
+        await run("progress-and-logs", names, used[1:])
+
+
+async def logged(handle: TaskHandle[Any]) -> bool:
+    return bool((await handle.logs_async()).unwrap())
