@@ -244,6 +244,27 @@ LOAD_MOVES = {
     "held": Column("integer", True, None),
     "running": Column("integer", True, None),
 }
+NUMBER = Column("integer", True, None)
+PROGRESS = {
+    "task_id": chars(36, required=True),
+    "claim_seq": NUMBER,
+    "attempt": NUMBER,
+    "done": Column("double precision", True, None),
+    "total": FLOAT,
+    "message": TEXT,
+    "first_done": Column("double precision", True, None),
+    "first_at": NOW,
+    "updated_at": NOW,
+}
+LOGS = {
+    "task_id": chars(36, required=True),
+    "claim_seq": NUMBER,
+    "first_line": NUMBER,
+    "last_line": NUMBER,
+    "attempt": NUMBER,
+    "lines": Column("text", True, None),
+    "written_at": NOW,
+}
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,
     "horsies_task_attempts": ATTEMPTS,
@@ -258,6 +279,8 @@ TABLES = {
     "horsies_waiting": WAITING,
     "horsies_load": LOAD,
     "horsies_load_moves": LOAD_MOVES,
+    "horsies_task_progress": PROGRESS,
+    "horsies_task_logs": LOGS,
 }
 RULE_OF_TABLE = {
     "horsies_tasks": "d10_d11",
@@ -273,6 +296,8 @@ RULE_OF_TABLE = {
     "horsies_waiting": "d60",
     "horsies_load": "d56",
     "horsies_load_moves": "d56",
+    "horsies_task_progress": "d22",
+    "horsies_task_logs": "d23",
 }
 
 
@@ -328,6 +353,8 @@ INDEXES = {
     "horsies_waiting": {"UNIQUE (topic, holder)"},
     "horsies_load": {"UNIQUE (queue_name, number)"},
     "horsies_load_moves": {"UNIQUE (queue_name, xid, id)"},
+    "horsies_task_progress": {"UNIQUE (task_id)"},
+    "horsies_task_logs": {"UNIQUE (task_id, claim_seq, first_line)", "(written_at)"},
 }
 # PostgreSQL 18 says NOT ENFORCED after these two: `test_keys_to_tasks.py`.
 ATTEMPTS_KEY = "FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE"

@@ -63,6 +63,7 @@ class TaskSendPayload:
     enqueue_sha: str
     flags_json: str | None = None
     idempotency_key: str | None = None
+    reuse_after_failure: bool = False  # the key is free again if its task ended without success
 
 
 # A send before anybody asks for its payload: the fields that it may share with others, the two texts of its arguments,

@@ -9,6 +9,7 @@ that copy their context (`asyncio.to_thread`) have it too.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Generator
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from struct import Struct
@@ -16,6 +17,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from horsies.core.codec.context import RunContext
+from horsies.core.models.notes import Progress
 
 if TYPE_CHECKING:
     from horsies.core.tasks.definition import TaskDefinition
@@ -93,6 +95,7 @@ class Station(Protocol):
     """The child that runs tasks, as their contexts see it."""
 
     def is_stopping(self, token: int) -> bool: ...
+    def progress(self, token: int, progress: Progress) -> None: ...
 
 
 class Run:
@@ -183,6 +186,11 @@ class AnyTaskContext(RunContext):
         """A logger with the name of the task. Its records have task id, name and attempt, as all of the child have."""
         return _NOWHERE.getChild(self._run.task.task_name)
 
+    def _note_progress(self, done: float, total: float | None, message: str | None) -> None:
+        run, progress = self._run, Progress.of(done, total, message)
+        if run.station is not None:
+            run.station.progress(run.token, progress)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.task_name} {self.task_id}, attempt {self.attempt}>"
 
@@ -193,12 +201,33 @@ class TaskContext(AnyTaskContext):
     __slots__ = ()
     is_for_async: ClassVar[bool] = False
 
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the task has come. It costs little, so say it as often as you like: the newest is written about
+        once a second (P-50)."""
+        self._note_progress(done, total, message)
+
 
 class AsyncTaskContext(AnyTaskContext):
     """The context of an `async def` task: the same names, awaited."""
 
     __slots__ = ()
     is_for_async: ClassVar[bool] = True
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
+        """Say how far the task has come. It costs little, so say it as often as you like: the newest is written about
+        once a second (P-50)."""
+        self._note_progress(done, total, message)
+        return _SAID
+
+
+class _Said:
+    """It is done already, also if nobody awaits it."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+_SAID: Final = _Said()
 
 
 def begin(run: Run) -> None:

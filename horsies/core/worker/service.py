@@ -32,6 +32,7 @@ from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
+from horsies.core.worker.notes import NoteWriter
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Apart, Starter
 from horsies.core.worker.startup import (
@@ -101,9 +102,7 @@ class Worker:
             await self._close()
         code = 1 if self._failure is not None or self._is_cut_off else 0
         log.info("worker stopped: %s", self._outcomes.in_all(), extra={"horsies": {"worker": self.worker_id}})
-        if self._failure is not None and not isinstance(
-            self._failure, children.ChildBroken | DatabaseGone | HorsiesError
-        ):
+        if not isinstance(self._failure, children.ChildBroken | DatabaseGone | HorsiesError | None):
             raise self._failure
         return code
 
@@ -213,6 +212,7 @@ class Worker:
             on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
         self._dispatcher.on_lost = self._claimer.unknown.suspect
+        self._notes = NoteWriter(self._pools.care, me.worker_id, self._dispatcher)
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
@@ -304,7 +304,7 @@ class Worker:
         self._serve_step("heartbeats", self._heartbeats.step, self._fence.terms.shortest_s / 8)
         self._serve_step("pings", self._pings.step)
         self._serve_step("lost claims", self._lost_claims.step)
-        for name, step in (*self._recovery.steps(), *self._schedules):
+        for name, step in (("notes", self._notes.step), *self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
             "snapshots",
@@ -350,6 +350,7 @@ class Worker:
         await self._hooks.close()
         await self._children.close()
         await cancel_all((*self._services, *filter(None, [self._upgrade])))
+        await self._notes.flush()
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heartbeats.close()
