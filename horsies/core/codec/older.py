@@ -39,10 +39,8 @@ class OlderSignature:
             return (), found
         if isinstance(found, tuple):
             return found, {}
-        kind = type(found).__name__
-        raise shapes.CodecError(
-            f"{self._name} returned {kind}, not a dict of keyword arguments or a tuple of positional"
-        )
+        wanted = "a dict of keyword arguments or a tuple of positional ones"
+        raise shapes.CodecError(f"{self._name} returned {type(found).__name__}, not {wanted}")
 
     @property
     def _name(self) -> str:

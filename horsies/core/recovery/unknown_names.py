@@ -75,7 +75,10 @@ class UnknownNames:
         ended = {task.id for part in parts for task in part}
         for name, count in Counter(task.task_name for task in found if task.id in ended).items():
             log.warning(
-                "%d of the waiting tasks named %r failed with WORKER_RESOLUTION_ERROR: no live worker has known the name "
-                "for %g s", count, name, self._grace.total_seconds(), extra={"horsies": {"task": name}},
-            )  # fmt: skip
+                "%d waiting tasks named %r failed, WORKER_RESOLUTION_ERROR: no live worker has known the name for %g s",
+                count,
+                name,
+                self._grace.total_seconds(),
+                extra={"horsies": {"task": name}},
+            )
         return len(ended)
