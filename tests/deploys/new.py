@@ -28,7 +28,8 @@ def common(number: int, seconds: float = 0.0, note: str = "") -> int:
 
 
 @app.task("added")
-def added(number: int) -> int:
+def added(number: int, seconds: float = 0.0) -> int:
+    work(seconds)
     return number
 
 
