@@ -45,6 +45,7 @@ due AS (
     FROM (SELECT * FROM room WHERE take > 0 ORDER BY place) r CROSS JOIN LATERAL (
         -- From priority to priority: one walk through the queue would pass every task that is not due yet. Backwards,
         -- because claimed tasks leave their dead entries in front; who waits is at the back.
+        --{ !leaving
         WITH RECURSIVE level AS (
             (SELECT priority FROM horsies_tasks WHERE is_waiting AND queue_name = r.name
              ORDER BY queue_name DESC, priority DESC LIMIT 1)
@@ -54,6 +55,7 @@ due AS (
                 ORDER BY queue_name DESC, priority DESC LIMIT 1
             ) n
         )
+        --}
         SELECT c.* FROM (
             --{ !leaving
             SELECT priority FROM level ORDER BY priority
