@@ -137,8 +137,8 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
         return _about(subject, task, Why.NO_WORKER_SERVES_QUEUE, said, facts={**facts, "served_queues": queues})
     if not any(_may_know(worker, task) for worker in serving):
         said = (
-            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; they leave it to others, "
-            "and it fails with WORKER_RESOLUTION_ERROR when no live worker has known it for unknown_task_grace_ms"
+            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; they leave it to "
+            "others, and it fails with WORKER_RESOLUTION_ERROR when none has known it for unknown_task_grace_ms"
         )
         return _about(subject, task, Why.NO_WORKER_KNOWS_TASK, said, facts=facts)
     return None
