@@ -1,5 +1,5 @@
-"""What workers know, what they leave, and when nobody knows a task: statement by statement. Where ages matter, the clock
-of the transaction stands still."""
+"""What workers know, what they leave, and when nobody knows a task: statement by statement. Where ages matter, the
+clock of the transaction stands still."""
 
 from __future__ import annotations
 
