@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,7 +82,8 @@ class Fleet:
         until = time.monotonic() + seconds
         try:
             self._workers = [self._start("old") for _ in range(self._size)]
-            await eventually(self._has_worker, 60, what="a worker that is ready")
+            for process in self._workers:
+                await eventually(partial(self._is_ready, process), 60, every=0.1, what="a worker that is ready")
             senders = [asyncio.create_task(self._send(modules[version], until)) for version in VERSIONS]
             await self._deploy_back_and_forth(until, step_s)
             await asyncio.gather(*senders)
@@ -100,6 +102,7 @@ class Fleet:
                 if time.monotonic() >= until:
                     return
                 fresh = self._start(version)  # first the new one, as a rolling deploy does
+                await eventually(partial(self._is_ready, fresh), 60, every=0.1, what="a worker that is ready")
                 await asyncio.sleep(step_s)
                 await self._stop(self._workers[place])
                 self._workers[place] = fresh
@@ -109,6 +112,8 @@ class Fleet:
     async def _finish(self) -> None:
         """Both versions come to an end with what is left."""
         self._workers += [self._start(version) for version in VERSIONS]
+        for process in self._workers:
+            await eventually(partial(self._is_ready, process), 60, every=0.1, what="a worker that is ready")
         await eventually(self._is_done, LAST_S, every=0.2, what="the end of everything that was sent")
         for process in self._workers:
             await self._stop(process)
@@ -149,9 +154,10 @@ class Fleet:
         async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as conn:
             return await (await conn.execute(query.encode())).fetchall()
 
-    async def _has_worker(self) -> bool:
+    async def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
         tables = await self._rows("SELECT to_regclass('horsies_workers')")
-        return tables != [(None,)] and bool(await self._rows("SELECT 1 FROM horsies_workers"))
+        found = [] if tables == [(None,)] else await self._rows("SELECT pid FROM horsies_workers")
+        return (process.pid,) in found
 
     async def _is_done(self) -> bool:
         return not await self._rows("SELECT 1 FROM horsies_tasks WHERE ended_at IS NULL LIMIT 1")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from horsies.core.models.monitoring.cluster import Why
+from horsies.core.models.monitoring.cluster import Explanation, Why
 from horsies.core.monitoring.explain import explain_task
 from tests.e2e.conftest import load
 from tests.support import eventually
@@ -162,9 +162,13 @@ async def test_o31_m45_an_explanation_names_the_workers_that_know_the_task(versi
     broker = new.app.get_broker()
     handle = (await new.added.send_async(1)).unwrap()
     async with a_worker(old):
-        await eventually(lambda: rows.all("SELECT 1 AS one FROM horsies_workers"))
-        nobody = (await explain_task(broker, handle.task_id)).unwrap()
-        assert nobody is not None and nobody.why is Why.NO_WORKER_KNOWS_TASK
+
+        async def explained() -> Explanation | None:
+            found = (await explain_task(broker, handle.task_id)).unwrap()
+            return found if found is not None and found.why is Why.NO_WORKER_KNOWS_TASK else None
+
+        nobody = await eventually(explained, what="a worker that leaves the task")
+        assert nobody is not None
         assert (nobody.facts["knowing_workers"], nobody.facts["serving_workers"]) == (0, 1)
         assert "leave it" in nobody.message
         async with a_worker(new) as knowing:
