@@ -76,7 +76,8 @@ class Fleet:
         self._workers: list[subprocess.Popen[bytes]] = []
         self.outcome = Outcome()
 
-    async def run(self, seconds: float, step_s: float = STEP_S) -> Outcome:
+    async def run(self, seconds: float, step_s: float = STEP_S, least_deploys: int = 1) -> Outcome:
+        """Send for so long, and go on deploying until there were so many deploys."""
         os.environ["DATABASE_URL"] = self._url
         modules = {version: load_version(version) for version in VERSIONS}
         until = time.monotonic() + seconds
@@ -85,7 +86,7 @@ class Fleet:
             for process in self._workers:
                 await eventually(partial(self._is_ready, process), 60, every=0.1, what="a worker that is ready")
             senders = [asyncio.create_task(self._send(modules[version], until)) for version in VERSIONS]
-            await self._deploy_back_and_forth(until, step_s)
+            await self._deploy_back_and_forth(until, step_s, least_deploys)
             await asyncio.gather(*senders)
             await self._finish()
         finally:
@@ -96,10 +97,10 @@ class Fleet:
                 await module.app.get_broker().close_async()
         return self.outcome
 
-    async def _deploy_back_and_forth(self, until: float, step_s: float) -> None:
+    async def _deploy_back_and_forth(self, until: float, step_s: float, least: int) -> None:
         for version in itertools.cycle(("new", "old")):
             for place in range(self._size):
-                if time.monotonic() >= until:
+                if time.monotonic() >= until and self.outcome.deploys >= least:
                     return
                 fresh = self._start(version)  # first the new one, as a rolling deploy does
                 await eventually(partial(self._is_ready, fresh), 60, every=0.1, what="a worker that is ready")
