@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,9 @@ import pytest
 from horsies import AppConfig, Horsies, PostgresConfig, WorkflowMeta
 from horsies.core.codec.shapes import CodecError
 from horsies.core.errors import TaskDefinitionError
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -92,3 +97,13 @@ def test_o32_t21_a_wrong_option_is_refused_when_the_task_is_defined(
         @app.task("greet", **options)
         def greet(first: str) -> str:
             return first
+
+
+def test_o32_the_example_of_the_page_reads_what_was_sent_before() -> None:
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/deploys.md").read_text(), re.DOTALL)
+    page: dict[str, Any] = {"__name__": "deploys_page"}
+    exec(code, page)
+    greet = page["greet"]
+    args, kwargs = greet.codec.arguments.decode('["Ada Lovelace"]', None)
+    assert greet(*args, **kwargs).unwrap() == "hello Ada Lovelace"
+    assert greet.leave_undecodable_ms == 600_000
