@@ -12,7 +12,6 @@ from horsies import AppConfig, Horsies, PostgresConfig, WorkflowMeta
 from horsies.core.codec.shapes import CodecError
 from horsies.core.errors import TaskDefinitionError
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
