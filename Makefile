@@ -9,7 +9,7 @@ with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench profile bench-peers soak proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -86,6 +86,10 @@ PROCESSES ?= 2
 soak: $(call with,embedded uvloop bench) ## a steady load for SECONDS: does anything grow?
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE) --processes $(PROCESSES) \
 		$(if $(NOTIFY),--notify $(NOTIFY)) $(foreach setting,$(PG),--pg $(setting))
+
+# Workers of two versions of an app, deployed back and forth while both are sent to: no task may fail. WORKERS=5 for more places.
+soak-deploys: $(call with,test) ## a fleet that is deployed back and forth for SECONDS: does a task fail?
+	$(BIN)/python -m tests.deploys --seconds $(SECONDS) $(if $(WORKERS),--workers $(WORKERS))
 
 # The state machine under random interleavings, with new stories each time. PROOF_EXAMPLES=200 instead of a time for the
 # first of the properties, PROOF_SEED= of a run that found something.

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from horsies.core import app_workflows, checks, discovery, errors, task_decorator
 from horsies.core.brokers.postgres import PostgresBroker
@@ -114,6 +114,8 @@ class Horsies(app_workflows.MakesWorkflows):
         default_unhandled_error_code: str | None = None,
         timeout_ms: int | None = None,
         flags: Flags | None = None,
+        accepts: Sequence[Callable[..., Any]] = (),
+        on_undecodable: Literal["fail", "leave"] = "fail",
     ) -> task_decorator.TaskDecorator: ...
     def task(
         self,
@@ -125,9 +127,13 @@ class Horsies(app_workflows.MakesWorkflows):
         default_unhandled_error_code: str | None = None,
         timeout_ms: int | None = None,
         flags: Flags | None = None,
+        accepts: Sequence[Callable[..., Any]] = (),
+        on_undecodable: Literal["fail", "leave"] = "fail",
         **unknown: Any,
     ) -> Any:
-        """Turn the function below into a task. Without a name it is called `module.function`."""
+        """Turn the function below into a task. Without a name it is called `module.function`. `accepts` are functions
+        with older signatures of it, which return the arguments of today; `on_undecodable="leave"` leaves a task whose
+        arguments cannot be read to other workers for a while."""
         is_bare = callable(task_name)
         decorator = task_decorator.TaskDecorator(
             app=self,
@@ -138,6 +144,8 @@ class Horsies(app_workflows.MakesWorkflows):
             default_unhandled_error_code=default_unhandled_error_code,
             timeout_ms=timeout_ms,
             flags=flags,
+            accepts=accepts,
+            on_undecodable=on_undecodable,
             unknown=unknown,
         )
         return decorator(task_name) if is_bare else decorator

@@ -211,6 +211,8 @@ class TaskDecorator:
     default_unhandled_error_code: Any
     timeout_ms: Any
     flags: Any
+    accepts: Any
+    on_undecodable: Any
     unknown: Mapping[str, Any]
 
     # A context comes first, and is no argument of `send`; a `TaskResult` goes before any other value.
@@ -246,7 +248,8 @@ class TaskDecorator:
         codec = None
         if inspect.isfunction(fn):
             try:
-                codec = definition.codec_if_ready(fn, names)
+                accepts = () if definition.accepts_problem(self.accepts) else self.accepts
+                codec = definition.codec_if_ready(fn, names, accepts)
             except TaskDefinitionError as error:
                 report.add(error)
         report.raise_if_any()
@@ -277,6 +280,8 @@ class TaskDecorator:
             known_queues={name: config.priority_of(name) for name in self.app.queue_names},
             codec=codec,
             local_names=names,
+            accepts=self.accepts,
+            leave_undecodable_ms=config.recovery.unknown_task_grace_ms if self.on_undecodable == "leave" else 0,
         )
 
     def _problems(self, fn: Any) -> Iterator[tuple[str, ErrorCode]]:
@@ -292,6 +297,10 @@ class TaskDecorator:
         if self.timeout_ms is not None and not tasks.is_timeout(self.timeout_ms):
             text = f"timeout_ms must be an integer from {tasks.MIN_TIMEOUT_MS} to {tasks.MAX_TIMEOUT_MS} (a year)"
             yield text, ErrorCode.TASK_INVALID_OPTIONS
+        if problem := definition.accepts_problem(self.accepts):
+            yield problem, ErrorCode.TASK_INVALID_OPTIONS
+        if self.on_undecodable not in ("fail", "leave"):
+            yield "on_undecodable must be 'fail' or 'leave'", ErrorCode.TASK_INVALID_OPTIONS
         try:
             definition.flags_of(self.flags)
         except (ValueError, TypeError) as problem:

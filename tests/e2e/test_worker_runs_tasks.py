@@ -117,15 +117,6 @@ async def test_threads_that_never_end_do_not_keep_the_worker(basic: Any) -> None
         assert (await outcome(basic.threads)).unwrap() >= 3
 
 
-async def test_l28_a_task_name_nobody_knows_fails_with_its_attempt(basic: Any, rows: Rows) -> None:
-    await rows.all("INSERT INTO horsies_tasks (id, task_name) VALUES ('x', 'nobody.knows') RETURNING id")
-    async with running_worker(basic.app):
-        row = await rows.until("x", "FAILED")
-    assert row["error_code"] == "WORKER_RESOLUTION_ERROR"
-    (attempt,) = await rows.attempts("x")
-    assert attempt["outcome"] == "FAILED" and "'nobody.knows'" in attempt["error_message"]
-
-
 @pytest.mark.parametrize("args", ["[1", '["one", 2]', "[1]", "[1, 2, 3]", "{}", '[1, 2]" OR 1=1', "null"])
 async def test_t105_a_row_edited_by_hand_fails_alone(basic: Any, rows: Rows, args: str) -> None:
     await rows.all(

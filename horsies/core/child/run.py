@@ -413,4 +413,5 @@ def too_large(error: BaseException) -> Report:
 
 
 def _pack(token: int, report: Report, stopped: bool, run_ns: int, rss_kb: int) -> bytes:
-    return wire.pack_done(token, wire.Done(*report, stopped, run_ns, rss_kb))
+    ok, result, code, message, leave_ms = report
+    return wire.pack_done(token, wire.Done(ok, result, code, message, stopped, run_ns, rss_kb, leave_ms))

@@ -25,7 +25,7 @@ INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
 CONTEXT = "ctx"  # filled in if its annotation is a `RunContext`
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-_FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
+FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
 _MAX_REMEMBERED = 256
 
 
@@ -154,7 +154,7 @@ class ArgumentsCodec:
         others = signature.kinds[signature.var_keyword] if signature.var_keyword else None
         self._by_name = shapes.object_shape(named, others=others)
         # A stored call may hold both parameters, because the task may have declared both when its workflow was started.
-        self._stored = shapes.object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
+        self._stored = shapes.object_shape({**named, **FILLED}, others=others) if signature.injected else self._by_name
         self._by_count: dict[int, shapes.Shape] = {}
         # Types that occur only by position are checked now too, and not at the first send.
         self._usual_count = len(signature.positional)

@@ -316,10 +316,39 @@ class WorkerModel(Base):
     recovery: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     # ``metadata`` is taken by the declarative base.
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=EMPTY_OBJECT)
+    names_hash: Mapped[str | None] = mapped_column(sa.String(64))  # of the task names that it knows (O-31)
 
     __table_args__ = (
         within_limits("horsies_workers", ("started_at", "last_heartbeat_at")),
         sa.Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),
+    )
+
+
+class KnownNamesModel(Base):
+    """A set of task names that workers know, once for all workers with the same set (O-31)."""
+
+    __tablename__ = "horsies_known_names"
+
+    names_hash: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    names: Mapped[list[str]] = mapped_column(ARRAY(sa.Text))
+    since: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)  # there has been such a worker ever since
+    seen_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (within_limits("horsies_known_names", ("since", "seen_at")),)
+
+
+class LeftTaskModel(Base):
+    """A task whose arguments a worker could not read, and which it left to others (O-32)."""
+
+    __tablename__ = "horsies_left_tasks"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    left_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    reason: Mapped[str | None] = mapped_column(sa.Text)
+
+    __table_args__ = (
+        within_limits("horsies_left_tasks", ("left_at",)),
+        sa.Index("horsies_left_tasks_left_at_idx", "left_at"),
     )
 
 
@@ -359,6 +388,7 @@ class WaitingModel(Base):
     until: Mapped[datetime] = mapped_column(TIMESTAMP)
     queues: Mapped[list[str] | None] = mapped_column(ARRAY(sa.Text))  # that an idle worker serves
     wake_key: Mapped[int | None] = mapped_column(sa.BigInteger)  # the key of its liveness lock; names its channel too
+    leaves: Mapped[list[str] | None] = mapped_column(ARRAY(sa.Text))  # task names that it leaves to others (O-31)
 
     # The rows may be lost in a server crash, because the sessions that waited are lost too.
     __table_args__ = (within_limits("horsies_waiting", ("until",)), {"prefixes": ["UNLOGGED"]})

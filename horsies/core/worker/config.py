@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -33,10 +33,10 @@ from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.schema.grants import ProcessKind
 from horsies.core.schema.install import lock_key, worker_purpose
+from horsies.core.store.names import Known
 from horsies.core.worker import in_hand, pace
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
-MOST_NAMES = 1_000
 MOST_CHILDREN = 1_024
 USUAL_CONCURRENCY = 100  # of async tasks in a child
 MOST_CLAIMED = 1_000_000
@@ -174,6 +174,11 @@ class Plan:
         return timedelta(milliseconds=self.app.config.max_claim_renew_age_ms)
 
     @property
+    def leaves_unknown(self) -> bool:
+        """Whether tasks of unknown names are left to other workers (O-31)."""
+        return self.app.config.recovery.unknown_task_grace_ms > 0
+
+    @property
     def poll_s(self) -> float:
         return self.app.config.resilience.notify_poll_interval_ms / 1000
 
@@ -272,10 +277,10 @@ class Plan:
             },
         }
 
-    def team(self, task_names: Sequence[str], hook_events: Sequence[str]) -> str:
+    def team(self, names_hash: str, hook_events: Sequence[str]) -> str:
         """The same for workers that can make each other's recovery passes: the same app, hooks and settings."""
         spec = self.child_spec
-        facts = [spec.app_locator, spec.imports, sorted(task_names), sorted(hook_events), self.recovery_settings()]
+        facts = [spec.app_locator, spec.imports, names_hash, sorted(hook_events), self.recovery_settings()]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def snapshot_settings(self) -> dict[str, Any]:
@@ -337,6 +342,14 @@ def _limits(app: Horsies, config: WorkerConfig) -> in_hand.Limits:
     )
 
 
+class Code(NamedTuple):
+    """What a worker runs. Workers of the same `team` have the same code and settings, so any of them can do what is
+    shared (R-15)."""
+
+    team: str
+    known: Known
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """`worker_id` is new on every start and constant for the life of the process (W-02)."""
@@ -390,13 +403,6 @@ def cpu_limit(text: str | None) -> float:
     if not (quota.isdigit() and period.isdigit()) or int(quota) == 0 or int(period) == 0:
         return math.inf
     return int(quota) / int(period)
-
-
-def publishable(task_names: Sequence[str]) -> list[str] | None:
-    """The tasks that a worker can run, for its row; they are used to explain why a task is not running. None if there
-    are too many."""
-    is_small = len(task_names) <= MOST_NAMES and sum(map(len, task_names)) <= MOST_NAMES * 32
-    return list(task_names) if is_small else None
 
 
 def _pid_namespace() -> str | None:

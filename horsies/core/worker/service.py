@@ -134,7 +134,7 @@ class Worker:
             build_later=self._advancer.build_later,
             looks=LooksChoice(self._is_idle, self._database, self._pools.care),
             is_idle=self._is_idle,
-            team=lambda: self._heartbeats.team,
+            code=lambda: self._heartbeats.code,
         )
         self._listener = self._build_listener()
         self._exposure = Exposure(
@@ -201,6 +201,7 @@ class Worker:
             self._who,
             plan.limits,
             wake_key=me.liveness_key,
+            leaves_unknown=plan.leaves_unknown,
             in_hand=self._in_hand,
             children=self._children,
             dispatcher=self._dispatcher,
@@ -285,7 +286,7 @@ class Worker:
         warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
-        self._claimer.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
+        self._claimer.mark.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
         if not has_all_limits:
             self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 
@@ -411,6 +412,7 @@ class Worker:
             self._forced.settled(held, move, moved)
         if moved:
             self._outcomes.note(held, move)
+            self._claimer.left.ended(held.row.task_name, move)
             if isinstance(move, Retry):
                 self._claimer.expect(move.delay_s)
         else:

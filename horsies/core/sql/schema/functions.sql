@@ -4,7 +4,8 @@
 
 -- Wakes idle workers that serve this queue, each on a channel of its own (D-61); no more of them than `most`, the one first
 -- whose mark is the newest, and `giver` only if there is no other. A worker whose session has ended is passed over: its
--- liveness lock is free (D-62). Nothing can come between taking that lock and releasing it, because no statement ends there.
+-- liveness lock is free (D-62). So is one that leaves tasks of this name to others (O-31); the `word` is the id of the task, which
+-- is read only where such a mark exists. Nothing can come between taking that lock and releasing it, because no statement ends there.
 CREATE OR REPLACE FUNCTION horsies_wake_workers(queue text, most bigint, giver text, word text)
 RETURNS void AS $$
 BEGIN
@@ -12,6 +13,7 @@ BEGIN
         SELECT idle.wake_key FROM (
             SELECT wake_key FROM horsies_waiting
             WHERE topic = 'worker' AND until > clock_timestamp() AND queue = ANY(queues)
+              AND (leaves IS NULL OR COALESCE((SELECT t.task_name <> ALL(leaves) FROM horsies_tasks t WHERE t.id = word), TRUE))
             ORDER BY holder IS NOT DISTINCT FROM giver, age(xmin) OFFSET 0
         ) idle
         WHERE CASE WHEN pg_try_advisory_lock(idle.wake_key) THEN NOT pg_advisory_unlock(idle.wake_key) ELSE TRUE END

@@ -7,6 +7,16 @@ ALTER TABLE horsies_heartbeats ADD CONSTRAINT horsies_heartbeats_limits_check CH
     AND sent_at < '10000-01-01Z'
 ) NOT VALID;
 
+ALTER TABLE horsies_known_names ADD CONSTRAINT horsies_known_names_limits_check CHECK (
+    LEAST(since, seen_at) >= '0001-01-01Z'
+    AND GREATEST(since, seen_at) < '10000-01-01Z'
+) NOT VALID;
+
+ALTER TABLE horsies_left_tasks ADD CONSTRAINT horsies_left_tasks_limits_check CHECK (
+    left_at >= '0001-01-01Z'
+    AND left_at < '10000-01-01Z'
+) NOT VALID;
+
 ALTER TABLE horsies_load ADD CONSTRAINT horsies_load_limits_check CHECK (
     used_at >= '0001-01-01Z'
     AND used_at < '10000-01-01Z'
