@@ -12,10 +12,11 @@ from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.grants import grants
+from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
-from horsies.cli.tasks import explain, stale_tasks, task, tasks
+from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow

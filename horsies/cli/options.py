@@ -169,6 +169,12 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for
 Exact: TypeAlias = Annotated[
     bool, typer.Option("--exact", help="Count everything, however long it takes (up to five minutes).")
 ]
+Wide: TypeAlias = Annotated[
+    bool, typer.Option("--wide", help="Show all columns and whole cells, even if the terminal is too narrow.")
+]
+Columns: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--columns", metavar="NAMES", help="Show these columns, in this order.")
+]
 Watch: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Update the table until Ctrl-C.")]
 
 Every: TypeAlias = Annotated[

@@ -6,6 +6,7 @@ tasks or cancels the waiting tasks of a queue; without `--yes` it only counts. T
 
 import asyncio
 import difflib
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,12 +15,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from horsies import monitoring
-from horsies.cli import database, options, output, session
+from horsies.cli import database, options, output, session, tables
+from horsies.cli.tables import Column
 from horsies.core import errors, locate, task_decorator
 from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.codec.shapes import CodecError
 from horsies.core.models.monitoring.tasks import to_jsonable
+from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.recovery import retention
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
 
@@ -68,10 +71,17 @@ def send(
         if app.worker_utils().list_active_workers_sync(_LATELY).map(len).unwrap_or(1) == 0:
             output.say(f"no worker is registered, so the task cannot run yet: start one with horsies worker {module}")
         result = handle.get(timeout_ms=None if timeout is None else int(timeout.total_seconds() * 1000))
-        output.write(found.codec.result.encode(result))
+        output.write(_as_json(found.codec.result.encode(result)))
         return 0 if result.is_ok() else 1
     finally:
         app.get_broker().close()
+
+
+def _as_json(result: str) -> str:
+    """The result as it is stored, with plain error codes."""
+    if BUILTIN_KEY not in result:
+        return result
+    return json.dumps(output.with_plain_codes(json.loads(result)), separators=(",", ":"))
 
 
 def _find(app: Horsies, name: str) -> task_decorator.TaskFunction[Any, Any]:
@@ -162,6 +172,8 @@ def _each(
 
 
 def _why(app: Horsies, problem: monitoring.TaskActionError) -> str:
+    if problem.code is monitoring.TaskActionErrorCode.TASK_NOT_CANCELLABLE and problem.current_status == "RUNNING":
+        return f"task {problem.task_id} is RUNNING; --include-running stops it"
     return app.config.broker.redact(problem.message)
 
 
@@ -275,7 +287,7 @@ def _show_purged(groups: list[retention.PurgeCount], total: int, *, waiting: boo
         output.write("no task matches")
         return
     if is_dry:
-        output.print_table(["status", "queue", "name", "tasks"], [_row(group) for group in groups])
+        output.print_rows(tables.Table(_PURGED), groups)
     tasks = output.count(total, "task")
     told = f"dry run: {tasks} would be {_verb(waiting)}; --yes does it" if is_dry else f"{_verb(waiting)} {tasks}"
     output.write(told)
@@ -285,6 +297,9 @@ def _verb(waiting: bool) -> str:
     return "cancelled" if waiting else "deleted"
 
 
-def _row(group: retention.PurgeCount) -> list[Any]:
-    status = output.styled((group.status.value, output.style_of(group.status)))
-    return [status, group.queue, group.task_name, group.count]
+_PURGED = (
+    Column("status", lambda group: output.styled((group.status.value, output.style_of(group.status)))),
+    Column("queue", lambda group: group.queue, folds=True),
+    Column("name", lambda group: group.task_name, folds=True),
+    Column("tasks", lambda group: group.count),
+)
