@@ -69,7 +69,7 @@ def _workers(queue: cluster.QueueInfo) -> Any:
 
 
 _COLUMNS = (
-    Column("queue", lambda queue: queue.name, folds=True),
+    Column("queue", lambda queue: queue.name),
     Column("waiting", lambda queue: _number(queue.waiting, queue.is_exact)),
     Column("due", lambda queue: _number(queue.due, queue.is_exact), leaves=3),
     Column("later", lambda queue: _number(queue.scheduled, queue.is_exact), leaves=4),

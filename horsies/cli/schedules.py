@@ -71,7 +71,7 @@ def _local(one: config.ScheduleInfo, at: datetime) -> str:
 
 
 _COLUMNS = (
-    Column("schedule", lambda one: one.name, folds=True),
+    Column("schedule", lambda one: one.name),
     Column("state", lambda one: output.styled(_state(one))),
     Column("when", lambda one: _words(one) or one.problem, folds=True),
     Column("next runs", lambda one: output.stacked(_local(one, at) for at in one.upcoming)),

@@ -22,7 +22,8 @@ NARROWEST = 12
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column. `leaves` says in which order columns leave a narrow terminal, the highest first; 0 stays. An `extra`
-    one is only shown if it is chosen."""
+    one is only shown if it is chosen. The first column of a table is not folded: its second line would look like
+    another row."""
 
     name: str
     value: Callable[[Any], Any]
@@ -84,7 +85,7 @@ def _spread(columns: Sequence[Column], kept: dict[int, int], room: int) -> dict[
     """Narrow the widest of the columns that may be folded, until the line fits."""
     found = dict(kept)
     while (excess := _total(found) - room) > 0:
-        folding = sorted((place for place in found if columns[place].folds), key=found.__getitem__)
+        folding = sorted((place for place in found if place and columns[place].folds), key=found.__getitem__)
         if not folding or (width := found[folding[-1]]) <= NARROWEST:
             return found
         next_width = found[folding[-2]] if len(folding) > 1 else 0

@@ -7,6 +7,7 @@ tasks or cancels the waiting tasks of a queue; without `--yes` it only counts. T
 import asyncio
 import difflib
 import json
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -69,7 +70,8 @@ def send(
             return 0
         output.say(f"sent {task} as {handle.task_id}")
         if app.worker_utils().list_active_workers_sync(_LATELY).map(len).unwrap_or(1) == 0:
-            output.say(f"no worker is registered, so the task cannot run yet: start one with horsies worker {module}")
+            start = f"horsies worker {shlex.quote(module)}"
+            output.say(f"no worker is registered, so the task cannot run yet: start one with {start}")
         result = handle.get(timeout_ms=None if timeout is None else int(timeout.total_seconds() * 1000))
         output.write(_as_json(found.codec.result.encode(result)))
         return 0 if result.is_ok() else 1
@@ -99,9 +101,10 @@ def _find(app: Horsies, name: str) -> task_decorator.TaskFunction[Any, Any]:
 def _decode(
     task: task_decorator.TaskFunction[Any, Any], args_json: str | None, kwargs_json: str | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Decode the arguments by the task's annotations: a JSON object becomes the model that the task expects."""
+    """Decode the arguments by the task's annotations: a JSON object becomes the model that the task expects. They are
+    checked as strictly as those of a send in Python."""
     try:
-        return task.codec.arguments.decode(args_json, kwargs_json)
+        return task.codec.arguments.decode_typed(args_json, kwargs_json)
     except CodecError as problem:
         raise output.usage_error(f"the arguments do not fit the task {task.task_name!r}: {problem}") from None
 

@@ -118,7 +118,7 @@ def _memory(one: _Worker) -> str | None:
 
 _STYLES = {"live": "green", "silent": "yellow", "stale": "bold red"}
 _COLUMNS = (
-    Column("worker", lambda one: one.row.worker_id, folds=True),
+    Column("worker", lambda one: one.row.worker_id),
     Column("state", lambda one: output.styled((one.state, _STYLES[one.state]))),
     Column("queues", lambda one: ", ".join(one.fact("queues") or ()), folds=True),
     Column("slots", lambda one: one.slots),
