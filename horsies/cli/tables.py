@@ -56,7 +56,8 @@ def chosen(columns: Sequence[Column], names: list[str] | None, *, wide: bool, is
     if wanted is None:
         return Table(tuple(column for column in columns if not column.extra), wide)
     known = {column.name: column for column in columns}
-    return Table(tuple(replace(_named(known, name), leaves=0) for name in dict.fromkeys(wanted)), wide)
+    named = dict.fromkeys(_named(known, name) for name in wanted)
+    return Table(tuple(replace(column, leaves=0) for column in named), wide)
 
 
 def _named(known: dict[str, Column], typed: str) -> Column:

@@ -52,7 +52,7 @@ workflow = typer.Typer(
 )
 
 
-@workflow.command("list", epilog=options.epilog("workflow list"))
+@workflow.command("list", short_help="List workflows, active ones first.", epilog=options.epilog("workflow list"))
 def list_them(
     module: options.OptionalModule = None,
     name: Annotated[str | None, typer.Option(help="Only workflows with this name.")] = None,
@@ -80,7 +80,7 @@ def list_them(
     return 0
 
 
-@workflow.command(epilog=options.epilog("workflow show"))
+@workflow.command(short_help="Show its nodes, with task ids and errors.", epilog=options.epilog("workflow show"))
 def show(what: What, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
     """Print the nodes of a workflow and of its child workflows, with their states, durations, task ids and errors."""
     with _found(what, database_url, looks=True) as found:
@@ -92,14 +92,14 @@ def show(what: What, as_json: options.AsJson = False, database_url: options.Data
     return 0
 
 
-@workflow.command(epilog=options.epilog("workflow pause"))
+@workflow.command(short_help="Start no more nodes until it is resumed.", epilog=options.epilog("workflow pause"))
 def pause(what: What, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
     """Start no more nodes of a workflow and its child workflows until it is resumed. Running tasks may finish."""
     with _found(what, database_url) as found:
         return _say(found, found.value(found.handle.pause()), "paused", as_json)
 
 
-@workflow.command(epilog=options.epilog("workflow resume"))
+@workflow.command(short_help="Let a paused workflow continue.", epilog=options.epilog("workflow resume"))
 def resume(what: What, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
     """Let a paused workflow continue."""
     with _found(what, database_url, with_code=True) as found:
@@ -107,7 +107,7 @@ def resume(what: What, as_json: options.AsJson = False, database_url: options.Da
         return _say(found, found.value(found.handle.resume()), "resumed", as_json)
 
 
-@workflow.command(epilog=options.epilog("workflow cancel"))
+@workflow.command(short_help="Cancel a workflow and its child workflows.", epilog=options.epilog("workflow cancel"))
 def cancel(what: What, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
     """Cancel a workflow and its child workflows: nodes that have not started never will; running tasks may finish."""
     with _found(what, database_url, with_code=True) as found:
@@ -116,7 +116,7 @@ def cancel(what: What, as_json: options.AsJson = False, database_url: options.Da
         return _say(found, not was.is_terminal, "cancelled", as_json)
 
 
-@workflow.command(epilog=options.epilog("workflow retry"))
+@workflow.command(short_help="Run the failed nodes of a workflow again.", epilog=options.epilog("workflow retry"))
 def retry(
     what: What,
     node: Annotated[

@@ -65,7 +65,7 @@ def test_a_reader_who_leaves_is_not_answered_with_a_traceback(
 class Screen:
     """A terminal of some width, and what has been written on it."""
 
-    def __init__(self, *words: str, columns: int, cwd: Path, **env: str) -> None:
+    def __init__(self, *words: str, columns: int, cwd: Path, is_heard: bool = False, **env: str) -> None:
         self.written = ""
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -76,7 +76,7 @@ class Screen:
             env=environment(TERM="xterm-256color", **env),
             stdin=theirs,
             stdout=theirs,
-            stderr=subprocess.DEVNULL,
+            stderr=theirs if is_heard else subprocess.DEVNULL,
             start_new_session=True,
         )
         os.close(theirs)
