@@ -103,12 +103,12 @@ def _total(kept: dict[int, int]) -> int:
 
 
 def folds_of(text: str, width: int) -> list[int]:
-    """Where a text that is too long for its column is broken: after a blank or a mark, if there is one in the second
-    half of the line."""
+    """Where a text that is too long for its column is broken: after a blank or a mark, unless that would
+    leave most of the line empty."""
     places, start = [], 0
     while len(text) - start > width:
         line = text[start : start + width]
         mark = max(line.rfind(sign) for sign in " ._-:/,")
-        start += mark + 1 if mark >= width // 2 else width
+        start += mark + 1 if mark >= width // 3 else width
         places.append(start)
     return places
