@@ -336,11 +336,9 @@ def test_w30b_async_code_that_blocks_the_loop_is_named_with_its_line(
         found = json.loads(run(*command, cwd=project, SHOP_DATABASE_URL=database_url).stdout)["ok"]
         assert "horsies-loop-watch" not in found, "nothing is watched before there is an async task"
         task_id = send(project, database_url, "shop.blocking", str(end))
-        said = worker.until_it_says("WARNING.* has blocked the event loop .*")
+        said = worker.until_it_says("WARNING.* has blocked the event loop .*", timeout=60)
         end.touch()
         assert worker.stop() == 0
-    assert f"async task shop.blocking has blocked the event loop of this child for 5 s at {project}/shop.py:{line}" in (
-        worker.said
-    )
+    assert "async task shop.blocking has blocked the event loop" in said and f" at {project}/shop.py:{line} (" in said
     assert "time.sleep(0.1)" in said and f"task_id={task_id}" in said
     assert worker.said.count("has blocked the event loop") == 1

@@ -7,6 +7,7 @@ only sync tasks does not have it.
 """
 
 import asyncio
+import contextlib
 import linecache
 import logging
 import sys
@@ -43,15 +44,17 @@ class LoopWatch:
         self._main = threading.get_ident()
         self._is_inside = False
         self._asked_at: float | None = None  # the question that the loop has not answered yet
+        self._stopped_s = 0.0
         self._is_told = False
         self._told_at: dict[tuple[str, int], float] = {}
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="horsies-loop-watch", daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # the process may have no more threads; tasks run without a watch too
+            threading.Thread(target=self._run, name="horsies-loop-watch", daemon=True).start()
 
     def enter(self) -> None:
         """The main thread begins to run the loop."""
-        self._asked_at, self._is_told = None, False
+        self._answer()
         self._is_inside = True
 
     def leave(self) -> None:
@@ -62,27 +65,32 @@ class LoopWatch:
             before = monotonic()
             sleep(LOOK_S)
             try:
-                self._look(monotonic(), is_late=monotonic() - before > 2 * LOOK_S)
+                now = monotonic()
+                self._look(now, stopped_s=max(0.0, now - before - 2 * LOOK_S))
             except RuntimeError:  # the loop is closed
                 return
             except Exception:
                 log.exception("the event loop cannot be watched")
                 return
 
-    def _look(self, now: float, *, is_late: bool) -> None:
+    def _look(self, now: float, *, stopped_s: float) -> None:
+        """Ask, or judge the silence since the last question. Time in which the whole process was stopped, so that this
+        thread was late too, does not count."""
         if not self._is_inside:
             return
-        if self._asked_at is None:
+        asked_at = self._asked_at
+        if asked_at is None:
             self._asked_at = now
             self._loop.call_soon_threadsafe(self._answer)
-        elif is_late:
-            self._asked_at = now  # the whole process was stopped, so the loop is not to blame
-        elif now - self._asked_at > BLOCKED_S and not self._is_told:
+            return
+        self._stopped_s += stopped_s
+        blocked_s = now - asked_at - self._stopped_s
+        if blocked_s > BLOCKED_S and not self._is_told:
             self._is_told = True
-            self._tell(now, now - self._asked_at)
+            self._tell(now, blocked_s)
 
     def _answer(self) -> None:
-        self._asked_at, self._is_told = None, False
+        self._asked_at, self._stopped_s, self._is_told = None, 0.0, False
 
     def _tell(self, now: float, blocked_s: float) -> None:
         run = self._who(asyncio.current_task(self._loop))
