@@ -28,7 +28,7 @@ INTERRUPTED = 130  # Typer's exit code for Ctrl-C
 
 
 class _Group(TyperGroup):
-    """Lists the commands below the headings of `COMMANDS`."""
+    """Lists the commands below the headings of `GROUPS`."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
@@ -46,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The commands below the headings of the help and in its order, each with its line there.
-COMMANDS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
+GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
     "Run": {
         "worker": (worker, "Run a worker."),
         "scheduler": (scheduler, "Run a scheduler."),
@@ -82,13 +82,15 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "recover-workflows": (recover_workflows, "Repair stuck workflows."),
     },
 }
-HEADINGS = {heading: tuple(commands) for heading, commands in COMMANDS.items()}
-for _commands in COMMANDS.values():
-    for _name, (_command, _short) in _commands.items():
+HEADINGS = {heading: tuple(group) for heading, group in GROUPS.items()}
+COMMANDS: dict[str, Callable[..., int]] = {}
+for _group in GROUPS.values():
+    for _name, (_command, _short) in _group.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name, short_help=_short)
         else:
             app.command(_name, short_help=_short, epilog=options.epilog(_name))(_command)
+            COMMANDS[_name] = _command
 
 
 def _print_version(wanted: bool) -> None:
