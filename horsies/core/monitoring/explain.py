@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.core.db import Connection
@@ -150,7 +150,7 @@ def _no_room(
     """The limits that every worker of the queue would reach, each by its own settings."""
     serving = _serving(task, workers)
     caps = [worker.queue_max_concurrency.get(task.queue) for worker in serving]
-    facts: dict[str, Any] = {**queue._asdict(), "max_concurrency": _known(caps)}
+    facts: dict[str, Any] = {**_of_queue(queue), "max_concurrency": _known(caps)}
     if all(cap == 0 for cap in caps):
         said = f"the queue {task.queue!r} is paused: its max_concurrency is 0"
         return _about(subject, task, Why.QUEUE_PAUSED, said, facts=facts)
@@ -181,7 +181,7 @@ def _in_line(
     if any(not _may_know(worker, task) for worker in _serving(task, workers)):
         knowing = sum(1 for worker in _serving(task, workers) if _may_know(worker, task))
         said += f"; {knowing} of {facts['serving_workers']} live workers of the queue know a task of this name"
-    facts |= queue._asdict()
+    facts |= _of_queue(queue)
     return _about(subject, task, Why.IN_LINE, said, since=task.enqueued_at, facts=facts)
 
 
@@ -248,12 +248,22 @@ def _may_know(worker: WorkerStateInfo, task: TaskFacts) -> bool:
     return worker.task_names is None or task.task_name in worker.task_names
 
 
+def _of_queue(queue: QueueFacts) -> dict[str, Any]:
+    return {
+        "running": queue.running,
+        "in_flight": queue.held,
+        "in_flight_in_all": queue.held_in_all,
+        "due_before": queue.due_before,
+        "is_only_a_part": queue.is_only_a_part,
+    }
+
+
 def _known(values: Sequence[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
 
 def _at(time: datetime) -> str:
-    return time.isoformat(timespec="seconds")
+    return time.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
 def _about(

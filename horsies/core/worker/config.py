@@ -273,6 +273,7 @@ class Plan:
             "recovery": self.recovery_settings(),
             "metadata": {
                 "prefetch_buffer": self.limits.prefetch,
+                "concurrency": self.config.concurrency,
                 **{name: settings[name] for name in ("queue_priorities", "queue_max_concurrency")},
             },
         }
@@ -315,7 +316,8 @@ def locator_of(app: Horsies) -> str:
     raise ConfigurationError(
         "the worker's child processes cannot find the app: no loaded module has it in a variable",
         code=ErrorCode.WORKER_INVALID_LOCATOR,
-        help_text='keep the app in a module-level variable, or pass WorkerConfig(app_locator="package.module:app")',
+        help_text='keep the app in a module-level variable, or pass WorkerConfig(app_locator="package.module:app") '
+        'or "package.module:create_app()"',
     )
 
 

@@ -5,7 +5,8 @@ SELECT w.worker_id, now() - GREATEST(LEAST(w.last_heartbeat_at, now()), '0001-01
        w.hostname, w.pid, w.started_at, w.last_heartbeat_at,
        extract(epoch FROM now() - GREATEST(LEAST(w.last_heartbeat_at, now()), '0001-01-01Z'))::float8 AS silence_seconds,
        COALESCE(w.queues, '{}') AS queues, COALESCE(to_jsonb(k.names), w.metadata -> 'task_names') AS task_names,
-       jsonb_path_query_first(w.metadata, '$.prefetch_buffer ? (@ >= 0 && @ <= 1e9)')::int AS prefetch_buffer, s.processes, s.tasks_running,
+       jsonb_path_query_first(w.metadata, '$.prefetch_buffer ? (@ >= 0 && @ <= 1e9)')::int AS prefetch_buffer,
+       jsonb_path_query_first(w.metadata, '$.concurrency ? (@ >= 1 && @ <= 1e9)')::int AS concurrency, s.processes, s.tasks_running,
        s.tasks_claimed, s.cpu_percent, s.memory_usage_mb, s.memory_percent, s.children_memory_mb, s.max_claim_per_worker,
        s.cluster_wide_cap, COALESCE(s.queue_priorities, w.metadata -> 'queue_priorities') AS queue_priorities,
        COALESCE(s.queue_max_concurrency, w.metadata -> 'queue_max_concurrency') AS queue_max_concurrency, s.snapshot_at
