@@ -56,10 +56,9 @@ class Crash:
         self._settle_s = settle_s
         self._files = tempfile.TemporaryDirectory(prefix="horsies-crash-")
         self._mark = Path(self._files.name) / "happened"
-        name = None if task is None else task.task_name
-        self._what = "a task" if task is None else f"task {name!r}"
-        self._doomed = WorkerProcess(app, doom=Doom(self.moment, name, str(self._mark)))
-        self._heir: WorkerProcess | None = None
+        self._name = None if task is None else task.task_name
+        self._doomed = WorkerProcess(app, doom=Doom(self.moment, self._name, str(self._mark)))
+        self._heir = WorkerProcess(app)  # recovers what the doomed one has left, if that dies
         self._problem: BaseException | None = None
         self._is_over = threading.Event()
         self._watch = threading.Thread(target=self._follow, name="horsies crash", daemon=True)
@@ -70,9 +69,11 @@ class Crash:
 
     def __enter__(self) -> Crash:
         try:
+            if self.moment.is_end_of_worker:
+                self._heir.prepare()
             self._doomed.start()
         except BaseException:
-            self._files.cleanup()
+            self._clear_away()
             raise
         self._watch.start()
         return self
@@ -86,17 +87,18 @@ class Crash:
         finally:
             self._is_over.set()
             self._watch.join()
-            for worker in (self._heir, self._doomed):
-                if worker is not None:
-                    worker.close()
-            self._files.cleanup()
+            self._clear_away()
+
+    def _clear_away(self) -> None:
+        self._heir.close()
+        self._doomed.close()
+        self._files.cleanup()
 
     def _follow(self) -> None:
         """Start a worker that recovers, as soon as the first one is dead; the test may wait for results meanwhile."""
         while not self._is_over.is_set():
             if self._doomed.wait(LOOK_S) is not None:
                 try:
-                    self._heir = WorkerProcess(self._app)
                     self._heir.start()
                 except Exception as problem:
                     self._problem = problem
@@ -114,7 +116,8 @@ class Crash:
             if calm_since is not None and self.has_happened and now - calm_since >= CALM_S:
                 return
             if calm_since is not None and not self.has_happened and now - calm_since >= REACH_S:
-                raise MomentNotReached(f"{self._what} never came to the moment {self.moment.value!r}")
+                what = "a task" if self._name is None else f"task {self._name!r}"
+                raise MomentNotReached(f"{what} never came to the moment {self.moment.value!r}")
             if now > until:
                 raise NotSettled(f"after {self._settle_s:.0f} s there was left: {_described(work)}")
             time.sleep(LOOK_S)

@@ -1,7 +1,8 @@
 """The worker process of a test: `python -m horsies.testing.doomed`. It is an ordinary worker, which says in a file when
 it is ready and ends with the process that has started it; if its orders name a moment (X-14), it dies there.
 
-The order comes on standard input, as one line of JSON, because it contains the address of the database. What the worker
+The order comes on standard input, as one line of JSON, because it contains the address of the database; a second line
+tells it to begin. What the worker
 is observed by are its own events and stages, from outside: an ordinary worker does not import this module, and nothing
 in its environment makes it die. The moments inside a child are the business of `doomed_child.py`.
 """
@@ -33,6 +34,7 @@ from horsies.core.worker.service import Worker
 from horsies.testing.moments import VARIABLE, Doom, Moment
 
 IN_CHILD = "horsies.testing.doomed_child"
+GO = "go"  # the second line of its input: begin to work
 GONE_S = 1.0
 CUT_EVERY_S = 0.02
 
@@ -43,7 +45,7 @@ class WorkerOrder:
 
     locator: str
     database_url: str
-    ready: str  # the file that says so
+    ready: str = ""  # the file that says so
     processes: int = 1
     with_scheduler: bool = False
     doom: str | None = None
@@ -158,7 +160,6 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     order = WorkerOrder(**json.loads(sys.stdin.readline()))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.path[:] = order.sys_path
     logs.configure("INFO", "text")
     doom = None
@@ -172,7 +173,11 @@ def main() -> None:
         with_scheduler=order.with_scheduler,
         imports=(IN_CHILD,) if doom is not None and doom.moment.is_in_child else (),
     )
-    worker = DoomedWorker(locate.load_app(order.locator), config, Path(order.ready), doom)
+    app = locate.load_app(order.locator)
+    if sys.stdin.readline().strip() != GO:
+        return  # nobody needs it any more
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    worker = DoomedWorker(app, config, Path(order.ready), doom)
     sys.exit(asyncio.run(worker.run(install_signals=True)))
 
 

@@ -43,6 +43,13 @@ class AppTesting:
         finally:
             self._inline = before
 
+    @contextmanager
+    def on_database(self, url: str) -> Iterator[None]:
+        """Inside this block the app uses this database instead of its own. The fixture `horsies_app` does so."""
+        broker = self._app.config.broker.elsewhere(url)
+        with self._app.replaced(config=self._app.config.model_copy(update={"broker": broker})):
+            yield
+
     @property
     def sent(self) -> SentTasks:
         """What was sent: inside `inline()` since its beginning, otherwise what is in the database."""

@@ -11,12 +11,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from horsies.core.worker.config import locator_of
-from horsies.testing.doomed import WorkerOrder
+from horsies.testing.doomed import GO, WorkerOrder
 from horsies.testing.moments import Doom
 
 if TYPE_CHECKING:
@@ -38,18 +39,16 @@ class WorkerProcess:
     def __init__(
         self, app: Horsies, *, processes: int = 1, with_scheduler: bool = False, doom: Doom | None = None
     ) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="horsies-worker-"))
-        self._ready = self._directory / "ready"
-        self._log = self._directory / "log"
         self._order = WorkerOrder(
             locator=locator_of(app),
             database_url=app.config.broker.database_url.get_secret_value(),
-            ready=str(self._ready),
             processes=processes,
             with_scheduler=with_scheduler,
             doom=None if doom is None else doom.to_json(),
         )
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[str] | None = None
+        self._log = ""  # what it had logged when its files were removed
 
     @property
     def pid(self) -> int:
@@ -62,12 +61,22 @@ class WorkerProcess:
     @property
     def log(self) -> str:
         """What it has logged so far."""
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
+        return self._log if self._directory is None else self._file("log").read_text(errors="replace")
 
     def start(self) -> None:
         """Start it, and return when it is ready."""
+        if self._process is None:
+            self.prepare()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which is noticed below
+            self._say(GO)
+        self._wait_until_ready()
+
+    def prepare(self) -> None:
+        """Start the process, which imports the app and waits for `start`. This saves time later."""
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        with self._log.open("w") as log:
+        self._directory = tempfile.TemporaryDirectory(prefix="horsies-worker-")
+        order = replace(self._order, ready=str(self._file("ready")))
+        with self._file("log").open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "horsies.testing.doomed"],
                 stdin=subprocess.PIPE,
@@ -77,11 +86,17 @@ class WorkerProcess:
                 env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,
             )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, which is noticed below
-            self._process.stdin.write(self._order.to_json() + "\n")
-            self._process.stdin.flush()
-        self._wait_until_ready()
+        with contextlib.suppress(BrokenPipeError):
+            self._say(order.to_json())
+
+    def _file(self, name: str) -> Path:
+        assert self._directory is not None
+        return Path(self._directory.name) / name
+
+    def _say(self, line: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.write(f"{line}\n")
+        self._running.stdin.flush()
 
     def stop(self) -> int:
         """Let it finish its tasks and end; its exit code."""
@@ -103,16 +118,17 @@ class WorkerProcess:
     def close(self) -> None:
         """Stop it if it runs, and remove its files."""
         if self._process is not None:
-            if self.is_running:
+            if self.is_running and self._file("ready").exists():
                 self.stop()
+            self.kill()
             self._process.wait()
             if self._process.stdin is not None:
                 with contextlib.suppress(BrokenPipeError):
                     self._process.stdin.close()
-        for file in (self._ready, self._log):
-            file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._directory.rmdir()
+        if self._directory is not None:
+            self._log = self.log
+            self._directory.cleanup()
+            self._directory = None
 
     def wait(self, timeout_s: float) -> int | None:
         """Its exit code, or None if it still runs after this time."""
@@ -129,7 +145,7 @@ class WorkerProcess:
 
     def _wait_until_ready(self) -> None:
         until = time.monotonic() + READY_S
-        while not self._ready.exists():
+        while not self._file("ready").exists():
             ended = self._running.poll()
             if ended is not None or time.monotonic() > until:
                 said = "\n".join(self.log.splitlines()[-LAST_LINES:])
