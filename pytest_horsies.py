@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from horsies import Horsies
     from horsies.testing.databases import RunDatabases
-    from horsies.testing.worker_process import WorkerProcess
+    from horsies.testing.worker_process import SpawnedWorker
 
 OPTION = "horsies_app"
 
@@ -61,7 +61,7 @@ def horsies_app(request: pytest.FixtureRequest) -> Iterator[Horsies]:
 
 
 @pytest.fixture
-def horsies_worker(horsies_app: Horsies) -> Iterator[WorkerProcess]:
+def horsies_worker(horsies_app: Horsies) -> Iterator[SpawnedWorker]:
     """A real worker process for the app, on the database of the test. It is stopped when the test has ended."""
     with horsies_app.testing.worker() as worker:
         yield worker

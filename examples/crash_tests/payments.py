@@ -1,8 +1,8 @@
 """Two ways to charge an order, of which one survives every crash. `test_payments.py` finds out which.
 
-A task that is retried after a crash runs again, perhaps behind effects of its first run. `charge_hastily` does not think
-of that: if its worker dies after the commit, the customer pays twice. `charge` names its request, as the interface of a
-payment provider would want it, so doing it again changes nothing.
+A task that is retried after a crash runs again, perhaps behind effects of its first run. `charge_hastily` does not
+think of that: if its worker dies after the commit, the customer pays twice. `charge` names its request, as the
+interface of a payment provider would want it, so doing it again changes nothing.
 """
 
 import os

@@ -323,7 +323,7 @@ class Horsies(app_workflows.MakesWorkflows):
 
     @property
     def testing(self) -> AppTesting:
-        """For the tests of your own code: run what is sent in this process, look at it, let time pass, crash workers."""
+        """For tests of your own code: run what is sent in this process, look at it, let time pass, crash workers."""
         if self._testing is None:
             from horsies.testing.kit import AppTesting
 

@@ -1,5 +1,5 @@
-"""Tests of your own code: `app.testing` runs what is sent, looks at it, lets time pass and crashes workers. The fixtures
-for pytest are in the module `pytest_horsies`, which pytest finds by itself.
+"""Tests of your own code: `app.testing` runs what is sent, looks at it, lets time pass and crashes workers. The
+fixtures for pytest are in the module `pytest_horsies`, which pytest finds by itself.
 """
 
 from horsies.testing.crash import Crash, CrashOutcome, CrashReport, InvariantBroken, MomentNotReached, NotSettled
@@ -7,7 +7,7 @@ from horsies.testing.drain import DrainedTask, DrainIncomplete
 from horsies.testing.kit import AppTesting
 from horsies.testing.moments import Moment
 from horsies.testing.sent import SentTask, SentTasks
-from horsies.testing.worker_process import WorkerFailed, WorkerProcess
+from horsies.testing.worker_process import SpawnedWorker, WorkerFailed
 
 __all__ = [
     "AppTesting",
@@ -23,5 +23,5 @@ __all__ = [
     "SentTask",
     "SentTasks",
     "WorkerFailed",
-    "WorkerProcess",
+    "SpawnedWorker",
 ]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from horsies.core.store import testing as store
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.testing.moments import Doom, Moment
-from horsies.testing.worker_process import WorkerProcess
+from horsies.testing.worker_process import SpawnedWorker
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
@@ -57,8 +57,8 @@ class Crash:
         self._files = tempfile.TemporaryDirectory(prefix="horsies-crash-")
         self._mark = Path(self._files.name) / "happened"
         self._name = None if task is None else task.task_name
-        self._doomed = WorkerProcess(app, doom=Doom(self.moment, self._name, str(self._mark)))
-        self._heir = WorkerProcess(app)  # recovers what the doomed one has left, if that dies
+        self._doomed = SpawnedWorker(app, doom=Doom(self.moment, self._name, str(self._mark)))
+        self._heir = SpawnedWorker(app)  # recovers what the doomed one has left, if that dies
         self._problem: BaseException | None = None
         self._is_over = threading.Event()
         self._watch = threading.Thread(target=self._follow, name="horsies crash", daemon=True)

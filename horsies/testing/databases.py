@@ -30,6 +30,7 @@ from pydantic import SecretStr
 from horsies.core.embedded import ensure_running, stop
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import install
+from horsies.core.sql import load
 
 VARIABLE = "HORSIES_TEST_DATABASE_URL"
 PREFIX = "horsies_pytest_"
@@ -126,7 +127,7 @@ class RunDatabases:
 
     def _make_template(self) -> None:
         template, draft = self._name("template"), self._name("draft")
-        if self._admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [template]).fetchone():
+        if template in _databases(self._admin):
             return
         drop_database(self._admin, draft)  # of a try that failed
         create_database(self._admin, draft, "template0")
@@ -187,15 +188,14 @@ def drop_database(conn: psycopg.Connection[tuple[object, ...]], name: str) -> No
 
 
 def _check_rights(conn: psycopg.Connection[tuple[object, ...]]) -> None:
-    row = conn.execute("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    row = conn.execute(load("testing/may_create")).fetchone()
     if row is None or not row[0]:
         raise ServerUnusable(f"the role of {VARIABLE} may not create databases: ALTER ROLE … CREATEDB")
 
 
 def _databases(conn: psycopg.Connection[tuple[object, ...]]) -> list[str]:
-    """Ours and those of other runs, of roles that we belong to."""
-    mine = "SELECT datname FROM pg_database WHERE starts_with(datname, %s) AND pg_has_role(datdba, 'USAGE')"
-    return [str(name) for (name,) in conn.execute(mine, [PREFIX])]
+    """Ours and those of other runs."""
+    return [str(name) for (name,) in conn.execute(load("testing/databases"), {"prefix": PREFIX})]
 
 
 def _drop_what_killed_runs_left(conn: psycopg.Connection[tuple[object, ...]], run: str) -> None:

@@ -1,9 +1,10 @@
-"""Drains a database in this process (X-11): claims what is due, starts it, runs it here, writes its end and advances its
-workflow, one task after the other, until nothing is due.
+"""Drains a database in this process (X-11): claims what is due, starts it, runs it here, writes its end and advances
+its workflow, one task after the other, until nothing is due.
 
 Everything is done with the statements and decisions of a worker: `store/tasks.py` claims, starts and moves,
-`worker/finalize.py` says what a report means, and `workflows/advance.py` takes the steps of workflows. The code of tasks runs in the caller's thread or on the caller's loop, never on
-the loop of the broker, whose connections it may need itself.
+`worker/finalize.py` says what a report means, and `workflows/advance.py` takes the steps of workflows. The code of
+tasks runs in the caller's thread or on the caller's loop, never on the loop of the broker, whose connections it may
+need itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""`app.testing`: what a test of the user's own code can do with an app (X-11 to X-14). Each part is a module of its own;
-this one is their face. Methods that need a database use that of the app, which the fixture `horsies_app` replaces by one
-of the test's own."""
+"""`app.testing`: what a test of the user's own code can do with an app (X-11 to X-14). Each part is a module of its
+own; this one is their face. Methods that need a database use that of the app, which the fixture `horsies_app` replaces
+by one of the test's own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from horsies.testing.drain import Drain, DrainedTask, Until
 from horsies.testing.moments import Moment
 from horsies.testing.sent import SentRow, SentTasks
 from horsies.testing.travel import Journey
-from horsies.testing.worker_process import WorkerProcess
+from horsies.testing.worker_process import SpawnedWorker
 
 if TYPE_CHECKING:
     from horsies.core.app import Horsies
@@ -78,7 +79,9 @@ class AppTesting:
 
     travel = run_sync(travel_async)
 
-    def crash(self, task: TaskDefinition[Any, Any] | None = None, *, at: Moment | str, settle_s: float = SETTLE_S) -> Crash:
+    def crash(
+        self, task: TaskDefinition[Any, Any] | None = None, *, at: Moment | str, settle_s: float = SETTLE_S
+    ) -> Crash:
         """A real worker that dies at this moment of the first such task, as a context manager: `with
         app.testing.crash(charge, at="returned"): charge.send(1)`. Leaving the block waits until another worker has
         recovered what was left, and everything has ended."""
@@ -99,19 +102,17 @@ class AppTesting:
         whatever dies (it raises, or returns False). `setup` is called before each. `InvariantBroken` names the moments
         after which it was not true."""
         self._refuse_inline("every_crash")
-        return every_crash(
-            self._app, scenario, check, task=task, setup=setup, moments=moments, settle_s=settle_s
-        )
+        return every_crash(self._app, scenario, check, task=task, setup=setup, moments=moments, settle_s=settle_s)
 
-    def worker(self, *, processes: int = 1, with_scheduler: bool = False) -> WorkerProcess:
+    def worker(self, *, processes: int = 1, with_scheduler: bool = False) -> SpawnedWorker:
         """A real worker process on the database of the app, as a context manager."""
         self._refuse_inline("worker")
-        return WorkerProcess(self._app, processes=processes, with_scheduler=with_scheduler)
+        return SpawnedWorker(self._app, processes=processes, with_scheduler=with_scheduler)
 
     def _rows(self) -> Sequence[SentRow]:
         return [SentRow(*row) for row in self._app.get_broker().bridge.run(self._read_sent)]
 
-    async def _read_sent(self) -> Sequence[tuple[object, ...]]:
+    async def _read_sent(self) -> Sequence[tuple[Any, ...]]:
         async with self._app.get_broker().hub.connection() as conn:
             return await store.sent(conn)
 

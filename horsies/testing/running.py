@@ -31,9 +31,7 @@ class Attempt(NamedTuple):
     raised: BaseException | None
 
 
-async def run_here(
-    task: AnyTask, args_json: str | None, kwargs_json: str | None, facts: context.RunFacts
-) -> Attempt:
+async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None, facts: context.RunFacts) -> Attempt:
     """Run the function once. What means the test and not the task (Ctrl-C, a time limit of pytest) is raised."""
     caught = _Caught()
     watched = _watched(task, caught)

@@ -33,8 +33,8 @@ class WorkerFailed(RuntimeError):
     """The worker process did not become ready."""
 
 
-class WorkerProcess:
-    """One worker. `with WorkerProcess(app): …` starts it and stops it."""
+class SpawnedWorker:
+    """One worker. `with SpawnedWorker(app): …` starts it and stops it."""
 
     def __init__(
         self, app: Horsies, *, processes: int = 1, with_scheduler: bool = False, doom: Doom | None = None
@@ -154,7 +154,7 @@ class WorkerProcess:
                 raise WorkerFailed(f"the worker of the test {how}; it said:\n{said}")
             time.sleep(LOOK_S)
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> SpawnedWorker:
         self.start()
         return self
 

@@ -1,4 +1,4 @@
-"""A project of a user with horsies installed: pytest finds the plugin by its entry point, as `pyproject.toml` has it."""
+"""A user's project with horsies installed: pytest finds the plugin by its entry point, as `pyproject.toml` has it."""
 
 from __future__ import annotations
 

@@ -116,10 +116,10 @@ def test_x10_the_processes_of_xdist_share_one_server(pytester: pytest.Pytester) 
             assert task.result.unwrap() == 2 * turn
             with psycopg.connect(horsies_database) as conn:
                 started = conn.execute("SELECT pg_postmaster_start_time()::text").fetchone()[0]
-                names = [name for (name,) in conn.execute("SELECT datname FROM pg_database WHERE datname LIKE '%template'")]
+                found = conn.execute("SELECT datname FROM pg_database WHERE datname LIKE '%template'").fetchall()
             noted = tmp_path_factory.getbasetemp().parent / "noted"
             with noted.open("a") as file:
-                file.write(f"{worker_id} {horsies_database} {started} {names}\\n")
+                file.write(f"{worker_id} {horsies_database} {started} {found}\\n")
         """,
     )
     pytester.runpytest_subprocess("-q", "-n", "2", "--basetemp", str(pytester.path / "base")).assert_outcomes(passed=12)
