@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from horsies.testing import InvariantBroken, Moment, MomentNotReached
+from horsies.testing import InvariantBroken, Moment, MomentNotReached, WorkerFailed
 from horsies.testing.moments import VARIABLE, Doom
 from tests.e2e.page_support import ROOT, imported
+from tests.support import eventually_sync
 from tests.worker_support import Rows, WorkerProcess
 
 pytestmark = pytest.mark.e2e
@@ -116,6 +118,34 @@ def test_x14_a_scenario_may_be_async_and_its_own_assertions_count(payments: Any)
 
     with pytest.raises(InvariantBroken, match="the scenario itself"):
         payments.app.testing.every_crash(scenario, moments=["claimed"])
+
+
+def test_x11_a_worker_of_a_test_ends_with_a_test_that_is_killed(fragile: Any, tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.path.insert(0, {str(FRAGILE.parent)!r})
+from fragile import app
+worker = app.testing.worker()
+worker.start()
+print(worker.pid, flush=True)
+sys.stdin.read()
+"""
+    test = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert test.stdout is not None and test.stdin is not None
+    pid = int(test.stdout.readline())
+    assert psutil.pid_exists(pid)
+    test.kill()
+    test.communicate()
+    eventually_sync(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_x11_a_worker_that_cannot_start_says_why(fragile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fragile.app.testing.on_database("postgresql://nobody@localhost:1/none"):
+        worker = fragile.app.testing.worker()
+        monkeypatch.setattr("horsies.testing.worker_process.READY_S", 8.0)
+        with pytest.raises(WorkerFailed, match=r"(?s)the worker of the test .*it said:\n.+"), worker:
+            pass
+    assert not worker.is_running
 
 
 def test_x14_nothing_of_this_steers_a_worker_of_production(
