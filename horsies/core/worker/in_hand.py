@@ -92,8 +92,8 @@ class HeldTask:
         """What the code of a task can know about its run (P-02)."""
         row = self.row
         due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
-        limit = self.options.timeout_ms
-        return packed((row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, limit, row.workflow_id))
+        attempt, limit, node = row.retry_count + 1, self.options.timeout_ms, self.options.node
+        return packed(row.id, row.claim_seq, attempt, row.queue_name, due, limit, row.workflow_id, node)
 
     def _about(self) -> bytes:
         """What the span of a run says about its task and its context."""

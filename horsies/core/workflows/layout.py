@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from horsies.core.db import Connection
-from horsies.core.models.sending import with_trace
+from horsies.core.models.sending import with_node, with_trace
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.models.workflow.registry import with_members
 from horsies.core.producer.enqueue import new_task_ids
@@ -93,7 +93,7 @@ def task_of_node(
     """The task of a node that waits for nothing."""
     return NewTask(
         task_id, workflow_id, node.task_name, node.queue_name or "default", node.priority or 100, kwargs,
-        node.task_options, node.flags_json, earlier(node.good_until, good_until),
+        with_node(node.task_options, node.node_id), node.flags_json, earlier(node.good_until, good_until),
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def task_of_payload(payload: Payload, task_id: str, kwargs: str | None, good_unt
     """The task of a node, or of an element of a map, that is enqueued with these arguments."""
     return NewTask(
         task_id, payload.workflow_id, payload.task_name, payload.queue_name or "default", payload.priority or 100,
-        kwargs, payload.task_options, payload.flags, good_until,
+        kwargs, with_node(payload.task_options, payload.node_id), payload.flags, good_until,
     )  # fmt: skip
 
 
