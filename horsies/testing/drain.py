@@ -26,7 +26,7 @@ from horsies.core.producer.waiter import result_of
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.store import caps, tasks, workflows
 from horsies.core.store.recovery import expire_waiting
-from horsies.core.tasks.context import RunFacts
+from horsies.core.tasks.context import packed
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.tasks.moves import Claim, Move, Requeue
 from horsies.core.types import TaskStatus
@@ -229,8 +229,9 @@ class Drain:
         task = self._app.tasks.get(row.task_name)
         if task is None:
             return unknown(row.task_name)
-        due, limit = row.enqueued_at.timestamp(), held.options.timeout_ms
-        facts = RunFacts(row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, limit, row.workflow_id)
+        due, options = row.enqueued_at.timestamp(), held.options
+        about = (row.id, row.claim_seq, row.retry_count + 1, row.queue_name, due, options.timeout_ms)
+        facts = packed(*about, row.workflow_id, options.node)
         return await run_here(task, row.args, row.kwargs, facts)
 
     def _raise_failure(self, ended: list[DrainedTask], attempt: Attempt) -> None:

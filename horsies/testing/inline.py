@@ -25,7 +25,7 @@ from horsies.core.producer.waiter import Ending, TimedOut
 from horsies.core.recovery.decide import expired
 from horsies.core.store.sends import Drafts, Send
 from horsies.core.store.tasks import EndedTask
-from horsies.core.tasks.context import RunFacts
+from horsies.core.tasks.context import packed
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.tasks.moves import Claim, Fail, Retry, retry_or_fail
 from horsies.core.types import Err, Ok, TaskStatus
@@ -172,7 +172,7 @@ async def _run(record: InlineTask, task: TaskDefinition[Any, Any]) -> None:
     while True:
         claim = Claim(record.sent.task_id, record.retry_count + 1)
         due = record.sent.due_at.timestamp()
-        facts = RunFacts(*claim, record.retry_count + 1, payload.queue_name, due, options.timeout_ms, None)
+        facts = packed(*claim, record.retry_count + 1, payload.queue_name, due, options.timeout_ms)
         report = (await run_here(task, payload.args_json, payload.kwargs_json, facts)).report
         fail = Fail(claim, report.result, report.error_code, report.error_message)
         move = None if report.ok else retry_or_fail(fail, options.retry_policy, record.retry_count, options.max_retries)

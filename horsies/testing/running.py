@@ -31,8 +31,9 @@ class Attempt(NamedTuple):
     raised: BaseException | None
 
 
-async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None, facts: context.RunFacts) -> Attempt:
-    """Run the function once. What means the test and not the task (Ctrl-C, a time limit of pytest) is raised."""
+async def run_here(task: AnyTask, args_json: str | None, kwargs_json: str | None, facts: bytes) -> Attempt:
+    """Run the function once; `facts` are those that a child would get. What concerns the test and not the task (Ctrl-C,
+    a time limit of pytest) is raised."""
     caught = _Caught()
     watched = _watched(task, caught)
     this = context.Run(watched, facts)
