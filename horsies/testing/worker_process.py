@@ -40,7 +40,7 @@ class SpawnedWorker:
         self, app: Horsies, *, processes: int = 1, with_scheduler: bool = False, doom: Doom | None = None
     ) -> None:
         self._order = WorkerOrder(
-            locator=locator_of(app),
+            locator=_locator_of(app),
             database_url=app.config.broker.database_url.get_secret_value(),
             processes=processes,
             with_scheduler=with_scheduler,
@@ -162,3 +162,16 @@ class SpawnedWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Any:
         self.close()
+
+
+def _locator_of(app: Horsies) -> str:
+    """The module that made the app, if it has it in a variable: a test that imports the app has it too, and a worker
+    should not import tests."""
+    home = None if app.location is None else os.path.realpath(app.location.file)
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path and os.path.realpath(path) == home:
+            for name, value in list(vars(module).items()):
+                if value is app:
+                    return f"{home}:{name}"
+    return locator_of(app)

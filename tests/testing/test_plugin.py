@@ -94,9 +94,14 @@ def test_x10_x11_horsies_worker_is_a_real_process(
         pytester,
         test_worker="""
         import os
-        from shop import where
+        from pathlib import Path
+        from shop import app, where
+
+        with Path("imported").open("a") as file:
+            file.write("once")
 
         def test_worker(horsies_worker):
+            assert Path("imported").read_text() == "once", "the worker does not import the tests"
             pid = where.send().unwrap().result(timeout_ms=30_000)
             assert horsies_worker.is_running and pid not in (os.getpid(), horsies_worker.pid)
             assert "worker ready" in horsies_worker.log
