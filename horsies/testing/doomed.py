@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -150,11 +151,13 @@ def _sockets() -> Iterator[socket.socket]:
                 os.close(copy)
 
 
-def _end_with_parent() -> None:
-    """Its standard input ends when the process that has started it does, however that happens."""
+def _end_with_parent(directory: Path) -> None:
+    """Its standard input ends when the process that has started it does, however that happens; nobody else removes its
+    files then."""
     with contextlib.suppress(OSError):
         while sys.stdin.read(1):
             pass
+    shutil.rmtree(directory, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -176,8 +179,9 @@ def main() -> None:
     app = locate.load_app(order.locator)
     if sys.stdin.readline().strip() != GO:
         return  # nobody needs it any more
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    worker = DoomedWorker(app, config, Path(order.ready), doom)
+    ready = Path(order.ready)
+    threading.Thread(target=_end_with_parent, args=(ready.parent,), daemon=True).start()
+    worker = DoomedWorker(app, config, ready, doom)
     sys.exit(asyncio.run(worker.run(install_signals=True)))
 
 

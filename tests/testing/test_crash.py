@@ -127,16 +127,18 @@ sys.path.insert(0, {str(FRAGILE.parent)!r})
 from fragile import app
 worker = app.testing.worker()
 worker.start()
-print(worker.pid, flush=True)
+print(worker.pid, worker._file("log").parent, flush=True)
 sys.stdin.read()
 """
     test = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert test.stdout is not None and test.stdin is not None
-    pid = int(test.stdout.readline())
-    assert psutil.pid_exists(pid)
+    said, directory = test.stdout.readline().split()
+    pid = int(said)
+    assert psutil.pid_exists(pid) and Path(directory).is_dir()
     test.kill()
     test.communicate()
     eventually_sync(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    assert not Path(directory).exists()
 
 
 def test_x11_a_worker_that_cannot_start_says_why(fragile: Any, monkeypatch: pytest.MonkeyPatch) -> None:

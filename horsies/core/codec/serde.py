@@ -38,10 +38,11 @@ class TaskCodec:
     """Arguments and result of one task, by declared type. A function that `returns_value` returns the ok value itself,
     not a `TaskResult` (X-01)."""
 
-    __slots__ = ("arguments", "result", "returns_value", "signature")
+    __slots__ = ("arguments", "ok_type", "result", "returns_value", "signature")
 
     def __init__(self, signature: arguments.Signature, ok_type: Any, *, returns_value: bool = False) -> None:
         self.signature = signature
+        self.ok_type = ok_type
         self.returns_value = returns_value
         self.arguments = arguments.ArgumentsCodec(signature)
         self.result = shapes.ResultCodec(ok_type)

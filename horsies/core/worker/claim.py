@@ -72,7 +72,7 @@ class Claimer:
         self._pool = pool
         self.who = who
         self._wake_key = wake_key
-        self._limits = limits
+        self._limits, self._kinds = limits, pace.Kinds(limits)
         self._queues = [name for name, cap in limits.queues if cap != 0]
         self._capped = sorted(limits.capped_queues() & set(self._queues))
         self._counting = caps.Counting()
@@ -276,6 +276,7 @@ class Claimer:
             self.is_looking = False
 
     def _next_order(self) -> tasks.ClaimOrder | None:
+        self._kinds.look(self._in_hand, monotonic())
         return next(iter(pace.orders(self._limits, self._holding(), self._children.async_names)), None)
 
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
@@ -362,7 +363,9 @@ class Claimer:
         waiting = self._in_hand.waiting
         staying = len(waiting)
         for place, row in enumerate(rows):
-            older = self._in_hand.take(row, is_async=row.task_name in async_names)
+            is_async = row.task_name in async_names
+            self._kinds.came(is_async, monotonic())
+            older = self._in_hand.take(row, is_async=is_async)
             if older is not None:
                 self._dispatcher.stop(older, StopReason.LOST)
             if place < stay:

@@ -120,9 +120,7 @@ class Worker:
         self._outcomes = finalize.OutcomeLog(me.worker_id)
         self._fence = fence.Fence.of(plan.app.config.recovery, plan.recovery)
         self._capped = plan.limits.capped_queues()
-        self._children = children.Children(
-            plan.child_spec, plan.config.processes, self._journal, on_change=self._on_room
-        )
+        self._children = children.Children(plan.child_spec, plan.processes, self._journal, on_change=self._on_room)
         self._build_helper()
         self._build_stages()
         self._build_liveness()
@@ -232,8 +230,7 @@ class Worker:
         )
         self._pings = questions.Pings(self._database, self.me)
         self._lost_claims = questions.Questions(self._check_claims, questions.CHECK_PAUSE_S)
-        settings = self.plan.snapshot_settings()
-        self._snapshots = Snapshots(self._database, self.me, settings, self._in_hand, self._children)
+        self._snapshots = Snapshots(self._database, self.me, self.plan.snapshot_settings, self._in_hand, self._children)
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
         return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
@@ -270,6 +267,7 @@ class Worker:
     async def _startup(self) -> None:
         # The children start first because they check the app: an app with errors shall not touch the database.
         await self._children.start()
+        self.plan.heed_kinds(has_async=bool(self._children.async_names))
         persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
         await persistently("schema", self._install_schema)
         if self._stop.is_set():
@@ -282,6 +280,8 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
+        if (defaults := self.plan.defaults()) is not None:
+            log.info(defaults)
         warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
