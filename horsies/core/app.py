@@ -9,7 +9,19 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from horsies.core import app_workflows, checks, discovery, errors, task_decorator
 from horsies.core.brokers.postgres import PostgresBroker
@@ -27,6 +39,9 @@ from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 from horsies.core.tasks.definition import Flags, SizeGuard
 from horsies.core.tasks.hooks import TaskHooks
 from horsies.core.types import run_sync
+
+if TYPE_CHECKING:
+    from horsies.testing.kit import AppTesting
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
 H = TypeVar("H", bound=Callable[[], None])
@@ -75,6 +90,7 @@ class Horsies(app_workflows.MakesWorkflows):
         self.queue_names = frozenset(queue.name for queue in config.queues())
         self._broker: PostgresBroker | None = None
         self._sender: Sender | None = None
+        self._testing: AppTesting | None = None
         self._lock = threading.Lock()
         self._suppressed = False
 
@@ -325,6 +341,31 @@ class Horsies(app_workflows.MakesWorkflows):
         if self._sender is None:
             self._sender = Sender(self.get_broker(), resend=self.config.resend_on_transient_err)
         return self._sender
+
+    @property
+    def testing(self) -> AppTesting:
+        """For tests of your own code: run what is sent in this process, look at it, let time pass, crash workers."""
+        if self._testing is None:
+            from horsies.testing.kit import AppTesting
+
+            self._testing = AppTesting(self)
+        return self._testing
+
+    @contextmanager
+    def replaced(
+        self, *, config: AppConfig | None = None, broker: PostgresBroker | None = None, sender: Sender | None = None
+    ) -> Iterator[None]:
+        """Used by tests: with another configuration, such as that of the test's database, or with a broker and a sender
+        of their own. What was opened meanwhile is closed at the end."""
+        before = self.config, self._broker, self._sender
+        self.config, self._broker, self._sender = config or self.config, broker, sender
+        try:
+            yield
+        finally:
+            meanwhile = self._broker
+            self.config, self._broker, self._sender = before
+            if meanwhile is not None and meanwhile is not self._broker:
+                meanwhile.close()
 
     async def get_result_async(
         self, task_id: str, timeout_ms: int | None = None

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "metrics": "tests/services/test_metrics_page.py",
     "monitoring": "tests/services/test_monitoring_page.py",
     "scheduling": "tests/e2e/test_scheduling_page.py",
+    "testing": "tests/testing/test_pages.py",
 }
 OTHERS = {"Celery", "Procrastinate"}
 
