@@ -189,6 +189,19 @@ def test_p51a_lines_wake_the_io_thread_once_and_all_of_them_arrive() -> None:
     assert [numbers for _, _, [numbers, _] in frames_of(notes.last(1))] == [[4, 5, 0, 0]]
 
 
+def test_p51a_what_is_being_sent_at_the_end_is_sent_again_with_the_rest() -> None:
+    """Nobody knows whether it has arrived; the longer part has the same first line, and replaces it."""
+    notes = Notes(held={1})
+    notes.limits = TaskLogs()
+    notes.log(1, 0.0, "INFO", "shop", "a")
+    note = notes.next()
+    notes.log(1, 0.0, "INFO", "shop", "b")
+    assert [numbers for _, _, [numbers, _] in frames_of(notes.last(1))] == [[1, 2, 0, 0]]
+    assert note is not None
+    notes.sent(note)  # too late, and without harm
+    assert notes.next() is None and notes.last(1) == b""
+
+
 def test_p51a_a_bell_that_user_code_has_closed_rings_no_more() -> None:
     ear, mouth = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     bell = Bell(ear, mouth)
