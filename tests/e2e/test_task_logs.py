@@ -142,6 +142,7 @@ def test_p51a_the_last_words_of_a_child_that_dies_are_kept(shop: Any, database_u
 
 def test_p51a_a_task_does_not_wait_for_a_table_that_is_locked(shop: Any, database_url: str, signals: Path) -> None:
     with worker(database_url, *QUIET) as running, psycopg.connect(database_url) as other:
+        shop.talk.send_or_raise(1).result(30_000)  # the worker has started
         other.execute("LOCK TABLE horsies_task_logs, horsies_task_progress IN ACCESS EXCLUSIVE MODE")
         handles = [shop.talk.send_or_raise(50) for _ in range(20)]
         for handle in handles:

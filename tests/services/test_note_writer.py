@@ -183,6 +183,21 @@ async def test_p51a_lines_of_all_runs_are_kept_and_what_comes_twice_is_one(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_p51a_lines_that_come_again_with_more_behind_them_are_all_kept(
+    db: AsyncConnection, writer: NoteWriter, at_once: bool
+) -> None:
+    """The io thread has sent the first of them when the task ended, and the end sends all."""
+    task = await running(db)
+    for last in (2, 4, 1):
+        log(writer, task, 1, *(f"line {number}" for number in range(1, last + 1)))
+        if not at_once:
+            await writer.flush()
+    log(writer, task, 3, "line 3", "line 4", "line 5")
+    await writer.flush()
+    assert [number for number, _ in await logged(db, task)] == [1, 2, 3, 4, 5]
+
+
 async def test_p51a_the_middle_is_deleted_and_a_log_is_read_in_pages(db: AsyncConnection, writer: NoteWriter) -> None:
     task = await running(db)
     for number in range(1, 11):

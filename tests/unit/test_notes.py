@@ -150,14 +150,14 @@ def test_p50_the_newest_wins_and_is_sent_once_a_second_at_most() -> None:
     notes = Notes(held={1, 2})
     for done in range(5):
         notes.progress(1, Progress.of(done, 10, None))
-    assert notes
+    assert notes.noted
     note = notes.next()
     assert note is not None and frames_of(note.data) == [(Kind.PROGRESS, 1, [[4.0, 10.0, None]])]
     notes.progress(1, Progress.of(7, 10, None))  # while it is being sent
     notes.sent(note)
     assert notes.next() is None and 0 < (notes.due_in() or 0) <= 1
     assert frames_of(notes.last(1)) == [(Kind.PROGRESS, 1, [[7.0, 10.0, None]])]
-    assert notes.last(1) == b"" and not notes
+    assert notes.last(1) == b"" and not notes.noted
 
 
 def test_p50_p51a_what_does_not_run_here_leaves_no_note() -> None:
@@ -166,7 +166,7 @@ def test_p50_p51a_what_does_not_run_here_leaves_no_note() -> None:
     notes.progress(2, Progress.of(1, None, None))
     notes.log(2, 0.0, "INFO", "shop", "late")
     notes.printed(2, 0.0, "late\n")
-    assert not notes and notes.next() is None and notes.last(2) == b""
+    assert not notes.noted and notes.next() is None and notes.last(2) == b""
 
 
 def test_p51a_lines_wake_the_io_thread_once_and_all_of_them_arrive() -> None:
@@ -187,6 +187,19 @@ def test_p51a_lines_wake_the_io_thread_once_and_all_of_them_arrive() -> None:
     assert len(rung) == 2 and notes.next() is None and notes.due_in() is not None  # not yet
     notes.printed(1, 2.5, "no end")
     assert [numbers for _, _, [numbers, _] in frames_of(notes.last(1))] == [[4, 5, 0, 0]]
+
+
+def test_p51a_what_is_being_sent_at_the_end_is_sent_again_with_the_rest() -> None:
+    """Nobody knows whether it has arrived; the longer part has the same first line, and replaces it."""
+    notes = Notes(held={1})
+    notes.limits = TaskLogs()
+    notes.log(1, 0.0, "INFO", "shop", "a")
+    note = notes.next()
+    notes.log(1, 0.0, "INFO", "shop", "b")
+    assert [numbers for _, _, [numbers, _] in frames_of(notes.last(1))] == [[1, 2, 0, 0]]
+    assert note is not None
+    notes.sent(note)  # too late, and without harm
+    assert notes.next() is None and notes.last(1) == b""
 
 
 def test_p51a_a_bell_that_user_code_has_closed_rings_no_more() -> None:

@@ -100,7 +100,7 @@ class ChildIO:
                     self._end_if_alone(heard)
                 self._hear(heard)
                 self._beat()
-                if self._notes:
+                if self._notes.noted:
                     self._send_notes()
                 self._watch()
         except BaseException:
@@ -114,7 +114,7 @@ class ChildIO:
         if not self._inbox.held:
             return None
         wait = min(self._next_beat - monotonic(), self._may_run_until - clock())
-        if self._notes and (notes_wait := self._notes.due_in()) is not None:
+        if self._notes.noted and (notes_wait := self._notes.due_in()) is not None:
             wait = min(wait, max(notes_wait, SHORTEST_S))  # not at once, if there was no room for them
         return max(0.0, wait * 1000) + 1
 

@@ -144,15 +144,11 @@ class Notes:
         self.limits: TaskLogs | None = None  # without them, nothing is kept of what tasks log
         self.wake: Callable[[], None] = lambda: None
         self._held = held
-        self._noted: dict[int, _Noted] = {}
+        self.noted: dict[int, _Noted] = {}  # empty, if no task has said anything that is not sent yet
         # The same thread may enter it again: a finalizer or a signal handler may log at any moment.
         self._lock = threading.RLock()
         self._is_copy = False
         os.register_at_fork(after_in_child=self._copied)
-
-    def __bool__(self) -> bool:
-        """Whether any task has said something."""
-        return bool(self._noted)
 
     # The code of a task
 
@@ -188,9 +184,9 @@ class Notes:
     def _of(self, token: int) -> _Noted | None:
         if self._is_copy or token not in self._held:
             return None
-        noted = self._noted.get(token)
+        noted = self.noted.get(token)
         if noted is None:
-            noted = self._noted[token] = _Noted()
+            noted = self.noted[token] = _Noted()
         return noted
 
     def _log_of(self, token: int) -> RunLog | None:
@@ -206,7 +202,7 @@ class Notes:
         """What is to be sent now. It stays here until `sent` is called."""
         now = monotonic()
         with self._lock:
-            for token, noted in self._noted.items():
+            for token, noted in self.noted.items():
                 if noted.log and now >= noted.log_due and (part := noted.log.part()) is not None:
                     return Note(token, _frame(token, part), part)
                 if noted.progress is not None and now >= noted.progress_due:
@@ -216,7 +212,7 @@ class Notes:
     def sent(self, note: Note) -> None:
         now = monotonic()
         with self._lock:
-            if (noted := self._noted.get(note.token)) is None:
+            if (noted := self.noted.get(note.token)) is None:
                 return
             if isinstance(note.content, LogPart):
                 if noted.log is not None:
@@ -231,8 +227,8 @@ class Notes:
         """In how many seconds the io thread must look here again, if not before; None if there is nothing."""
         now = monotonic()
         with self._lock:
-            waits = [noted.log_due - now for noted in self._noted.values() if noted.log]
-            waits += [noted.progress_due - now for noted in self._noted.values() if noted.progress is not None]
+            waits = [noted.log_due - now for noted in self.noted.values() if noted.log]
+            waits += [noted.progress_due - now for noted in self.noted.values() if noted.progress is not None]
         return max(0.0, min(waits)) if waits else None
 
     # The main thread
@@ -240,7 +236,7 @@ class Notes:
     def last(self, token: int) -> bytes:
         """The task has ended: the frames of what is left, to be sent before its report."""
         with self._lock:
-            noted = self._noted.pop(token, None)
+            noted = self.noted.pop(token, None)
             if noted is None:
                 return b""
             frames = []
@@ -258,7 +254,7 @@ class Notes:
         """In a copy that a task made by `fork`: nobody reads its notes, and another thread may have held the lock."""
         self._lock = threading.RLock()
         self._is_copy = True
-        self._noted = {}
+        self.noted = {}
 
 
 class Bell:

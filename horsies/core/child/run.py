@@ -380,7 +380,7 @@ class Reporter:
             frame = _pack(token, too_large(error), stopped, now - began, rss_kb)
         self._inbox.held.discard(token)
         self.wanted_stopped.discard(token)
-        return self._notes.last(token) + frame if self._notes else frame
+        return self._notes.last(token) + frame if self._notes.noted else frame
 
 
 class Memory:
