@@ -24,6 +24,7 @@ UNSERVED = ("operations", "workers")
 # Run elsewhere, each as it needs.
 ELSEWHERE = {
     "checks": "tests/unit/checks/test_examples.py",
+    "cookbook": "tests/e2e/test_cookbook.py",
     "logging": "tests/e2e/test_logging_page.py",
     "recovery": "tests/services/test_recovery_page.py",
     "workflows": "tests/e2e/test_workflows_page.py",
