@@ -25,6 +25,8 @@ UNSERVED = ("operations", "workers")
 ELSEWHERE = {
     "checks": "tests/unit/checks/test_examples.py",
     "deploys": "tests/unit/test_older.py",
+    "cookbook": "tests/e2e/test_cookbook.py",
+    "logging": "tests/e2e/test_logging_page.py",
     "recovery": "tests/services/test_recovery_page.py",
     "workflows": "tests/e2e/test_workflows_page.py",
     "getting-started": "tests/e2e/test_getting_started.py",
