@@ -9,7 +9,7 @@ with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench bench-peers soak soak-deploys proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -67,6 +67,10 @@ bench: $(call with,embedded uvloop $(if $(findstring scale,$(ONLY)),bench)) ## m
 		$(if $(REPEAT),--repeat $(REPEAT)) $(foreach setting,$(PG),--pg $(setting)) \
 		$(if $(ROWS),--rows $(ROWS)) $(if $(WORKERS),--workers $(WORKERS)) \
 		$(if $(JSON),--json) $(if $(DOC),--doc)
+
+# Which statements take the server's time. SHAPE=drain, or fan_out, roots, mapped, chain, diamonds of workflows; SIZE=10000
+profile: $(call with,embedded uvloop) ## show which statements a drain or a workflow spends the server's time on
+	$(BIN)/python -m benchmarks.profile $(if $(SHAPE),--shape $(SHAPE)) $(if $(SIZE),--size $(SIZE))
 
 # Ours beside other queues, in docs/peers.md. TASKS=60000 ROUNDS=3 PINGS=100 ONLY=pgqueuer,oban DOCS=0 PEERS_PYTHON=python3.13
 bench-peers: $(PEERS)/.installed ## measure other queues beside ours

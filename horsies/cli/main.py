@@ -12,6 +12,7 @@ from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.grants import grants
+from horsies.cli.notes import logs
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
@@ -19,7 +20,8 @@ from horsies.cli.tasks import explain, stale_tasks, task, tasks
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
-from horsies.core import errors, logs, tracing
+from horsies.core import errors, tracing
+from horsies.core.logs import clean_last_resort
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
@@ -41,6 +43,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "send": (send, "Send a task, and optionally wait for its result."),
     "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
     "task": (task, "Show one task: arguments, result, attempts."),
+    "logs": (logs, "Show what a task has logged."),
     "explain": (explain, "Explain why a task is not running."),
     "cancel": (cancel, "Cancel tasks."),
     "rerun": (rerun, "Send ended tasks again."),
@@ -93,7 +96,7 @@ def main() -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run one command line and return the exit code."""
-    logs.clean_last_resort()
+    clean_last_resort()
     try:
         code = app(args or ["--help"], prog_name="horsies", standalone_mode=False)
     except errors.HorsiesError as problem:

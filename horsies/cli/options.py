@@ -217,6 +217,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("everything about a task", f"horsies task shop.tasks:app {_ID}"),
         ("its result, for a program", f"horsies task {_ID} --json | jq .result"),
     ),
+    "logs": (
+        ("what a task has logged", f"horsies logs shop.tasks:app {_ID}"),
+        ("the same, until the task has ended", f"horsies logs {_ID} --follow"),
+    ),
     "explain": (
         ("why a task is not running", f"horsies explain shop.tasks:app {_ID}"),
         ("why the fourth node of a workflow is not running", f"horsies explain {_ID}:3"),

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from horsies.cli import options, output, session
+from horsies.cli import notes, options, output, session
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
 from horsies.core.models.tasks import TaskAttemptInfo
@@ -20,6 +20,7 @@ from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 from horsies.monitoring import explain_task, get_task_detail, list_tasks
 
 _TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries", "error", "worker")
+_PROGRESS_AT = 2  # the place of the progress among them
 
 _STALE_TITLES = {
     "id": "task",
@@ -192,9 +193,21 @@ def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> "output.Sh
     last = page.offset + len(page.items)
     total = output.count(page.total, "task") if page.total_is_exact else f"{page.total:,}+ tasks"
     summary = output.styled((f"{page.offset + 1} to {last} of {total}{_rest(page, last)}", "default"))
-    table = output.table_of(_TITLES, [_row(one) for one in page.items])
+    table = _table(page)
     parts = (summary, table) if is_watched else (table, summary)  # a long table hides what is below it
     return output.below_each_other(*parts)
+
+
+def _table(page: models.TaskListPage) -> "output.Shown":
+    """With their progress, if there is one that has any."""
+    rows = [_row(one) for one in page.items]
+    if not any(one.progress for one in page.items):
+        return output.table_of(_TITLES, rows)
+    said = [notes.short(one.progress) for one in page.items]
+    titles = [*_TITLES[:_PROGRESS_AT], "progress", *_TITLES[_PROGRESS_AT:]]
+    return output.table_of(
+        titles, [[*row[:_PROGRESS_AT], cell, *row[_PROGRESS_AT:]] for row, cell in zip(rows, said, strict=True)]
+    )
 
 
 def _nothing(page: models.TaskListPage) -> str:
@@ -304,6 +317,8 @@ def _lines(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
     yield "claimed", found.claimed_at
     yield "started", found.started_at
     yield "ended", found.ended_at
+    is_running = found.status is TaskStatus.RUNNING
+    yield "progress", found.progress and notes.bar(found.progress, is_running=is_running)
     yield "retries", f"{found.retry_count} of {found.max_retries}" if found.max_retries or found.retry_count else None
     yield "error", found.error_code and f"{found.error_code} ({found.error_category})"
     yield "worker", found.claimed_by_worker_id

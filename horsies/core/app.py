@@ -16,6 +16,7 @@ from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.hooks import HookRegistry
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
+from horsies.core.models.notes import TaskLogLine
 from horsies.core.models.queues import QueueMode
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
 from horsies.core.producer.send import Sender
@@ -339,6 +340,12 @@ class Horsies(app_workflows.MakesWorkflows):
         return await self.get_broker().get_task_info_async(task_id, **include)
 
     get_task_info = run_sync(get_task_info_async)
+
+    async def get_task_logs_async(self, task_id: str) -> BrokerResult[list[TaskLogLine]]:
+        """What a task has logged, if the app has `task_logs` (P-51a); the oldest first."""
+        return await self.get_broker().get_task_logs_async(task_id)
+
+    get_task_logs = run_sync(get_task_logs_async)
 
     async def ping_database_async(self) -> BrokerResult[DatabasePing]:
         """Check that the database answers."""

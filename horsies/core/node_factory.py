@@ -104,6 +104,14 @@ class MakesNodes(Generic[P, T]):
     ) -> MapNodeFactory[Q, T]: ...
     @overload
     def map_node(
+        self: MakesNodes[Concatenate[E, Q], T],
+        *,
+        over: TaskResult[Sequence[TaskResult[E, TaskError]], TaskError],
+        param: None = None,
+        **options: Unpack[MapNodeOptions],
+    ) -> MapNodeFactory[Q, T]: ...
+    @overload
+    def map_node(
         self, *, over: TaskResult[Sequence[Any], TaskError], param: str, **options: Unpack[MapNodeOptions]
     ) -> MapNodeFactory[..., T]: ...
     def map_node(self, *, over: Any, param: str | None = None, **options: Unpack[MapNodeOptions]) -> Any:

@@ -29,7 +29,7 @@ def known(ctx: TaskContext | AsyncTaskContext) -> dict[str, Any]:
         "limit_s": None if ctx.deadline is None or ctx.enqueued_at is None else ctx.deadline.timestamp(),
         "is_stopping": ctx.is_stopping,
         "fence": list(ctx.fence),
-        "workflow": ctx.workflow and ctx.workflow.workflow_id,
+        "workflow": ctx.workflow and list(ctx.workflow),
     }
 
 
@@ -77,6 +77,7 @@ if os.environ.get("HOOKED"):
     @app.after_task
     def after(ctx: TaskContext, result: TaskResult[Any, TaskError]) -> None:
         note(f"after {ctx.task_name} {'ok' if result.is_ok() else result.unwrap_err().code}")
+        raise SystemExit("a hook that wants to leave")
 
     @app.on_failure
     async def failed_async(ctx: AsyncTaskContext, error: TaskError) -> None:

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "recovery": "tests/services/test_recovery_page.py",
     "workflows": "tests/e2e/test_workflows_page.py",
     "getting-started": "tests/e2e/test_getting_started.py",
+    "progress-and-logs": "tests/e2e/test_progress.py",
     "metrics": "tests/services/test_metrics_page.py",
     "monitoring": "tests/services/test_monitoring_page.py",
     "scheduling": "tests/e2e/test_scheduling_page.py",

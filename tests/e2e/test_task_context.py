@@ -48,6 +48,16 @@ def test_p01_p02_p51_a_task_knows_itself_and_its_log_lines_say_whose_they_are(sh
     assert mine == {f"number {number}": other.task_id for number, other in enumerate(others)}
 
 
+def test_p02_a_node_knows_its_workflow_and_itself(shop: Any, database_url: str) -> None:
+    first = shop.know.node(node_id="first")()
+    spec = shop.app.workflow("alone", [first], output=first, definition_key="knowing.alone")
+    with WorkerProcess(database_url, locator=KNOWING) as worker:
+        handle = spec.start().unwrap()
+        found = handle.get(30_000).unwrap()
+        worker.stop()
+    assert found["workflow"] == [handle.workflow_id, "first"]
+
+
 def test_t27_an_exception_that_nobody_expects_is_logged_with_its_traceback(shop: Any, database_url: str) -> None:
     with WorkerProcess(database_url, "--log-format", "json", locator=KNOWING) as worker:
         assert shop.fail.send_or_raise("network").get(30_000).unwrap_err().code == "NO_NETWORK"
@@ -84,4 +94,5 @@ def test_x05_hooks_see_every_task_and_lose_no_result(shop: Any, database_url: st
         "before know_async 1", "enter know_async", "enter async know_async", "leave know_async", "after know_async ok",
     ]  # fmt: skip
     assert said.count("the hook before raised; the task goes on without it") == 3
+    assert said.count("the hook after raised; the task goes on without it") == 3
     assert said.count("the hook around_async raised; the task goes on without it") == 1

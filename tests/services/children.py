@@ -13,6 +13,7 @@ import psutil
 
 from horsies.core.child import wire
 from horsies.core.child.wire import ChildSpec, Decoder, Done, Frame, Kind
+from horsies.core.tasks.context import packed
 from horsies.core.worker.launcher import ChildProcess, Launcher
 
 PATIENCE = 20.0
@@ -44,7 +45,8 @@ class Child:
         """A RUN frame that is not sent yet."""
         token = next(self._tokens)
         given = json.dumps(args).encode() if args else b"", json.dumps(kwargs).encode() if kwargs else b""
-        return token, wire.pack(Kind.RUN, token, name.encode(), *given, b"")
+        facts = packed(f"task-{token}", 1, 1, "default")
+        return token, wire.pack(Kind.RUN, token, name.encode(), *given, b"", facts)
 
     def stop(self, token: int) -> None:
         self.tell(wire.pack(Kind.STOP, token, b"test"))

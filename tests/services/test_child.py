@@ -39,7 +39,7 @@ async def test_w30_started_comes_before_done(child: Child) -> None:
 
 
 async def test_w30_started_is_said_before_arguments_are_decoded(child: Child) -> None:
-    child.tell(wire.pack(Kind.RUN, 5, b"echo", b"{not json", b"", b"{}"))
+    child.tell(wire.pack(Kind.RUN, 5, b"echo", b"{not json", b"", b"", b""))
     await child.started(5)
     done = await child.done(5)
     assert done.error_code == "WORKER_SERIALIZATION_ERROR"

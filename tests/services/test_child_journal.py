@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from horsies.core.child import wire
-from horsies.core.child.wire import Kind
 from horsies.core.recovery import start_journal
 from horsies.core.recovery.start_journal import Journal
 from horsies.core.store.tasks import Claimed
@@ -32,9 +30,9 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
 def hand_over(child: Child, book: Journal, number: int, name: str, *args: Any) -> None:
     """As a dispatcher does it; task `t<number>`."""
     task_id = f"t{number}"
-    row = Claimed(0, 1, datetime.now(UTC), task_id, 1, name, "default", None, None, None, 0, 0, False, None)
-    entry = book.entry(HeldTask(row, False, number, Claim(task_id, 1)))
-    child.tell(wire.pack(Kind.RUN, number, name.encode(), json.dumps(args).encode(), b"", entry))
+    row = Claimed(0, 1, datetime.now(UTC), task_id, 1, name, "default", json.dumps(args), None, None, 0, 0, False, None)
+    held = HeldTask(row, False, number, Claim(task_id, 1))
+    child.tell(held.run_frame(book.entry(held), is_traced=False))
 
 
 def noted() -> set[str]:

@@ -253,6 +253,27 @@ LOAD_MOVES = {
     "held": Column("integer", True, None),
     "running": Column("integer", True, None),
 }
+NUMBER = Column("integer", True, None)
+PROGRESS = {
+    "task_id": chars(36, required=True),
+    "claim_seq": NUMBER,
+    "attempt": NUMBER,
+    "done": Column("double precision", True, None),
+    "total": FLOAT,
+    "message": TEXT,
+    "first_done": Column("double precision", True, None),
+    "first_at": NOW,
+    "updated_at": NOW,
+}
+LOGS = {
+    "task_id": chars(36, required=True),
+    "claim_seq": NUMBER,
+    "first_line": NUMBER,
+    "last_line": NUMBER,
+    "attempt": NUMBER,
+    "lines": Column("text", True, None),
+    "written_at": NOW,
+}
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,
     "horsies_task_attempts": ATTEMPTS,
@@ -267,6 +288,8 @@ TABLES = {
     "horsies_waiting": WAITING,
     "horsies_load": LOAD,
     "horsies_load_moves": LOAD_MOVES,
+    "horsies_task_progress": PROGRESS,
+    "horsies_task_logs": LOGS,
     "horsies_known_names": KNOWN_NAMES,
     "horsies_left_tasks": LEFT_TASKS,
 }
@@ -284,6 +307,8 @@ RULE_OF_TABLE = {
     "horsies_waiting": "d60",
     "horsies_load": "d56",
     "horsies_load_moves": "d56",
+    "horsies_task_progress": "d22",
+    "horsies_task_logs": "d23",
     "horsies_known_names": "d57",
     "horsies_left_tasks": "d58",
 }
@@ -341,6 +366,8 @@ INDEXES = {
     "horsies_waiting": {"UNIQUE (topic, holder)"},
     "horsies_load": {"UNIQUE (queue_name, number)"},
     "horsies_load_moves": {"UNIQUE (queue_name, xid, id)"},
+    "horsies_task_progress": {"UNIQUE (task_id)"},
+    "horsies_task_logs": {"UNIQUE (task_id, claim_seq, first_line)", "(written_at)"},
     "horsies_known_names": {"UNIQUE (names_hash)"},
     "horsies_left_tasks": {"UNIQUE (task_id)", "(left_at)"},
 }

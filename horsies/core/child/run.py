@@ -27,6 +27,8 @@ from time import perf_counter_ns, sleep
 
 from horsies.core.child import wire
 from horsies.core.child.io import PLAIN_PARTS, Inbox, Item, Uplink, leave
+from horsies.core.child.notes import Notes
+from horsies.core.models.notes import Progress
 from horsies.core.models.tasks import OperationalErrorCode, TaskError
 from horsies.core.tasks import context, execute
 from horsies.core.tasks.context import Run
@@ -53,13 +55,14 @@ class Runner:
         concurrency: int,
         note: Callable[[bytes], None] = lambda entry: None,
         is_late: Callable[[], bool] = lambda: False,
+        notes: Notes | None = None,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._uplink = uplink
         self._note = note  # in the start journal (R-103)
         self._is_late = is_late
-        self._reporter = Reporter(inbox)
+        self._reporter = Reporter(inbox, notes)
         self._wanted = self._reporter.wanted_stopped
         self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note, self._hold)
         self._current: int | None = None  # the sync task between STARTED and DONE
@@ -339,17 +342,23 @@ class AsyncRunner:
 class Reporter:
     """Packs DONE frames and releases their tasks, and tells the code of a task whether it should stop."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, notes: Notes | None = None) -> None:
         self.wanted_stopped: set[int] = set()  # tokens the supervisor wants stopped
         self._inbox = inbox
+        self._notes = Notes(inbox.held) if notes is None else notes
         self._memory = Memory()
 
     def is_stopping(self, token: int) -> bool:
         """Whether this task was told to stop, or the worker is leaving."""
         return token in self.wanted_stopped or self._inbox.is_leaving or self._inbox.is_closed
 
+    def progress(self, token: int, progress: Progress) -> None:
+        """How far a task has come (P-50)."""
+        self._notes.progress(token, progress)
+
     def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
-        """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""
+        """The DONE frame of a task that began at `began`, after what it has said last. Without a report, it was stopped
+        before it had one."""
         now = perf_counter_ns()
         report = report or _NO_REPORT
         rss_kb = self._memory.rss_kb(now)
@@ -359,7 +368,7 @@ class Reporter:
             frame = _pack(token, too_large(error), stopped, now - began, rss_kb)
         self._inbox.held.discard(token)
         self.wanted_stopped.discard(token)
-        return frame
+        return self._notes.last(token) + frame if self._notes else frame
 
 
 class Memory:

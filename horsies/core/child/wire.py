@@ -74,6 +74,8 @@ class Kind(IntEnum):
     GAVE_UP = 20  # tokens that will not be run by this child
     BEAT = 21  # tokens whose functions are running
     ANSWER = 22  # number: token; the answer of a helper (`helper.py`)
+    PROGRESS = 23  # number: token; done, total and message as JSON (`notes.py`)
+    LOGGED = 24  # number: token; the numbers of a `LogPart` as JSON, and its lines
     # supervisor → fork server
     SPAWN = 32  # number: child; name, spec as JSON; carries the child's end of the socket pair
     SIGNAL = 33  # number: child; signal number, b"1" for the whole process group

@@ -38,7 +38,7 @@ class TaskCodec:
     """Arguments and result of one task, by declared type. A function that `returns_value` returns the ok value itself,
     not a `TaskResult` (X-01)."""
 
-    __slots__ = ("arguments", "result", "returns_value", "signature")
+    __slots__ = ("arguments", "ok_type", "result", "returns_value", "signature")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class TaskCodec:
         accepts: Sequence[older.OlderSignature] = (),
     ) -> None:
         self.signature = signature
+        self.ok_type = ok_type
         self.returns_value = returns_value
         self.arguments = older.AcceptingCodec(signature, accepts) if accepts else arguments.ArgumentsCodec(signature)
         self.result = shapes.ResultCodec(ok_type)

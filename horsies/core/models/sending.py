@@ -63,6 +63,7 @@ class TaskSendPayload:
     enqueue_sha: str
     flags_json: str | None = None
     idempotency_key: str | None = None
+    reuse_after_failure: bool = False  # the key is free again if its task ended without success
 
 
 # A send before anybody asks for its payload: the fields that it may share with others, the two texts of its arguments,
@@ -114,11 +115,18 @@ class TaskSendFailed(ValueError):
 
 def with_trace(task_options: str | None, trace: str | None) -> str | None:
     """The options with the context among them; all of it is JSON."""
-    if trace is None:
-        return task_options
+    return task_options if trace is None else _with_field(task_options, KEY, trace)
+
+
+def with_node(task_options: str | None, node_id: str) -> str | None:
+    """The options of a node's task: they name the node, so that the task can know it (P-02)."""
+    return _with_field(task_options, "node", json.dumps(node_id))
+
+
+def _with_field(task_options: str | None, name: str, value: str) -> str | None:
     if not task_options or task_options == "{}":
-        return f'{{"{KEY}":{trace}}}'
-    return f'{task_options[:-1]},"{KEY}":{trace}}}' if task_options.endswith("}") else task_options
+        return f'{{"{name}":{value}}}'
+    return f'{task_options[:-1]},"{name}":{value}}}' if task_options.endswith("}") else task_options
 
 
 def trace_in(task_options: str | None) -> str | None:
@@ -234,6 +242,7 @@ class TaskOptions:
     retry_policy: RetryPolicy | None = None
     timeout_ms: int | None = None
     trace: str | None = None  # the trace context of a row, as JSON; a definition has none
+    node: str | None = None  # the node of a workflow that a row is the task of; a definition has none
 
     @property
     def max_retries(self) -> int:
@@ -274,6 +283,8 @@ def _options_from(text: str) -> TaskOptions:
     try:
         trace = carrier_to_json(fields.get(KEY))
         longest = None if timeout is None else min(timeout, MAX_TIMEOUT_MS)
-        return TaskOptions(RetryPolicy.model_validate(policy) if policy is not None else None, longest, trace)
+        found = RetryPolicy.model_validate(policy) if policy is not None else None
+        node = fields.get("node")
+        return TaskOptions(found, longest, trace, node if isinstance(node, str) else None)
     except ValidationError as problem:
         raise ValueError(f"task_options.retry_policy: {problem}") from None

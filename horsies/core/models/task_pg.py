@@ -201,6 +201,47 @@ class TaskAttemptModel(Base):
     )
 
 
+class TaskProgressModel(Base):
+    """The newest progress of a task (D-22). Written asynchronously: a server crash may lose the last second of it."""
+
+    __tablename__ = "horsies_task_progress"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    claim_seq: Mapped[int] = mapped_column(sa.Integer)
+    attempt: Mapped[int] = mapped_column(sa.Integer)
+    done: Mapped[float] = mapped_column(sa.Double)
+    total: Mapped[float | None] = mapped_column(sa.Double)
+    message: Mapped[str | None] = mapped_column(sa.Text)
+    first_done: Mapped[float] = mapped_column(sa.Double)  # the first of this claim, for the rate
+    first_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (
+        within_limits("horsies_task_progress", ("first_at", "updated_at"), ("claim_seq", "attempt"), 2 * MOST),
+    )
+
+
+class TaskLogModel(Base):
+    """What a task has logged, some lines in each row, numbered within the claim (D-23)."""
+
+    __tablename__ = "horsies_task_logs"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    claim_seq: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    first_line: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    last_line: Mapped[int] = mapped_column(sa.Integer)
+    attempt: Mapped[int] = mapped_column(sa.Integer)
+    lines: Mapped[str] = mapped_column(sa.Text)
+    written_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (
+        within_limits(
+            "horsies_task_logs", ("written_at",), ("claim_seq", "attempt", "first_line", "last_line"), 2 * MOST
+        ),
+        sa.Index("horsies_task_logs_written_at_idx", "written_at"),
+    )
+
+
 class TaskHeartbeatModel(Base):
     """Heartbeats of claimed and running tasks; deleted by age, so ids may be reused."""
 
@@ -404,13 +445,20 @@ stored_with(
     autovacuum_analyze_threshold=2000,
 )
 # Rows of these tables are inserted and deleted, and never updated.
-for _inserted in (TaskAttemptModel, TaskHeartbeatModel, WorkerStateModel):
+for _inserted in (TaskAttemptModel, TaskLogModel, TaskHeartbeatModel, WorkerStateModel):
     stored_with(
         _inserted.__table__,
         autovacuum_vacuum_scale_factor=0.05,
         autovacuum_vacuum_insert_scale_factor=0.1,
         autovacuum_analyze_scale_factor=0.05,
     )
+# A row is rewritten every second while its task runs, within its page.
+stored_with(
+    TaskProgressModel.__table__,
+    fillfactor=50,
+    autovacuum_vacuum_scale_factor=0.02,
+    autovacuum_vacuum_threshold=500,
+)
 stored_with(WaitingModel.__table__, fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)
 # Every row of these two is dead soon.
 stored_with(LoadModel.__table__, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)

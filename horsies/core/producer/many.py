@@ -100,7 +100,8 @@ def _each(
     except ValueError as problem:
         yield envelope.refused(task, str(problem), problem).error
         return
-    shared = envelope.frame(task, options, sent_at)
+    # The calls that have no key share this; a key that may be reused belongs to a call of its own.
+    shared = envelope.frame(task, replace(options, reuse_after_failure=False), sent_at)
     if isinstance(shared, Err):
         yield shared.error
         return

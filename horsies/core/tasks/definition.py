@@ -17,7 +17,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
@@ -38,8 +50,16 @@ if TYPE_CHECKING:
     BlockingConnection: TypeAlias = (
         psycopg.Connection[Any] | engine.Connection | orm.Session | orm.scoped_session[orm.Session]
     )
+
+    class AsyncpgConnection(Protocol):
+        """A connection of asyncpg, also one from its pool."""
+
+        def is_closed(self) -> bool: ...
+        def is_in_transaction(self) -> bool: ...
+
     AwaitingConnection: TypeAlias = (
         psycopg.AsyncConnection[Any]
+        | AsyncpgConnection
         | sqlalchemy_asyncio.AsyncConnection
         | sqlalchemy_asyncio.AsyncSession
         | sqlalchemy_asyncio.async_scoped_session[sqlalchemy_asyncio.AsyncSession]
@@ -244,7 +264,8 @@ class SendOptions:
             return self
         missing = {name: getattr(others, name) for name in _DEFAULTED if getattr(self, name) is None}
         flags = flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags
-        return replace(self, flags=flags, **missing)
+        reuse = self.reuse_after_failure or (others.reuse_after_failure and self.idempotency_key is not None)
+        return replace(self, flags=flags, reuse_after_failure=reuse, **missing)
 
 
 _DEFAULTED = ("good_until", "queue", "priority", "timeout_ms", "retry_policy", "eta", "delay")

@@ -106,7 +106,7 @@ class RecoveryServices:
         )  # fmt: skip
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
-        self._retention = retention.Retention(pool, *settings)
+        self._retention = retention.Retention(pool, *settings, task_logs=plan.app.config.task_logs)
         self.rounds = Rounds()
 
     def steps(self) -> list[tuple[str, Step]]:

@@ -74,7 +74,7 @@ class Claimer:
         self._pool = pool
         self.who = who
         self.left = LeftTasks(lambda: children.task_names if leaves_unknown else None)
-        self._limits = limits
+        self._limits, self._kinds = limits, pace.Kinds(limits)
         self._queues = [name for name, cap in limits.queues if cap != 0]
         self.mark = IdleMark(pool, who.worker_id, wake_key, self._queues, poll_s)
         self._capped = sorted(limits.capped_queues() & set(self._queues))
@@ -275,6 +275,7 @@ class Claimer:
             self.is_looking = False
 
     def _next_order(self) -> tasks.ClaimOrder | None:
+        self._kinds.look(self._in_hand, monotonic())
         return next(iter(pace.orders(self._limits, self._holding(), self._children.async_names)), None)
 
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
@@ -369,7 +370,9 @@ class Claimer:
         waiting = self._in_hand.waiting
         staying = len(waiting)
         for place, row in enumerate(rows):
-            older = self._in_hand.take(row, is_async=row.task_name in async_names)
+            is_async = row.task_name in async_names
+            self._kinds.came(is_async, monotonic())
+            older = self._in_hand.take(row, is_async=is_async)
             if older is not None:
                 self._dispatcher.stop(older, StopReason.LOST)
             if place < stay:

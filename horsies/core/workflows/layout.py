@@ -5,13 +5,13 @@ wait for nothing, and the same for its children.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from horsies.core.db import Connection
-from horsies.core.models.sending import with_trace
+from horsies.core.models.sending import with_node, with_trace
 from horsies.core.models.workflow.plan import NodePlan, WorkflowPlan
 from horsies.core.models.workflow.registry import with_members
 from horsies.core.producer.enqueue import new_task_ids
@@ -93,7 +93,7 @@ def task_of_node(
     """The task of a node that waits for nothing."""
     return NewTask(
         task_id, workflow_id, node.task_name, node.queue_name or "default", node.priority or 100, kwargs,
-        node.task_options, node.flags_json, earlier(node.good_until, good_until),
+        with_node(node.task_options, node.node_id), node.flags_json, earlier(node.good_until, good_until),
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def task_of_payload(payload: Payload, task_id: str, kwargs: str | None, good_unt
     """The task of a node, or of an element of a map, that is enqueued with these arguments."""
     return NewTask(
         task_id, payload.workflow_id, payload.task_name, payload.queue_name or "default", payload.priority or 100,
-        kwargs, payload.task_options, payload.flags, good_until,
+        kwargs, with_node(payload.task_options, payload.node_id), payload.flags, good_until,
     )  # fmt: skip
 
 
@@ -172,12 +172,17 @@ def _node(node: NodePlan, workflow_id: str, index: int, dependents: list[int], k
         "good_until": node.good_until and node.good_until.isoformat(),
         "dependencies": node.dependencies,
         "dependents": dependents,
-        "args_from": dict(node.args_from),
+        "args_from": {name: _taken(node, name, index) for name, index in node.args_from.items()},
         "ctx_from": node.ctx_from,
         "join_type": node.join,
         "min_success": node.min_success,
         "allow_failed_deps": node.allow_failed_deps,
         "status": WorkflowTaskStatus.PENDING,
-        "map_options": options and {"over": options.over, "param": options.param, "max_parallel": options.max_parallel},
+        "map_options": options and asdict(options),
         "sub_workflow_key": node.sub_workflow_key,
     }
+
+
+def _taken(node: NodePlan, name: str, index: int) -> int | dict[str, Any]:
+    form = node.forms.get(name, "result")
+    return index if form == "result" else {"node": index, "takes": form}

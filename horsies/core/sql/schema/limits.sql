@@ -31,6 +31,20 @@ ALTER TABLE horsies_tasks ADD CONSTRAINT horsies_tasks_limits_check CHECK (
     AND GREATEST(retry_count, max_retries, claim_seq, start_failures) <= 1000000000
 ) NOT VALID;
 
+ALTER TABLE horsies_task_logs ADD CONSTRAINT horsies_task_logs_limits_check CHECK (
+    written_at >= '0001-01-01Z'
+    AND written_at < '10000-01-01Z'
+    AND LEAST(claim_seq, attempt, first_line, last_line) >= 0
+    AND GREATEST(claim_seq, attempt, first_line, last_line) <= 2000000000
+) NOT VALID;
+
+ALTER TABLE horsies_task_progress ADD CONSTRAINT horsies_task_progress_limits_check CHECK (
+    LEAST(first_at, updated_at) >= '0001-01-01Z'
+    AND GREATEST(first_at, updated_at) < '10000-01-01Z'
+    AND LEAST(claim_seq, attempt) >= 0
+    AND GREATEST(claim_seq, attempt) <= 2000000000
+) NOT VALID;
+
 ALTER TABLE horsies_waiting ADD CONSTRAINT horsies_waiting_limits_check CHECK (
     until >= '0001-01-01Z'
     AND until < '10000-01-01Z'
