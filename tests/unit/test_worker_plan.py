@@ -20,12 +20,10 @@ from horsies.core.loop import DatabaseGone, Patience
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import WorkerResilienceConfig
 from horsies.core.worker.config import (
-    MOST_NAMES,
     Plan,
     WorkerConfig,
     cpu_limit,
     identify,
-    publishable,
     usable_processors,
 )
 
@@ -139,12 +137,6 @@ def test_w25_the_automatic_limit_is_what_the_slots_and_the_buffer_hold(
     found = plan(config=config, prefetch_buffer=prefetch, claim_lease_ms=lease)
     assert found.max_claim_per_worker == effective
     assert f"max_claim_per_worker={effective} " in found.headline()  # W-07
-
-
-def test_m45_a_worker_publishes_the_tasks_it_knows_unless_they_are_too_many() -> None:
-    assert publishable(["mail", "pay"]) == ["mail", "pay"] and publishable([]) == []
-    assert publishable(["t"] * MOST_NAMES) is not None
-    assert publishable(["t"] * (MOST_NAMES + 1)) is None and publishable(["t" * 200] * MOST_NAMES) is None
 
 
 def test_w07_the_headline_has_every_limit() -> None:

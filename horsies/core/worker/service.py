@@ -419,10 +419,8 @@ class Worker:
             self._claimer.unknown.suspect()
         if held.row.workflow_id is not None and finalize.may_be_the_end(move, moved):
             self._advancer.put(held.id, held.row.workflow_id)
-        if held.row.queue_name in self._capped:
-            self._claimer.ring()  # there is room under the cap again, and a task may have waited for it
-        else:
-            self._claimer.room()
+        # Where there is room under a cap again, a task may have waited for it.
+        self._claimer.ring() if held.row.queue_name in self._capped else self._claimer.room()
 
     def _stuck(self, held: HeldTask) -> None:
         """Its code has ended or has never begun, so nothing has to wait for it (R-58)."""
