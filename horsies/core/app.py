@@ -37,7 +37,7 @@ from horsies.core.scheduler.runtime import Schedules
 from horsies.core.task_decorator import AnyResult
 from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 from horsies.core.tasks.definition import Flags, SizeGuard
-from horsies.core.tasks.hooks import TaskHooks
+from horsies.core.tasks.hooks import TakesHooks, TaskHooks
 from horsies.core.types import run_sync
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
 H = TypeVar("H", bound=Callable[[], None])
-AnyHook = TypeVar("AnyHook", bound=Callable[..., Any])
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ class Include(TypedDict, total=False):
     include_attempts: bool
 
 
-class Horsies(app_workflows.MakesWorkflows):
+class Horsies(app_workflows.MakesWorkflows, TakesHooks):
     """An application: define tasks on it, send them, and let workers load it."""
 
     _current: ClassVar[Horsies | None] = None
@@ -287,27 +286,6 @@ class Horsies(app_workflows.MakesWorkflows):
             self._hooks.append(fn)
         return fn
 
-    def before_task(self, fn: AnyHook) -> AnyHook:
-        """Call this with the context before each task, in its child. Usable as a decorator, like the others."""
-        self.task_hooks.before.append(_callable(fn, "before_task"))
-        return fn
-
-    def after_task(self, fn: AnyHook) -> AnyHook:
-        """Call this with the context and the `TaskResult` after each task."""
-        self.task_hooks.after.append(_callable(fn, "after_task"))
-        return fn
-
-    def on_failure(self, fn: AnyHook) -> AnyHook:
-        """Call this with the context and the `TaskError` after each attempt that failed."""
-        self.task_hooks.failed.append(_callable(fn, "on_failure"))
-        return fn
-
-    def around_task(self, fn: AnyHook) -> AnyHook:
-        """Run each task inside this context manager: a function of the context with one `yield`, or one that returns a
-        context manager; for `async def` tasks it may be an async one."""
-        self.task_hooks.add_around(_callable(fn, "around_task"))
-        return fn
-
     def get_child_process_start_hooks(self) -> list[ChildProcessStartHook]:
         return list(self._hooks)
 
@@ -434,16 +412,6 @@ def _is_same_source(known: Callable[..., Any], new: Callable[..., Any]) -> bool:
     ours, theirs = known.__code__, new.__code__
     same_place = (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
     return same_place and known.__qualname__ == new.__qualname__
-
-
-def _callable(fn: AnyHook, name: str) -> AnyHook:
-    if not callable(fn):
-        raise errors.ConfigurationError(
-            f"app.{name} takes a function, not {type(fn).__name__}",
-            code=errors.ErrorCode.CHILD_HOOK_INVALID,
-            location=errors.SourceLocation.of_caller(),
-        )
-    return fn
 
 
 def _hook_problem(fn: Any) -> str | None:

@@ -149,7 +149,7 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
         if isinstance(payload, Err):
             return watched(self.task_name, payload)
         sent = await self.app.sender.send(payload.value, self, connection=options.connection)
-        return watched(self.task_name, sent)
+        return watched(self.task_name, sent) if isinstance(sent, Err) else sent
 
     async def dispatch_many(
         self, options: definition.SendOptions, calls: Iterable[many.Call[P, T]]

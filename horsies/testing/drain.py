@@ -24,8 +24,9 @@ from horsies.core.models.workflow.registry import LocalBuilder
 from horsies.core.producer.send import TaskHandle
 from horsies.core.producer.waiter import result_of
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.store import caps, tasks, workflows
+from horsies.core.store import caps, sends, tasks, workflows
 from horsies.core.store.recovery import expire_waiting
+from horsies.core.tasks import execute
 from horsies.core.tasks.context import packed
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.tasks.moves import Claim, Move, Requeue
@@ -185,7 +186,7 @@ class Drain:
 
     async def _finish(self, held: HeldTask, attempt: Attempt) -> list[DrainedTask]:
         """Write the end of the attempt, then advance the workflow; what has ended by that."""
-        move = finalize.of_report(held, Done(*attempt.report, stopped=False, run_ns=0, rss_kb=0))
+        move = finalize.of_report(held, _done(attempt.report))
         async with self._broker.hub.connection() as conn:
             await tasks.apply(conn, self._worker_id, [move])
         await self._advance(held)
@@ -213,10 +214,10 @@ class Drain:
     async def _read(self, wanted: Mapping[str, str | None]) -> list[DrainedTask]:
         """Those of the tasks that have ended; the mapping is from their ids to their workflows."""
         async with self._broker.hub.connection() as conn:
-            rows = [row for row in await tasks.ended(conn, list(wanted)) if row.status is not None]
+            rows = [row for row in await sends.ended(conn, list(wanted)) if row.status is not None]
         return [self._drained(row, wanted[row.task_id]) for row in rows]
 
-    def _drained(self, row: tasks.EndedTask, workflow_id: str | None) -> DrainedTask:
+    def _drained(self, row: sends.EndedTask, workflow_id: str | None) -> DrainedTask:
         known = self._app.tasks.get(row.task_name or "")
         result = result_of(row.task_id, row, known.codec.result if known is not None else None)
         assert row.status is not None
@@ -248,3 +249,9 @@ def _described(until: Until) -> str:
     if isinstance(until, WorkflowHandle):
         return f"the end of workflow {until.workflow_id}"
     return "what until= asks for"
+
+
+def _done(report: execute.Report) -> Done:
+    """As a child would report it."""
+    ok, result, code, message, leave_ms = report
+    return Done(ok, result, code, message, stopped=False, run_ns=0, rss_kb=0, leave_ms=leave_ms)

@@ -23,8 +23,7 @@ from horsies.core.producer.hub import Hub
 from horsies.core.producer.send import Sender, TaskHandle, failure, failure_of_many
 from horsies.core.producer.waiter import Ending, TimedOut
 from horsies.core.recovery.decide import expired
-from horsies.core.store.sends import Drafts, Send
-from horsies.core.store.tasks import EndedTask
+from horsies.core.store.sends import Drafts, EndedTask, Send
 from horsies.core.tasks.context import packed
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.tasks.moves import Claim, Fail, Retry, retry_or_fail

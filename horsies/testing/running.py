@@ -75,6 +75,7 @@ def _watched(task: AnyTask, caught: _Caught) -> AnyTask:
     hooks = TaskHooks()
     hooks.before, hooks.after, hooks.failed = task.hooks.before, task.hooks.after, task.hooks.failed
     hooks.around = [*task.hooks.around, lambda ctx: caught]
+    hooks.exist = True
     watched = copy.copy(task)
     watched.hooks = hooks
     return watched

@@ -18,7 +18,7 @@ PACKAGE = str(Path(horsies.__file__).parent) + os.sep
 # that the worker waits, and the opening of connections. Neither is what they call.
 BESIDE = {
     f"{PACKAGE}core/{name}.py"
-    for name in ("worker/liveness", "worker/background", "worker/metrics", "store/workers", "db/connect")
+    for name in ("worker/liveness", "worker/background", "worker/metrics", "worker/idle", "store/workers", "db/connect")
 }
 
 app = Horsies(AppConfig(broker=PostgresConfig(database_url=os.environ["DATABASE_URL"])))

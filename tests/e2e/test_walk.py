@@ -55,9 +55,9 @@ async def run_both_ways(walk: Any) -> None:
 
 
 async def run(task: Any, *args: Any) -> Any:
-    handle = (await task.send_async(*args)).unwrap()
+    handle = (await task.send_async(*args)).value
     return (await handle.get_async(timeout_ms=30_000)).unwrap()
 
 
 def run_sync(task: Any, *args: Any) -> Any:
-    return task.send(*args).unwrap().get(timeout_ms=30_000).unwrap()
+    return task.send(*args).value.get(timeout_ms=30_000).unwrap()

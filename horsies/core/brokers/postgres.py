@@ -26,7 +26,7 @@ from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
 from horsies.core.producer.hub import Hub, can_exist
 from horsies.core.recovery import apply, reconcile
 from horsies.core.recovery.hooks import NoHooks
-from horsies.core.store import ends, notes, task_reads, workers
+from horsies.core.store import notes, sends, task_reads, workers
 from horsies.core.store.sends import Send
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
@@ -177,7 +177,7 @@ class PostgresBroker:
     get_typed_result = run_sync(get_typed_result_async)
 
     def _read_any(self, task_id: str, ending: waiter.Ending) -> waiter.AnyResult:
-        name = ending.task_name if isinstance(ending, ends.EndedTask) else None
+        name = ending.task_name if isinstance(ending, sends.EndedTask) else None
         return waiter.result_of(task_id, ending, self._codec_of(name))
 
     def _codec_of(self, task_name: str | None) -> ResultCodec | None:
@@ -218,7 +218,7 @@ class PostgresBroker:
         if row is None:
             return None
         if (text := row["result"]) is not None:
-            ended = ends.EndedTask(row["task_id"], row["task_name"], row["status"], text, row["failed_reason"])
+            ended = sends.EndedTask(row["task_id"], row["task_name"], row["status"], text, row["failed_reason"])
             row["result"] = self._read_any(row["task_id"], ended)
         return TaskInfo(**row)
 

@@ -1,4 +1,5 @@
-"""The statements that write new tasks, find existing ones, or send an ended task again.
+"""The statements of clients: they write new tasks, find existing ones, send an ended one again, and ask what has come
+of them.
 
 Inserts are made here and run elsewhere, because they may go over our own connection or over one of the caller's:
 blocking or not, psycopg's or SQLAlchemy's. Several rows are sent as one JSON text, which every kind of connection can
@@ -17,7 +18,8 @@ from pydantic_core import to_json
 
 from horsies.core.db import Connection
 from horsies.core.models import sending, tasks
-from horsies.core.sql import load
+from horsies.core.sql import load, stored
+from horsies.core.types import TaskStatus
 
 MAX_CHARS = 4 << 20  # of arguments in one text
 _SPECIAL = re.compile(r"[\\\t\n\r]")
@@ -209,3 +211,33 @@ async def rerun(conn: Connection, task_id: str, new_id: str) -> bool:
 async def why_not_rerun(conn: Connection, task_id: str) -> tuple[Any, ...] | None:
     """The state of a task and the workflow it belongs to."""
     return await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
+
+
+# What has come of them
+
+
+class EndedTask(NamedTuple):
+    """A task that ended; a missing task has no status."""
+
+    task_id: str
+    task_name: str | None
+    status: TaskStatus | None
+    result: str | None
+    failed_reason: str | None
+
+
+async def ended(conn: Connection, ids: list[str]) -> list[EndedTask]:
+    """Those of the tasks that ended or do not exist."""
+    cursor = await conn.execute(load("tasks/results"), {"ids": ids}, prepare=True)
+    return [
+        EndedTask(task_id, name, stored(TaskStatus, status) if status else None, result, reason)
+        for task_id, name, status, result, reason in await cursor.fetchall()
+    ]
+
+
+async def announce(conn: Connection, ids: list[str], holder: str, seconds: float) -> None:
+    await conn.execute(load("waiting/announce"), {"ids": ids, "holder": holder, "seconds": seconds})
+
+
+async def withdraw(conn: Connection, ids: list[str], holder: str) -> None:
+    await conn.execute(load("waiting/withdraw"), {"ids": ids, "holder": holder})

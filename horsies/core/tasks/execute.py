@@ -53,7 +53,7 @@ def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run
     if this is not None:
         if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
-        if task.hooks:
+        if task.hooks.exist:
             return _run_hooked(task, this, args, kwargs)
     try:
         outcome = task.fn(*args, **kwargs)
@@ -74,7 +74,7 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
         context.begin(this)
         if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
-        if task.hooks:
+        if task.hooks.exist:
             return await _run_hooked_async(task, this, args, kwargs)
     try:
         outcome = await task.fn(*args, **kwargs)

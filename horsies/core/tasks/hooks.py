@@ -18,8 +18,9 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from horsies.core import errors
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 
@@ -27,6 +28,7 @@ log = logging.getLogger("horsies.hooks")
 
 RAISED = (Exception, SystemExit, KeyboardInterrupt)  # by a hook. What stops or cancels the task passes.
 
+AnyHook = TypeVar("AnyHook", bound=Callable[..., Any])
 AnyContext: TypeAlias = TaskContext | AsyncTaskContext
 AnyResult: TypeAlias = TaskResult[Any, TaskError]
 BeforeTask: TypeAlias = Callable[[Any], None] | Callable[[Any], Awaitable[None]]
@@ -47,9 +49,7 @@ class TaskHooks:
         self.after: list[Callable[..., Any]] = []
         self.failed: list[Callable[..., Any]] = []
         self.around: list[Callable[..., Any]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.before or self.after or self.failed or self.around)
+        self.exist = False
 
     def add_around(self, hook: Callable[..., Any]) -> None:
         """A function with one `yield` becomes a context manager."""
@@ -94,6 +94,44 @@ class TaskHooks:
         if result.err is not None:
             for hook in self.failed:
                 await _call_async(hook, ctx, result.err)
+
+
+class TakesHooks:
+    """The decorators of an app. Each returns the function as it is."""
+
+    task_hooks: TaskHooks
+
+    def before_task(self, fn: AnyHook) -> AnyHook:
+        """Call this with the context before each task, in its child. Usable as a decorator, like the others."""
+        self._checked(fn, "before_task").before.append(fn)
+        return fn
+
+    def after_task(self, fn: AnyHook) -> AnyHook:
+        """Call this with the context and the `TaskResult` after each task."""
+        self._checked(fn, "after_task").after.append(fn)
+        return fn
+
+    def on_failure(self, fn: AnyHook) -> AnyHook:
+        """Call this with the context and the `TaskError` after each attempt that failed."""
+        self._checked(fn, "on_failure").failed.append(fn)
+        return fn
+
+    def around_task(self, fn: AnyHook) -> AnyHook:
+        """Run each task inside this context manager: a function of the context with one `yield`, or one that returns a
+        context manager; for `async def` tasks it may be an async one."""
+        self._checked(fn, "around_task").add_around(fn)
+        return fn
+
+    def _checked(self, fn: object, name: str) -> TaskHooks:
+        """The hooks to add it to, from now on not empty."""
+        if not callable(fn):
+            raise errors.ConfigurationError(
+                f"app.{name} takes a function, not {type(fn).__name__}",
+                code=errors.ErrorCode.CHILD_HOOK_INVALID,
+                location=errors.SourceLocation.of_caller(),
+            )
+        self.task_hooks.exist = True
+        return self.task_hooks
 
 
 def _call(hook: Callable[..., Any], *args: Any, or_coroutine: bool = False) -> Any:

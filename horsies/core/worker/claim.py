@@ -176,7 +176,7 @@ class Claimer:
         with self._looking():
             rows = await self._look(order)
         is_more = self._is_more or order.is_answered_in_full(rows)
-        if not is_more and not self.left.is_walking and rings == self._rings:
+        if not is_more and not (self.left.has_met_any and self.left.is_walking) and rings == self._rings:
             await self._run_dry()
         elif is_more:
             self._is_called = self._is_called or hears_of_more  # what it leaves, another one shall take at once
@@ -286,7 +286,7 @@ class Claimer:
                 self.session = conn.pgconn.backend_pid
                 if self._capped:
                     await self._counting.fold(conn, order.counted)
-                line = await self.left.line(conn, order, self.mark, only) if self.left.is_on else None
+                line = await self.left.line(conn, order, self.mark, only) if self._leaves_some else None
                 rows = []
                 if line is None or line.parts or only is not None:
                     rows = await tasks.claim(conn, self.who, order, only, self._counting, offer and offer.seats, line)
@@ -321,7 +321,7 @@ class Claimer:
     def begin_along(self, new: Sequence[NewTask]) -> tasks.ClaimOrder | None:
         """What to claim with a step that has enqueued these tasks. Only while nothing else waits as far as is known,
         because the step keeps its workflow locked; and never under a cap, whose lock comes before all others (D-63)."""
-        if self.is_looking or not self.is_dry or self.unknown.are_possible or self.left.is_on:
+        if self.is_looking or not self.is_dry or self.unknown.are_possible or self._leaves_some:
             return None
         order = self._next_order_if_on()
         if order is None or order.counted or {task.queue_name for task in new}.isdisjoint(order.queues):
@@ -364,7 +364,8 @@ class Claimer:
     def _take(self, rows: list[tasks.Claimed], offer: Offer | None = None, *, keeps_all: bool = False) -> None:
         """Some of them may have to return to the queue: those behind the first so many (W-25a), and those of unknown
         names (O-31). The `offer` was made for them."""
-        rows, ours = self.left.ours_first(rows)
+        is_known = self._children.task_names.issuperset(row.task_name for row in rows)
+        rows, ours = (rows, len(rows)) if is_known else self.left.ours_first(rows)
         stay = ours if keeps_all else self._keep(rows[:ours])
         async_names = set(self._children.async_names)
         waiting = self._in_hand.waiting
@@ -397,10 +398,10 @@ class Claimer:
         self._earned = pace.earned_when_dry(self._earned)
         self._look_at = now + min(pause, self._poll_s)
         if self.mark.is_due(now, before_long_sleep=pause >= self._poll_s):
-            await self.mark.leave(self.left.names)
+            await self.mark.leave(self.left.names if self._leaves_some else None)
         if pause >= LONG_PAUSE_S:
             await self._look_ahead()
-        if (again_s := self.left.pause_s()) is not None:  # tasks may have returned to a place that it has passed
+        if self._leaves_some and (again_s := self.left.pause_s()) is not None:  # some may have returned behind it
             self._look_at = min(self._look_at, now + max(again_s, pace.FIRST_PAUSE_S))
 
     async def _look_ahead(self) -> None:
@@ -436,6 +437,10 @@ class Claimer:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         self._event.clear()
+
+    @property
+    def _leaves_some(self) -> bool:
+        return self.left.has_met_any and self.left.is_on
 
     def _holding(self) -> pace.Holding:
         ahead = pace.allowed(self._dispatcher.ahead(), self._earned)

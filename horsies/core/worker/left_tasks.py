@@ -44,6 +44,7 @@ class LeftTasks:
     def __init__(self, known: Callable[[], Collection[str] | None], clock: Callable[[], float] = monotonic) -> None:
         self._known = known
         self._clock = clock
+        self.has_met_any = False  # nothing here is asked before that, except for names and ends
         self._until = 0.0
         self._places: dict[Level, Place] = {}
         self._walk_began = 0.0
@@ -131,6 +132,7 @@ class LeftTasks:
             self._paused.pop(name, None)
 
     def _could_not_read(self, name: str) -> None:
+        self.has_met_any = True
         self._unreadable[name] += 1
         rounds = self._unreadable[name] // UNREADABLE_IN_A_ROW
         if rounds and self._unreadable[name] % UNREADABLE_IN_A_ROW == 0:
@@ -174,6 +176,7 @@ class LeftTasks:
 
     def _stay(self) -> None:
         now = self._clock()
+        self.has_met_any = True
         if now >= self._until:
             self._places.clear()
             self._names.clear()

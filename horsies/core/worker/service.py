@@ -25,7 +25,7 @@ from horsies.core.loop import DatabaseGone, Service, every
 from horsies.core.recovery.decide import is_last_chance
 from horsies.core.recovery.start_journal import Journal
 from horsies.core.store import tasks, workers
-from horsies.core.tasks.moves import Move, Retry
+from horsies.core.tasks.moves import Leave, Move, Retry
 from horsies.core.worker import advance, background, children, claim, dispatch, fence, finalize, helper_calls, questions
 from horsies.core.worker.config import Plan, WorkerConfig, identify
 from horsies.core.worker.helper_process import HelperChild
@@ -412,7 +412,8 @@ class Worker:
             self._forced.settled(held, move, moved)
         if moved:
             self._outcomes.note(held, move)
-            self._claimer.left.ended(held.row.task_name, move)
+            if isinstance(move, Leave) or self._claimer.left.has_met_any:
+                self._claimer.left.ended(held.row.task_name, move)
             if isinstance(move, Retry):
                 self._claimer.expect(move.delay_s)
         else:
