@@ -194,6 +194,8 @@ _WORDS = {
     "last_beat_at": "task's heartbeat",
     "serving_workers": "workers of queue",
     "serving_queue": "their ids",
+    "knowing_workers": "workers with task",
+    "known_by": "ids of these",
     "running": "running in queue",
     "in_flight": "in flight in queue",
     "in_flight_in_all": "in flight in all",

@@ -39,6 +39,10 @@ class Table:
     columns: tuple[Column, ...]
     is_whole: bool = False
 
+    def without(self, name: str) -> "Table":
+        """The same without a column that there is nothing to say in, unless it was chosen."""
+        return replace(self, columns=tuple(one for one in self.columns if one.name != name or not one.leaves))
+
     @property
     def titles(self) -> list[str]:
         return [column.name for column in self.columns]

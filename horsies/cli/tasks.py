@@ -163,7 +163,7 @@ def _print(page: models.TaskListPage, table: tables.Table, *, as_json: bool, onl
     elif only_ids:
         output.write(*(one.task_id for one in page.items))
     elif page.items:
-        output.print_rows(table, page.items)
+        output.print_rows(_table(page, table), page.items)
         output.write(_summary(page))
     else:
         output.write(_nothing(page))
@@ -173,14 +173,19 @@ def _print(page: models.TaskListPage, table: tables.Table, *, as_json: bool, onl
 def _watched(page: models.TaskListPage, table: tables.Table) -> "output.Shown":
     if not page.items:
         return output.styled((_nothing(page), "default"))
-    # A long table hides what is below it.
-    return output.below_each_other(output.styled((_summary(page), "default")), output.table_of(table, page.items)[0])
+    rows = output.table_of(_table(page, table), page.items)[0]
+    return output.below_each_other(output.styled((_summary(page), "default")), rows)  # a long table hides what is below
 
 
 def _summary(page: models.TaskListPage) -> str:
     last = page.offset + len(page.items)
     total = output.count(page.total, "task") if page.total_is_exact else f"{page.total:,}+ tasks"
     return f"{page.offset + 1} to {last} of {total}{_rest(page, last)}"
+
+
+def _table(page: models.TaskListPage, table: tables.Table) -> tables.Table:
+    """With their progress, if there is one that has any."""
+    return table if any(one.progress for one in page.items) else table.without("progress")
 
 
 def _nothing(page: models.TaskListPage) -> str:
@@ -213,15 +218,15 @@ def _retries(one: models.TaskSummary) -> str | None:
 _COLUMNS = (
     Column("task", lambda one: one.task_id),
     Column("status", lambda one: output.styled((one.status.value, output.style_of(one.status)))),
-    Column("progress", lambda one: one.progress and notes.short(one.progress), leaves=7),
+    Column("progress", lambda one: notes.short(one.progress), leaves=2),
     Column("name", lambda one: one.task_name, folds=True),
-    Column("queue", lambda one: one.queue_name, leaves=2),
+    Column("queue", lambda one: one.queue_name, leaves=3),
     Column("sent", lambda one: one.sent_at, leaves=1),
-    Column("ended", lambda one: one.ended_at, leaves=4),
-    Column("took", lambda one: output.between(one.started_at, one.ended_at), leaves=3),
-    Column("retries", _retries, leaves=5),
+    Column("ended", lambda one: one.ended_at, leaves=5),
+    Column("took", lambda one: output.between(one.started_at, one.ended_at), leaves=4),
+    Column("retries", _retries, leaves=6),
     Column("error", lambda one: one.error_code, folds=True),
-    Column("worker", lambda one: one.worker_id, leaves=6),
+    Column("worker", lambda one: one.worker_id, leaves=7),
     Column("priority", lambda one: one.priority, extra=True),
     Column("due", lambda one: one.next_retry_at or one.enqueued_at, extra=True),
     Column("deadline", lambda one: one.good_until, extra=True),

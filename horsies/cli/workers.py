@@ -21,9 +21,11 @@ from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError
 from horsies.core.models.monitoring.cluster import WorkerStateInfo
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
+from horsies.core.types import Err
 from horsies.monitoring import list_workers
 
 UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
+BEAT_S, MISSED_BEATS = 30.0, 3  # a worker that did not say its interval has the usual one
 _WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
 
 
@@ -39,7 +41,7 @@ def workers(
     database_url: DatabaseUrl = None,
 ) -> int:
     """List the registered workers: whether each is live, which queues it serves, how many tasks it can run at a time
-    (slots), and what it is doing.
+    (slots: processes, × async tasks in each), and what it is doing.
 
     A worker is live if it missed fewer than three of its heartbeats, stale after a silence longer than the threshold,
     and silent in between. The numbers of its tasks, its CPU and its memory are those of its last report.
@@ -47,9 +49,13 @@ def workers(
     table = tables.chosen(_COLUMNS, columns, wide=wide, is_table=not as_json)
     with session.open_read_only(module, database_url) as app:
         listed = session.value_of(app.worker_utils().list_active_workers_sync(threshold), app)
-        known = session.answer_of(asyncio.run(list_workers(app.get_broker())), app)
-    facts = {one.worker_id: one for one in known}
-    found = [_Worker(worker, facts.get(worker.worker_id)) for worker in listed]
+        heard = session.value_of(app.worker_utils().list_silences_sync(), app)
+        known = asyncio.run(list_workers(app.get_broker()))
+    if isinstance(known, Err):  # tables of an older version have not all of this
+        output.say(f"queues and load are not shown: {app.config.broker.redact(known.err_value.message)}")
+    silences = {one.worker_id: one for one in heard}
+    facts = {one.worker_id: one for one in known.unwrap_or(())}
+    found = [_Worker(one, silences.get(one.worker_id), facts.get(one.worker_id)) for one in listed]
     if as_json:
         output.print_json([one.fields() for one in found])
     elif found:
@@ -61,34 +67,34 @@ def workers(
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """A registered worker with its last report; there is none if the worker came or left between the two queries."""
+    """A registered worker, its silence, and its last report. One of them is missing if the worker came or left between
+    the queries."""
 
     row: ActiveWorker
+    silence: WorkerSilence | None
     facts: WorkerStateInfo | None
 
     def fact(self, name: str) -> Any:
         return None if self.facts is None else getattr(self.facts, name)
 
     @property
+    def silence_s(self) -> float | None:
+        return None if self.silence is None else self.silence.silence_s
+
+    @property
     def state(self) -> str:
         if self.row.is_stale:
             return "stale"
-        return "live" if self.fact("is_live") else "silent"
-
-    @property
-    def slots(self) -> int | None:
-        processes = self.fact("processes")
-        return None if processes is None else processes * (self.fact("concurrency") or 1)
+        beat_s = BEAT_S if self.silence is None else self.silence.heartbeat_interval_s or BEAT_S
+        return "silent" if self.silence_s is None or self.silence_s >= MISSED_BEATS * beat_s else "live"
 
     def fields(self) -> dict[str, Any]:
-        return {**asdict(self.row), "state": self.state, "slots": self.slots} | {
-            name: self.fact(name) for name in _FACTS
-        }
+        facts = {name: self.fact(name) for name in _FACTS}
+        return {**asdict(self.row), "state": self.state, "silence_seconds": self.silence_s, **facts}
 
 
 # What `--json` adds to the columns of the registry.
 _FACTS = (
-    "silence_seconds",
     "queues",
     "processes",
     "concurrency",
@@ -101,9 +107,10 @@ _FACTS = (
 )
 
 
-def _silence(one: _Worker) -> str | None:
-    seconds = one.fact("silence_seconds")
-    return None if seconds is None else output.duration(seconds)
+def _slots(one: _Worker) -> str | None:
+    """`4`, or `4×100` if each process runs so many async tasks at a time."""
+    processes, concurrency = one.fact("processes"), one.fact("concurrency") or 1
+    return None if processes is None else f"{processes}×{concurrency}" if concurrency > 1 else f"{processes}"
 
 
 def _percent(one: _Worker) -> str | None:
@@ -121,12 +128,12 @@ _COLUMNS = (
     Column("worker", lambda one: one.row.worker_id),
     Column("state", lambda one: output.styled((one.state, _STYLES[one.state]))),
     Column("queues", lambda one: ", ".join(one.fact("queues") or ()), folds=True),
-    Column("slots", lambda one: one.slots),
+    Column("slots", _slots),
     Column("running", lambda one: one.fact("tasks_running")),
     Column("claimed", lambda one: one.fact("tasks_claimed"), leaves=2),
     Column("cpu", _percent, leaves=1),
     Column("memory", _memory, leaves=3),
-    Column("silent for", _silence, leaves=4),
+    Column("silent for", lambda one: None if one.silence_s is None else output.duration(one.silence_s), leaves=4),
     Column("last heartbeat", lambda one: one.row.last_heartbeat_at, leaves=6),
     Column("started", lambda one: one.row.started_at, leaves=5),
     Column("host", lambda one: one.row.hostname, leaves=7),

@@ -334,9 +334,9 @@ def test_m09_workers_are_listed_with_their_state_and_load(terminal: Terminal) ->
     report = {"processes": 4, "tasks_running": 7, "tasks_claimed": 2, "cpu_percent": 51.4, "memory_usage_mb": 100.0}
     terminal.doing(lambda db: given_worker_state(db, "busy", **report, children_memory_mb=300.0))
     rows = {row[0]: row[1:] for row in terminal.type("workers").rows}
-    assert rows["busy"][:9] == ["live", "mail,", "pdf", "40", "7", "2", "51%", "400", "MB"]
+    assert rows["busy"][:9] == ["live", "mail,", "pdf", "4×10", "7", "2", "51%", "400", "MB"]
     assert (rows["quiet"][0], rows["gone"][0]) == ("silent", "stale")
     assert {row[0]: row[1] for row in terminal.type("workers", "--threshold", "1m").rows}["quiet"] == "stale"
     busy = next(one for one in terminal.type("workers", "--json").json if one["worker_id"] == "busy")
-    assert (busy["state"], busy["is_stale"], busy["queues"], busy["slots"]) == ("live", False, ["mail", "pdf"], 40)
+    assert (busy["state"], busy["is_stale"], busy["queues"]) == ("live", False, ["mail", "pdf"])
     assert (busy["tasks_running"], busy["processes"], busy["concurrency"]) == (7, 4, 10)

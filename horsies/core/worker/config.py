@@ -273,7 +273,7 @@ class Plan:
             "recovery": self.recovery_settings(),
             "metadata": {
                 "prefetch_buffer": self.limits.prefetch,
-                "concurrency": self.config.concurrency,
+                "concurrency": self.concurrency,
                 **{name: settings[name] for name in ("queue_priorities", "queue_max_concurrency")},
             },
         }
