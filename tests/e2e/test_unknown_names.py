@@ -42,7 +42,7 @@ async def versions(database_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncI
 
 def a_worker(module: Any, **settings: Any) -> Any:
     path = NEW if hasattr(module, "added") else OLD
-    return running_worker(module.app, app_locator=f"{path}:app", **settings)
+    return running_worker(module.app, **{"app_locator": f"{path}:app", "processes": 1, **settings})
 
 
 async def states(rows: Rows) -> dict[str, int]:

@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
-from horsies.core.models import task_pg, workflow_pg
+from horsies.core.models import fleet_pg, task_pg, workflow_pg
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.store.catalog import columns_of, constraints_of, indexes_of, snapshot
 from tests.store.expected_schema import FOREIGN_KEYS, INDEXES, RULE_OF_TABLE, STAMP, TABLES
@@ -212,7 +212,7 @@ def test_d71_rows_of_every_model_can_be_written_and_read(session: Session) -> No
         task_pg.WorkerModel(worker_id="w", metadata_={"zone": "x"}, process_start=2**40),
         task_pg.ScheduleStateModel(schedule_name="s"),
         task_pg.ScheduleModel(name="s", definition={"task": "t"}),
-        task_pg.WaitingModel(topic="monitor", holder="m", until=soon),
+        fleet_pg.WaitingModel(topic="monitor", holder="m", until=soon),
         workflow_pg.WorkflowModel(id="f", name="f", definition_key="f", open_nodes=1),
     ]
     session.add_all(rows)

@@ -6,10 +6,11 @@ import psycopg
 from sqlalchemy import create_mock_engine
 from sqlalchemy.schema import ExecutableDDLElement
 
-from horsies.core.models.workflow_pg import WorkflowModel
+from horsies.core.models import fleet_pg, task_pg, workflow_pg
 
-# This module imports the other one, so both have declared their tables.
-METADATA = WorkflowModel.metadata
+# Each has declared its tables when it was imported.
+METADATA = task_pg.Base.metadata
+assert METADATA is workflow_pg.WorkflowModel.metadata is fleet_pg.WaitingModel.metadata
 
 
 async def create_tables(conn: psycopg.AsyncConnection, existing: frozenset[str] = frozenset()) -> None:
