@@ -9,7 +9,7 @@ with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench bench-peers soak proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -68,6 +68,10 @@ bench: $(call with,embedded uvloop $(if $(findstring scale,$(ONLY)),bench)) ## m
 		$(if $(ROWS),--rows $(ROWS)) $(if $(WORKERS),--workers $(WORKERS)) \
 		$(if $(JSON),--json) $(if $(DOC),--doc)
 
+# Which statements take the server's time. SHAPE=drain, or fan_out, roots, mapped, chain, diamonds of workflows; SIZE=10000
+profile: $(call with,embedded uvloop) ## show which statements a drain or a workflow spends the server's time on
+	$(BIN)/python -m benchmarks.profile $(if $(SHAPE),--shape $(SHAPE)) $(if $(SIZE),--size $(SIZE))
+
 # Ours beside other queues, in docs/peers.md. TASKS=60000 ROUNDS=3 PINGS=100 ONLY=pgqueuer,oban DOCS=0 PEERS_PYTHON=python3.13
 bench-peers: $(PEERS)/.installed ## measure other queues beside ours
 	$(PEERS)/bin/python -m benchmarks.peers
@@ -82,6 +86,10 @@ PROCESSES ?= 2
 soak: $(call with,embedded uvloop bench) ## a steady load for SECONDS: does anything grow?
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --rate $(RATE) --processes $(PROCESSES) \
 		$(if $(NOTIFY),--notify $(NOTIFY)) $(foreach setting,$(PG),--pg $(setting))
+
+# Workers of two versions of an app, deployed back and forth while both are sent to: no task may fail. WORKERS=5 for more places.
+soak-deploys: $(call with,test) ## a fleet that is deployed back and forth for SECONDS: does a task fail?
+	$(BIN)/python -m tests.deploys --seconds $(SECONDS) $(if $(WORKERS),--workers $(WORKERS))
 
 # The state machine under random interleavings, with new stories each time. PROOF_EXAMPLES=200 instead of a time for the
 # first of the properties, PROOF_SEED= of a run that found something.

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from horsies.cli.main import HEADINGS
 from horsies.cli.main import app as command_line
 from horsies.cli.options import EXAMPLES
 
@@ -17,14 +18,14 @@ INTRODUCTION = """\
 Every command with its arguments, options and examples; `horsies COMMAND --help` says the same. `make docs` writes
 this page from the code; a test keeps it up to date.
 
-| command | what it does |
-| --- | --- |
 {index}
 
 ## What they have in common
 
 **The app.** `MODULE` is `pkg.mod:app`, `pkg.mod`, `path/file.py:app` or `path/file.py`; modules in the current
-directory can be imported. Without `:app` the module must contain exactly one app.
+directory can be imported. Without `:app` the module must contain exactly one app. A function that makes the app is
+named with its parentheses, in quotes because of the shell: `horsies worker 'shop.app:create_app()'`. It is called
+without arguments in every process.
 
 **The database.** A command uses the first of these: `--database-url`; the app's own database, if a module is named;
 the environment variable `DATABASE_URL`; the embedded server in `.horsies/postgres`. The first line on standard error
@@ -33,9 +34,11 @@ says which database is used, and why. Where the module is optional, a command wo
 
 **Durations** `D` are seconds, or a number with `s`, `m` or `h` (`300`, `30s`, `5m`, `2h`); ages can also have `d`.
 
-**Output.** The answer is on standard output, everything else on standard error. Tables are for people and are never
-cut, even if the terminal is narrow. `--json` is for programs: it prints one document, whose keys are stable. Errors
-look like those of a compiler, with a code, notes and help.
+**Output.** The answer is on standard output, everything else on standard error. Tables are for people: on a narrow
+terminal they leave out less important columns, never the error, and fold long cells. `--wide` shows everything, and
+`--columns name,error` only what you name. In a pipe or a file tables are whole. `--json` is for programs: it prints one
+document, whose keys are stable, with times like `2026-01-02T03:04:05.678900Z`. Errors look like those of a compiler,
+with a code, notes and help.
 
 **Exit codes.** 0 means success, or a clean end. 1 means an error; this includes a wrong command line, a check with
 findings, and a task that could not be cancelled.
@@ -57,15 +60,26 @@ def page() -> str:
     """The whole document."""
     group: Any = typer.main.get_command(command_line)
     found = list(commands(group))
-    index = "\n".join(
-        f"| [`horsies {name}`](#horsies-{name.replace(' ', '-')}) | {in_short(command)} |" for name, command in found
-    )
-    parts = [INTRODUCTION.format(index=index)]
+    parts = [INTRODUCTION.format(index=index(found))]
     for name, command in found:
         parts.append(f"## `horsies {name}`\n\n```text\n{usage(name, command)}\n```\n\n{description(command)}\n\n")
         parts.append(table(("option", "default", "meaning"), options(command)))
         parts.append(examples(name))
     return "".join(parts).rstrip() + "\n"
+
+
+def index(found: list[tuple[str, Any]]) -> str:
+    """A table for each heading of the help."""
+    parts = []
+    for heading, names in HEADINGS.items():
+        rows = [
+            f"| [`horsies {name}`](#horsies-{name.replace(' ', '-')}) | {in_short(command)} |"
+            for first in names
+            for name, command in found
+            if name.split()[0] == first
+        ]
+        parts.append("\n".join([f"| {heading.lower()} | what it does |", "| --- | --- |", *rows]))
+    return "\n\n".join(parts)
 
 
 def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

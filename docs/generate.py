@@ -45,6 +45,7 @@ from horsies import (
     RetryPolicy,
     ScheduleConfig,
     SweepStaleWorkersOptions,
+    TaskLogs,
     TaskSchedule,
     WeeklySchedule,
     WorkerRecoveryConfig,
@@ -71,6 +72,7 @@ MODELS: dict[type[BaseModel], str] = {
     PostgresConfig: "",
     CustomQueueConfig: "[Workers](workers.md#how-much-a-worker-takes) explains how limits are counted.",
     PayloadPolicy: "",
+    TaskLogs: "[Progress and logs](progress-and-logs.md#logs) says what is kept, and who can read it.",
     WorkerResilienceConfig: "",
     RecoveryConfig: "[Recovery](recovery.md) explains each threshold and how to choose it. Every stale "
     "threshold must be at least two of its heartbeat intervals.",

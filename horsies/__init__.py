@@ -19,6 +19,7 @@ from horsies.core.models.app import AppConfig, PayloadPolicy
 from horsies.core.models.broker import (
     BrokerErrorCode, BrokerOperationError, BrokerResult, DatabasePing, PostgresConfig, WorkerPong, WorkerStateSnapshot,
 )
+from horsies.core.models.notes import TaskLogLine, TaskLogs, TaskProgress
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import (
     INFRASTRUCTURE_RESILIENT_FLAG, ActiveWorker, RecoveryConfig, SweepStaleWorkersOptions, SweepStaleWorkersResult,
@@ -153,7 +154,10 @@ __all__ = [
     "TaskFailed",
     "TaskHandle",
     "TaskInfo",
+    "TaskLogLine",
+    "TaskLogs",
     "TaskNode",
+    "TaskProgress",
     "TaskResult",
     "TaskSchedule",
     "TaskSendError",

@@ -43,6 +43,7 @@ STALE_S = 3600
 FIRST = (
     "unit/test_typing.py",
     "e2e",
+    "testing",
     "pooler",
     "proof",
     "proof_pairs",

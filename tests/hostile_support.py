@@ -78,6 +78,15 @@ def _rows(conn: psycopg.Connection[Any]) -> None:
             " VALUES (%s, 1, 'FAILED', TRUE, now())",
             [task_id],
         )
+        conn.execute(
+            "INSERT INTO horsies_task_progress (task_id, claim_seq, attempt, done, first_done) VALUES (%s, 1, 1, 2, 1)",
+            [task_id],
+        )
+        conn.execute(
+            "INSERT INTO horsies_task_logs (task_id, claim_seq, attempt, first_line, last_line, lines)"
+            " VALUES (%s, 1, 1, 1, 1, '[]')",
+            [task_id],
+        )
     _workflow(conn, f"w{SHORT}", None)
     parent = _workflow(conn, "parent", None)
     child = _workflow(conn, "child", parent)
@@ -135,6 +144,8 @@ def _is_planted(conn: psycopg.Connection[Any], table: str, column: str, value: A
         value = json.dumps(STORED_ERROR, ensure_ascii=False)
     elif (table, column) == ("horsies_workflows", "error"):
         value = json.dumps(STORED_ERROR["err"], ensure_ascii=False)
+    elif (table, column) == ("horsies_task_logs", "lines"):
+        value = json.dumps([[0.0, SHORT, SHORT, LONG]], ensure_ascii=False)
     statement = sql.SQL("UPDATE {} SET {} = %s").format(sql.Identifier(table), sql.Identifier(column))
     try:
         conn.execute(statement, [value])

@@ -22,13 +22,15 @@ from tests import warm_start
 from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parent.parent
+ONE_AT_A_TIME = {"processes": 1, "concurrency": 1}
 BASIC = f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"
 
 
 @contextlib.asynccontextmanager
 async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]:
-    """A worker in this event loop, with real children; stopped, and seen to end well, afterwards."""
-    worker = Worker(app, WorkerConfig(**{"app_locator": BASIC, "imports": (), **settings}))
+    """A worker in this event loop, with real children; stopped, and seen to end well, afterwards. It has one child that
+    runs one task at a time, unless the settings say otherwise: tests must not depend on the machine."""
+    worker = Worker(app, WorkerConfig(**{"app_locator": BASIC, "imports": (), **ONE_AT_A_TIME, **settings}))
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -44,13 +46,14 @@ async def running_worker(app: Horsies, **settings: Any) -> AsyncIterator[Worker]
 
 
 class WorkerProcess:
-    """`horsies worker` as an operator starts it."""
+    """`horsies worker` as an operator starts it; with one child that runs one task at a time, unless the options say
+    otherwise."""
 
     def __init__(
         self, database_url: str, *options: str, locator: str = BASIC, env: dict[str, str] | None = None
     ) -> None:
         self.process = warm_start.start(
-            ("worker", locator, *options),
+            ("worker", locator, *_unless_given(options), *options),
             cwd=ROOT,
             env={**os.environ, "DATABASE_URL": database_url, "NO_COLOR": "1", **(env or {})},
             stdout=subprocess.PIPE,
@@ -77,6 +80,11 @@ class WorkerProcess:
     def wait(self, timeout: float = 30) -> tuple[int, str]:
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
+
+
+def _unless_given(options: tuple[str, ...]) -> list[str]:
+    names = [f"--{name}" for name in ONE_AT_A_TIME]
+    return [part for name in names if name not in options for part in (name, "1")]
 
 
 class Rows:

@@ -4,59 +4,96 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.grants import grants
+from horsies.cli.notes import logs
+from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
-from horsies.cli.tasks import explain, stale_tasks, task, tasks
+from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
-from horsies.core import errors, logs, tracing
+from horsies.core import errors, tracing
+from horsies.core.logs import clean_last_resort
 
 FLUSH_S = 2.0  # spans that have not been exported yet get this time; nothing else waits for them
 INTERRUPTED = 130  # Typer's exit code for Ctrl-C
 
+
+class _Group(TyperGroup):
+    """Lists the commands below the headings of `GROUPS`."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        for heading, names in HEADINGS.items():
+            rows = [(name.ljust(width), self.commands[name].short_help) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
     name="horsies",
+    cls=_Group,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Typer's boxes cut off the names of long options
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# The commands in the order of the help, each with its line there.
-COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
-    "worker": (worker, "Run a worker."),
-    "scheduler": (scheduler, "Run a scheduler."),
-    "schedules": (schedules, "List the schedules of an app and their next runs."),
-    "check": (check, "Find mistakes in an app before anything runs."),
-    "init-db": (database.init_db, "Create the tables, or upgrade them to this version."),
-    "grants": (grants, "Print or grant the rights that roles need."),
-    "send": (send, "Send a task, and optionally wait for its result."),
-    "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
-    "task": (task, "Show one task: arguments, result, attempts."),
-    "explain": (explain, "Explain why a task is not running."),
-    "cancel": (cancel, "Cancel tasks."),
-    "rerun": (rerun, "Send ended tasks again."),
-    "queues": (queues, "Show the length, age and throughput of each queue."),
-    "metrics": (metrics, "Serve metrics of the database for Prometheus."),
-    "purge": (purge, "Delete old tasks, or cancel all waiting tasks of a queue."),
-    "workers": (workers, "List the workers and their last heartbeats."),
-    "stale-tasks": (stale_tasks, "List running tasks whose heartbeats have stopped."),
-    "sweep-stale-workers": (sweep_stale_workers, "Return the tasks of dead workers to the queue."),
-    "force-unlock": (force_unlock, "Return all tasks of the named workers to the queue."),
-    "recover-workflows": (recover_workflows, "Repair stuck workflows."),
-    "demo": (demo, "Show what horsies does, in less than a minute."),
+# The commands below the headings of the help and in its order, each with its line there.
+GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
+    "Run": {
+        "worker": (worker, "Run a worker."),
+        "scheduler": (scheduler, "Run a scheduler."),
+        "demo": (demo, "Show what horsies does, in less than a minute."),
+    },
+    "Prepare": {
+        "check": (check, "Find mistakes in an app before anything runs."),
+        "init-db": (database.init_db, "Create the tables, or upgrade them to this version."),
+        "grants": (grants, "Print or grant the rights that roles need."),
+    },
+    "Tasks": {
+        "send": (send, "Send a task, and optionally wait for its result."),
+        "tasks": (tasks, "List tasks by state, queue, name, worker or error."),
+        "task": (task, "Show one task: arguments, result, attempts."),
+        "logs": (logs, "Show what a task has logged."),
+        "explain": (explain, "Explain why a task is not running."),
+        "cancel": (cancel, "Cancel tasks."),
+        "rerun": (rerun, "Send ended tasks again."),
+        "purge": (purge, "Delete old tasks, or cancel a queue's waiting ones."),
+    },
+    "Workflows and schedules": {
+        "workflow": (workflow, "List, show, pause, resume, cancel or retry workflows."),
+        "schedules": (schedules, "List the schedules of an app and their next runs."),
+    },
+    "Queues and workers": {
+        "queues": (queues, "Show the length, age and throughput of each queue."),
+        "workers": (workers, "List the workers, their queues and their load."),
+        "metrics": (metrics, "Serve metrics of the database for Prometheus."),
+    },
+    "Recovery by hand": {
+        "stale-tasks": (stale_tasks, "List running tasks whose heartbeats have stopped."),
+        "sweep-stale-workers": (sweep_stale_workers, "Return the tasks of dead workers to the queue."),
+        "force-unlock": (force_unlock, "Return all tasks of the named workers to the queue."),
+        "recover-workflows": (recover_workflows, "Repair stuck workflows."),
+    },
 }
-for _name, (_command, _short) in COMMANDS.items():
-    app.command(_name, short_help=_short, epilog=options.epilog(_name))(_command)
-app.add_typer(workflow, name="workflow", short_help="Show, pause, resume, cancel or retry a workflow.")
+HEADINGS = {heading: tuple(group) for heading, group in GROUPS.items()}
+COMMANDS: dict[str, Callable[..., int]] = {}
+for _group in GROUPS.values():
+    for _name, (_command, _short) in _group.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, short_help=_short)
+        else:
+            app.command(_name, short_help=_short, epilog=options.epilog(_name))(_command)
+            COMMANDS[_name] = _command
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,7 +130,7 @@ def main() -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run one command line and return the exit code."""
-    logs.clean_last_resort()
+    clean_last_resort()
     try:
         code = app(args or ["--help"], prog_name="horsies", standalone_mode=False)
     except errors.HorsiesError as problem:

@@ -138,7 +138,7 @@ Module: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="MODULE",
-        help="The app: pkg.mod:app, pkg.mod, path/file.py:app or path/file.py.",
+        help="The app: pkg.mod:app, pkg.mod, path/file.py:app, path/file.py, or 'pkg.mod:create_app()'.",
         autocompletion=modules,
     ),
 ]
@@ -169,6 +169,12 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for
 Exact: TypeAlias = Annotated[
     bool, typer.Option("--exact", help="Count everything, however long it takes (up to five minutes).")
 ]
+Wide: TypeAlias = Annotated[
+    bool, typer.Option("--wide", help="Show all columns and whole cells, even if the terminal is too narrow.")
+]
+Columns: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--columns", metavar="NAMES", help="Show these columns, in this order.")
+]
 Watch: TypeAlias = Annotated[bool, typer.Option("--watch", "-w", help="Update the table until Ctrl-C.")]
 
 Every: TypeAlias = Annotated[
@@ -182,6 +188,7 @@ _ID = "0198c5de-0001-7000-8000-000000000001"
 EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "worker": (
         ("four processes for all queues of an app", "horsies worker shop.tasks:app --processes 4"),
+        ("an app that a function makes", "horsies worker 'shop.app:create_app()'"),
         ("async tasks of one queue, fifty at a time", "horsies worker shop.tasks --queues mail --concurrency 50"),
         ("with metrics and health probes", "horsies worker shop.tasks --metrics-port 9464"),
         ("in production", "horsies worker shop.tasks --worker-recovery --shutdown-grace 30s --log-format json"),
@@ -209,6 +216,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "tasks": (
         ("the latest tasks", "horsies tasks shop.tasks:app"),
         ("the last hundred failed tasks of a queue", "horsies tasks --status failed --queue mail --limit 100"),
+        ("only some columns", "horsies tasks --columns task,name,error,workflow"),
         ("the next tasks of a queue", "horsies tasks --sort claim_order --queue mail"),
         ("running tasks, updated until Ctrl-C", "horsies tasks --status running,claimed --watch"),
         ("send tasks again that timed out", "horsies tasks --error-code TASK_TIMEOUT --ids | xargs horsies rerun"),
@@ -216,6 +224,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "task": (
         ("everything about a task", f"horsies task shop.tasks:app {_ID}"),
         ("its result, for a program", f"horsies task {_ID} --json | jq .result"),
+    ),
+    "logs": (
+        ("what a task has logged", f"horsies logs shop.tasks:app {_ID}"),
+        ("the same, until the task has ended", f"horsies logs {_ID} --follow"),
     ),
     "explain": (
         ("why a task is not running", f"horsies explain shop.tasks:app {_ID}"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
+from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.text import visible, visible_lines
 from horsies.core.types import TaskStatus
 
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from horsies.cli.rendering import (
         Line,
         Shown,
+        about_left_out,
         below_each_other,
         err,
         out,
-        print_table,
+        print_rows,
         print_whole,
+        room,
         say,
         screen,
         stacked,
@@ -44,15 +47,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Line",
     "Shown",
+    "about_left_out",
     "below_each_other",
+    "between",
     "count",
     "duration",
     "err",
     "out",
     "print_json",
-    "print_table",
+    "print_rows",
     "print_whole",
     "refuse_watching",
+    "room",
     "say",
     "screen",
     "seconds",
@@ -67,6 +73,7 @@ __all__ = [
     "text_of",
     "usage_error",
     "watch_until_interrupted",
+    "with_plain_codes",
     "write",
     "write_styled",
     "write_text",
@@ -115,8 +122,26 @@ def usage_error(message: str, hint: str | None = None) -> HorsiesError:
 
 
 def print_json(value: Any) -> None:
-    """One document, ASCII only."""
-    sys.stdout.write(f"{json.dumps(value, default=datetime.isoformat, indent=2)}\n")
+    """One document, ASCII only, with times as RFC 3339 in UTC: `2026-01-02T03:04:05.678900Z` (M-15)."""
+    sys.stdout.write(f"{json.dumps(value, default=_in_json, indent=2)}\n")
+
+
+def _in_json(value: Any) -> str:
+    if not isinstance(value, datetime):
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def with_plain_codes(value: Any) -> Any:
+    """A stored value with its error codes as plain texts: how the built-in ones are marked in a row is nobody's
+    concern (M-15)."""
+    if isinstance(value, list):
+        return [with_plain_codes(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {BUILTIN_KEY}:
+        return value[BUILTIN_KEY]
+    return {name: with_plain_codes(one) for name, one in value.items()}
 
 
 def count(number: int, noun: str) -> str:
@@ -138,6 +163,11 @@ def seconds(value: float) -> str:
     if value < 1:
         return f"{max(0.0, value) * 1000:.0f} ms"
     return f"{value:.1f} s" if value < 60 else duration(value)
+
+
+def between(start: datetime | None, end: datetime | None) -> str | None:
+    """How long something took; None if one of the times is not known."""
+    return None if start is None or end is None else seconds((end - start).total_seconds())
 
 
 def some(names: Sequence[str]) -> str:

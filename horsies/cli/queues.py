@@ -9,17 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from horsies.cli import options, output, session
+from horsies.cli import options, output, session, tables
+from horsies.cli.tables import Column
 from horsies.core import errors, logs
 from horsies.core.app import Horsies
-from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.models.monitoring import cluster
+from horsies.core.models.monitoring import tasks as models
 from horsies.core.monitoring.http import Encode, Endpoints, encoder
 from horsies.core.monitoring.metrics import of_reading
 from horsies.core.monitoring.snapshot import NoReading, Reader, take_snapshot
 from horsies.core.types import Err
 
 _NEEDED = {"workers", "queues", "oldest_due", "waiting", "in_flight", "ended"}
-_TITLES = ("queue", "waiting", "due", "later", "claimed", "running", "limit", "oldest due", "ended/min", "workers")
 
 
 def queues(
@@ -27,6 +28,8 @@ def queues(
     watch: options.Watch = False,
     every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
     exact: options.Exact = False,
+    wide: options.Wide = False,
+    columns: options.Columns = None,
     as_json: options.AsJson = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
@@ -36,6 +39,7 @@ def queues(
     If very many tasks wait in a queue, their number is estimated, and marked with ~.
     """
     output.refuse_watching(watch, as_json)
+    table = tables.chosen(_COLUMNS, columns, wide=wide, is_table=not as_json)
     with session.open_read_only(module, database_url) as app:
 
         def snapshot() -> cluster.Snapshot:
@@ -45,36 +49,41 @@ def queues(
             return found
 
         if watch:
-            return output.watch_until_interrupted(lambda: _shown(snapshot()), every)
+            return output.watch_until_interrupted(lambda: output.table_of(table, snapshot().queues)[0], every)
         found = snapshot()
     if as_json:
         told = {"taken_at": found.taken_at, "queues": found.queues, "missing": found.missing}
-        output.print_json(tasks.to_jsonable(told))
+        output.print_json(models.to_jsonable(told))
     else:
-        output.print_whole(_shown(found))
+        output.print_rows(table, found.queues)
     return 0
-
-
-def _shown(found: cluster.Snapshot) -> "output.Shown":
-    return output.table_of(_TITLES, [_row(queue) for queue in found.queues])
-
-
-def _row(queue: cluster.QueueInfo) -> list[Any]:
-    is_stranded = queue.waiting > 0 and queue.live_workers == 0
-    return [
-        queue.name,
-        *(_number(number, queue.is_exact) for number in (queue.waiting, queue.due, queue.scheduled)),
-        queue.claimed,
-        queue.running,
-        queue.max_concurrency,
-        None if queue.oldest_due_seconds is None else output.duration(queue.oldest_due_seconds),
-        queue.ended_last_minute,
-        output.styled(("none", "bold red")) if is_stranded else queue.live_workers,
-    ]
 
 
 def _number(number: int, is_exact: bool) -> int | str:
     return number if is_exact else f"~{round(number, 2 - len(str(number))):,}"
+
+
+def _workers(queue: cluster.QueueInfo) -> Any:
+    is_stranded = queue.waiting > 0 and queue.live_workers == 0
+    return output.styled(("none", "bold red")) if is_stranded else queue.live_workers
+
+
+_COLUMNS = (
+    Column("queue", lambda queue: queue.name),
+    Column("waiting", lambda queue: _number(queue.waiting, queue.is_exact)),
+    Column("due", lambda queue: _number(queue.due, queue.is_exact), leaves=3),
+    Column("later", lambda queue: _number(queue.scheduled, queue.is_exact), leaves=4),
+    Column("claimed", lambda queue: queue.claimed, leaves=2),
+    Column("running", lambda queue: queue.running),
+    Column("limit", lambda queue: queue.max_concurrency, leaves=5),
+    Column(
+        "oldest due",
+        lambda queue: None if queue.oldest_due_seconds is None else output.duration(queue.oldest_due_seconds),
+    ),
+    Column("ended/min", lambda queue: queue.ended_last_minute, leaves=1),
+    Column("workers", _workers),
+    Column("priority", lambda queue: queue.priority, extra=True),
+)
 
 
 def metrics(

@@ -1,5 +1,6 @@
-"""The part of `output.py` that needs rich: lines with styles, and tables. With `--watch` a table is shown repeatedly
-until Ctrl-C, in place on a terminal, otherwise one below the other. Commands use it through `output`.
+"""The part of `output.py` that needs rich: lines with styles, and tables as `tables.py` lays them out. With `--watch` a
+table is shown repeatedly until Ctrl-C, in place on a terminal, otherwise one below the other. Commands use it through
+`output`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NoReturn, TextIO, TypeAlias
 
 from rich import box
@@ -17,10 +18,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from horsies.cli.output import text_of
+from horsies.cli.tables import GAP, Table, fit, folds_of
 from horsies.core.errors import HorsiesError
 from horsies.core.logs import wants_color
 from horsies.core.text import visible, visible_lines
@@ -47,6 +49,11 @@ def screen() -> Console | None:
     return _Console(
         file=sys.stdout, force_terminal=True, no_color=not wants_color(sys.stdout), highlight=False, emoji=False
     )
+
+
+def room() -> int | None:
+    """How wide the terminal is; None if the output goes elsewhere."""
+    return out().width if sys.stdout.isatty() else None
 
 
 def write(*lines: str) -> None:
@@ -85,21 +92,35 @@ def below_each_other(*parts: Shown) -> Shown:
     return Group(*parts)
 
 
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table that may be wider than the screen: its cells are never cut or wrapped, so that they can be
-    copied."""
-    print_whole(table_of(titles, rows))
+def print_rows(table: Table, items: Sequence[Any]) -> None:
+    """Print a table that fits the terminal, and say what it leaves out; elsewhere it is printed whole."""
+    shown, left_out = table_of(table, items)
+    print_whole(shown)
+    if left_out:
+        say(about_left_out(left_out))
 
 
-def table_of(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table whose numbers are aligned to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    columns = [_column(title, [row[place] for row in rows]) for place, title in enumerate(titles)]
-    for title, *_ in columns:
-        table.add_column(title, no_wrap=True, overflow="ignore")
-    for cells in zip(*(cells for _, *cells in columns), strict=True):
-        table.add_row(*cells)
-    return table
+def about_left_out(names: Sequence[str]) -> str:
+    return f"not shown: {', '.join(names)} (--wide shows all columns)"
+
+
+def table_of(table: Table, items: Sequence[Any]) -> tuple[RichTable, list[str]]:
+    """A table whose numbers are aligned to the right, and the names of the columns for which there is no room."""
+    rows, width = table.rows(items), None if table.is_whole else room()
+    columns = _columns(table, rows)
+    if width is not None and _width(columns) > width:
+        columns = _columns(table, rows, today=datetime.now(UTC).date())
+    widths = [max(line.cell_len for cell in column for line in cell.split(allow_blank=True)) for column in columns]
+    kept = dict(enumerate(widths))
+    if width is not None:
+        empty = [not any(cell.plain for cell in column[1:]) for column in columns]
+        kept = fit(table.columns, widths, empty, width)
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, GAP - 1, 0, 0))
+    for place in kept:
+        drawn.add_column(columns[place][0], no_wrap=True, overflow="ignore")
+    for row in range(1, len(rows) + 1):
+        drawn.add_row(*(_fold(columns[place][row], most) for place, most in kept.items()))
+    return drawn, [title for place, title in enumerate(table.titles) if place not in kept]
 
 
 def print_whole(shown: Shown) -> None:
@@ -146,8 +167,20 @@ def _console(stream: TextIO) -> Console:
     )
 
 
-def _column(title: str, values: list[Any]) -> list[Text]:
-    """A column with its title."""
+def _width(columns: Sequence[Sequence[Text]]) -> int:
+    lines = [[line for cell in column for line in cell.split(allow_blank=True)] for column in columns]
+    return sum(max(line.cell_len for line in column) for column in lines) + GAP * (len(columns) - 1)
+
+
+def _columns(table: Table, rows: Sequence[Sequence[Any]], today: date | None = None) -> list[list[Text]]:
+    return [_column(title, [row[place] for row in rows], today) for place, title in enumerate(table.titles)]
+
+
+def _column(title: str, values: list[Any], today: date | None) -> list[Text]:
+    """A column with its title. If all its times are of `today`, they are shown without the date."""
+    moments = [value for value in values if isinstance(value, datetime)]
+    if today is not None and all(moment.astimezone(UTC).date() == today for moment in moments):
+        values = [f"{value.astimezone(UTC):%H:%M:%S}Z" if isinstance(value, datetime) else value for value in values]
     cells = [value if isinstance(value, Text) else Text(text_of(value)) for value in values]
     if any(isinstance(value, int) for value in values) and all(
         isinstance(value, int | None | Text) for value in values
@@ -157,6 +190,13 @@ def _column(title: str, values: list[Any]) -> list[Text]:
             cell.pad_left(width - cell.cell_len)
         return [head, *cells]
     return [Text(title), *cells]
+
+
+def _fold(cell: Text, width: int) -> Text:
+    """The cell on as many lines as it needs."""
+    if cell.cell_len <= width or "\n" in cell.plain:
+        return cell
+    return Text("\n").join(cell.divide(folds_of(cell.plain, width)))
 
 
 def _below_each_other(first: Shown, watch: _Watch) -> NoReturn:

@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from horsies.cli import options, output, session
+from horsies.cli import options, output, session, tables
+from horsies.cli.tables import Column
 from horsies.core.db import headline_of, hint_for
 from horsies.core.errors import HorsiesError
 from horsies.core.models.schedule import IntervalSchedule, Month, SchedulePattern, Weekday, config
@@ -25,6 +26,8 @@ _ITEMS_LISTED = 8
 def schedules(
     module: options.Module,
     active: Annotated[bool, typer.Option("--active", help="Only active schedules.")] = False,
+    wide: options.Wide = False,
+    columns: options.Columns = None,
     as_json: options.AsJson = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
@@ -33,6 +36,7 @@ def schedules(
     Times are in the time zone of the schedule. If the first run is in the past, it is overdue: check that a scheduler
     is running.
     """
+    table = tables.chosen(_COLUMNS, columns, wide=wide, is_table=not as_json)
     with session.open_read_only(module, database_url) as app:
         answer = app.schedules.list()
         if isinstance(answer, Err):
@@ -42,24 +46,10 @@ def schedules(
     if as_json:
         output.print_json([_fields(one) for one in found])
     elif found:
-        output.print_table(
-            ["schedule", "state", "when", "next runs", "last run", "last task"], [_row(one) for one in found]
-        )
+        output.print_rows(table, found)
     else:
         output.write("there are no schedules")
     return 0
-
-
-def _row(one: config.ScheduleInfo) -> list[object]:
-    last = None if one.last_run_at is None else _local(one, one.last_run_at)
-    return [
-        one.name,
-        output.styled(_state(one)),
-        _words(one) or one.problem,
-        output.stacked(_local(one, at) for at in one.upcoming),
-        last,
-        one.last_task_id,
-    ]
 
 
 def _state(one: config.ScheduleInfo) -> tuple[str, str]:
@@ -78,6 +68,19 @@ def _words(one: config.ScheduleInfo) -> str | None:
 def _local(one: config.ScheduleInfo, at: datetime) -> str:
     zone = ZoneInfo(one.schedule.timezone if one.schedule is not None else "UTC")
     return at.astimezone(zone).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+
+
+_COLUMNS = (
+    Column("schedule", lambda one: one.name),
+    Column("state", lambda one: output.styled(_state(one))),
+    Column("when", lambda one: _words(one) or one.problem, folds=True),
+    Column("next runs", lambda one: output.stacked(_local(one, at) for at in one.upcoming)),
+    Column("last run", lambda one: one.last_run_at and _local(one, one.last_run_at), leaves=1),
+    Column("last task", lambda one: one.last_task_id, leaves=2),
+    Column("runs", lambda one: one.run_count, extra=True),
+    Column("source", lambda one: one.source.value, extra=True),
+    Column("task", lambda one: None if one.schedule is None else one.schedule.task_name, extra=True),
+)
 
 
 def _fields(one: config.ScheduleInfo) -> dict[str, Any]:

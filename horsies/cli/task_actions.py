@@ -6,6 +6,8 @@ tasks or cancels the waiting tasks of a queue; without `--yes` it only counts. T
 
 import asyncio
 import difflib
+import json
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,12 +16,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from horsies import monitoring
-from horsies.cli import database, options, output, session
+from horsies.cli import database, options, output, session, tables
+from horsies.cli.tables import Column
 from horsies.core import errors, locate, task_decorator
 from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.codec.shapes import CodecError
 from horsies.core.models.monitoring.tasks import to_jsonable
+from horsies.core.models.tasks import BUILTIN_KEY
 from horsies.core.recovery import retention
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
 
@@ -66,12 +70,20 @@ def send(
             return 0
         output.say(f"sent {task} as {handle.task_id}")
         if app.worker_utils().list_active_workers_sync(_LATELY).map(len).unwrap_or(1) == 0:
-            output.say(f"no worker is registered, so the task cannot run yet: start one with horsies worker {module}")
+            start = f"horsies worker {shlex.quote(module)}"
+            output.say(f"no worker is registered, so the task cannot run yet: start one with {start}")
         result = handle.get(timeout_ms=None if timeout is None else int(timeout.total_seconds() * 1000))
-        output.write(found.codec.result.encode(result))
+        output.write(_as_json(found.codec.result.encode(result)))
         return 0 if result.is_ok() else 1
     finally:
         app.get_broker().close()
+
+
+def _as_json(result: str) -> str:
+    """The result as it is stored, with plain error codes."""
+    if BUILTIN_KEY not in result:
+        return result
+    return json.dumps(output.with_plain_codes(json.loads(result)), separators=(",", ":"))
 
 
 def _find(app: Horsies, name: str) -> task_decorator.TaskFunction[Any, Any]:
@@ -89,9 +101,10 @@ def _find(app: Horsies, name: str) -> task_decorator.TaskFunction[Any, Any]:
 def _decode(
     task: task_decorator.TaskFunction[Any, Any], args_json: str | None, kwargs_json: str | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Decode the arguments by the task's annotations: a JSON object becomes the model that the task expects."""
+    """Decode the arguments by the task's annotations: a JSON object becomes the model that the task expects. They are
+    checked as strictly as those of a send in Python."""
     try:
-        return task.codec.arguments.decode(args_json, kwargs_json)
+        return task.codec.arguments.decode_typed(args_json, kwargs_json)
     except CodecError as problem:
         raise output.usage_error(f"the arguments do not fit the task {task.task_name!r}: {problem}") from None
 
@@ -162,6 +175,8 @@ def _each(
 
 
 def _why(app: Horsies, problem: monitoring.TaskActionError) -> str:
+    if problem.code is monitoring.TaskActionErrorCode.TASK_NOT_CANCELLABLE and problem.current_status == "RUNNING":
+        return f"task {problem.task_id} is RUNNING; --include-running stops it"
     return app.config.broker.redact(problem.message)
 
 
@@ -275,7 +290,7 @@ def _show_purged(groups: list[retention.PurgeCount], total: int, *, waiting: boo
         output.write("no task matches")
         return
     if is_dry:
-        output.print_table(["status", "queue", "name", "tasks"], [_row(group) for group in groups])
+        output.print_rows(tables.Table(_PURGED), groups)
     tasks = output.count(total, "task")
     told = f"dry run: {tasks} would be {_verb(waiting)}; --yes does it" if is_dry else f"{_verb(waiting)} {tasks}"
     output.write(told)
@@ -285,6 +300,9 @@ def _verb(waiting: bool) -> str:
     return "cancelled" if waiting else "deleted"
 
 
-def _row(group: retention.PurgeCount) -> list[Any]:
-    status = output.styled((group.status.value, output.style_of(group.status)))
-    return [status, group.queue, group.task_name, group.count]
+_PURGED = (
+    Column("status", lambda group: output.styled((group.status.value, output.style_of(group.status)))),
+    Column("queue", lambda group: group.queue, folds=True),
+    Column("name", lambda group: group.task_name, folds=True),
+    Column("tasks", lambda group: group.count),
+)

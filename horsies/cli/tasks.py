@@ -1,42 +1,20 @@
-"""The commands that read tasks and change nothing. `horsies tasks` lists them, filtered, sorted, page by page (M-45,
-M-46). `horsies task` shows everything about one: its columns, its payload and result, its attempts. `horsies explain`
-says why one is not running. `horsies stale-tasks` lists running tasks without a recent heartbeat (M-10, R-91).
+"""The lists of tasks. `horsies tasks` lists them, filtered, sorted, page by page (M-45, M-46). `horsies stale-tasks`
+lists running tasks without a recent heartbeat (M-10, R-91). The commands about one task are in `one_task.py`.
 """
 
 import asyncio
-import json
-from collections.abc import Iterator
 from enum import StrEnum
+from operator import itemgetter
 from typing import Annotated, Any
 
 import typer
 
-from horsies.cli import options, output, session
-from horsies.core.models.monitoring import cluster
+from horsies.cli import notes, options, output, session, tables
+from horsies.cli.tables import Column
 from horsies.core.models.monitoring import tasks as models
-from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring import filters
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
-from horsies.monitoring import explain_task, get_task_detail, list_tasks
-
-_TITLES = ("task", "status", "name", "queue", "sent", "ended", "took", "retries", "error", "worker")
-
-_STALE_TITLES = {
-    "id": "task",
-    "task_name": "name",
-    "worker_hostname": "host",
-    "worker_pid": "pid",
-    "worker_process_name": "process",
-    "last_heartbeat": "last heartbeat",
-    "started_at": "started",
-}
-
-USAGE = "horsies task shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
-EXPLAIN_USAGE = "horsies explain shop.tasks:app 0198c5de-0001-7000-8000-000000000001"
-_PAYLOADS = ("args", "kwargs", "task_options", "result")
-_SHORT = 100  # characters
-MOST_SHOWN, MOST_LINES = 100_000, 1_000
-_WAITING = (TaskStatus.PENDING, TaskStatus.CLAIMED)
+from horsies.monitoring import list_tasks
 
 
 class Sort(StrEnum):
@@ -123,6 +101,8 @@ def tasks(
         ),
     ] = False,
     only_ids: Annotated[bool, typer.Option("--ids", help="Print only the ids, one on each line.")] = False,
+    wide: options.Wide = False,
+    columns: options.Columns = None,
     watch: options.Watch = False,
     every: options.Every = "2s",  # type: ignore[assignment]  # read by the parser, like what is typed
     as_json: options.AsJson = False,
@@ -134,6 +114,7 @@ def tasks(
     each. Times are UTC. A search ends after 10,000 tasks, and says so; a total stops at 10,000.
     """
     output.refuse_watching(watch, as_json, only_ids)
+    table = tables.chosen(_COLUMNS, columns, wide=wide, is_table=not (as_json or only_ids))
     statuses = options.parse_members(TaskStatus, status, "--status")
     sort = sort or (Sort.ENDED_AT if statuses and TASK_TERMINAL_STATES.issuperset(statuses) else Sort.SENT_AT)
     asked: dict[str, Any] = {
@@ -157,8 +138,8 @@ def tasks(
             return session.answer_of(asyncio.run(list_tasks(app.get_broker(), **asked)), app)
 
         if watch:
-            return output.watch_until_interrupted(lambda: _shown(page(), is_watched=True), every)
-        return _print(page(), as_json=as_json, only_ids=only_ids)
+            return output.watch_until_interrupted(lambda: _watched(page(), table), every)
+        return _print(page(), table, as_json=as_json, only_ids=only_ids)
 
 
 def _statuses(given: tuple[TaskStatus, ...], sort: Sort) -> tuple[TaskStatus, ...]:
@@ -176,25 +157,30 @@ def _direction(sort: Sort, order: Order | None) -> models.SortDir:
     return "asc" if order is Order.ASC else "desc"
 
 
-def _print(page: models.TaskListPage, *, as_json: bool, only_ids: bool) -> int:
+def _print(page: models.TaskListPage, table: tables.Table, *, as_json: bool, only_ids: bool) -> int:
     if as_json:
         output.print_json(models.to_jsonable(page))
     elif only_ids:
         output.write(*(one.task_id for one in page.items))
+    elif page.items:
+        output.print_rows(table, page.items)
+        output.write(_summary(page))
     else:
-        output.print_whole(_shown(page))
+        output.write(_nothing(page))
     return 0
 
 
-def _shown(page: models.TaskListPage, *, is_watched: bool = False) -> "output.Shown":
+def _watched(page: models.TaskListPage, table: tables.Table) -> "output.Shown":
     if not page.items:
         return output.styled((_nothing(page), "default"))
+    # A long table hides what is below it.
+    return output.below_each_other(output.styled((_summary(page), "default")), output.table_of(table, page.items)[0])
+
+
+def _summary(page: models.TaskListPage) -> str:
     last = page.offset + len(page.items)
     total = output.count(page.total, "task") if page.total_is_exact else f"{page.total:,}+ tasks"
-    summary = output.styled((f"{page.offset + 1} to {last} of {total}{_rest(page, last)}", "default"))
-    table = output.table_of(_TITLES, [_row(one) for one in page.items])
-    parts = (summary, table) if is_watched else (table, summary)  # a long table hides what is below it
-    return output.below_each_other(*parts)
+    return f"{page.offset + 1} to {last} of {total}{_rest(page, last)}"
 
 
 def _nothing(page: models.TaskListPage) -> str:
@@ -220,177 +206,29 @@ def _further(page: models.TaskListPage) -> str:
     return f": {way} looks further"
 
 
-def _row(one: models.TaskSummary) -> list[Any]:
-    took = None if one.started_at is None or one.ended_at is None else (one.ended_at - one.started_at).total_seconds()
-    retries = f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
-    return [
-        one.task_id,
-        output.styled((one.status.value, output.style_of(one.status))),
-        one.task_name,
-        one.queue_name,
-        one.sent_at,
-        one.ended_at,
-        None if took is None else output.seconds(took),
-        retries,
-        one.error_code,
-        one.worker_id,
-    ]
+def _retries(one: models.TaskSummary) -> str | None:
+    return f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
 
 
-def task(what: session.OneId, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
-    """Show one task: its state, its arguments, its result, and each of its attempts. Times are UTC."""
-    with session.open_for_ids(session.only_one(what, database_url, USAGE), database_url, USAGE) as (app, [task_id]):
-        found = session.answer_of(asyncio.run(get_task_detail(app.get_broker(), task_id)), app)
-    if found is None:
-        raise session.no_such_task(what, task_id, USAGE)
-    if as_json:
-        output.print_json(as_values(found))
-    else:
-        _show(found)
-    return 0
-
-
-def as_values(found: models.TaskDetail) -> dict[str, Any]:
-    """Values that are stored as JSON become JSON, not text inside JSON."""
-    values: dict[str, Any] = models.to_jsonable(found)
-    return values | {name: _value(values[name]) for name in _PAYLOADS}
-
-
-def _value(text: str | None) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _show(found: models.TaskDetail) -> None:
-    title = output.styled((f"{found.task_name}  ", "bold"), (found.status.value, output.style_of(found.status)))
-    lines = {name: output.text_of(value) for name, value in _lines(found) if value is not None}
-    output.write_styled(title, *_aligned(lines))
-    for name, text in _blocks(found):
-        output.write_styled(output.styled((f"  {name}", "dim")))
-        output.write(*_indented(text))
-    if found.attempts:
-        titles = ["attempt", "outcome", "finished", "took", "retried", "error", "message", "worker"]
-        output.print_table(titles, [_attempt(one) for one in found.attempts])
-    if found.status in _WAITING:
-        output.say(f"horsies explain {found.task_id} says what it waits for")
-
-
-def _aligned(lines: dict[str, str]) -> "list[output.Line]":
-    """Lines of a name and a value."""
-    width = max(map(len, lines), default=0)
-    return [output.styled((f"  {name:<{width}}  ", "dim"), (value, "default")) for name, value in lines.items()]
-
-
-def _indented(text: str) -> list[str]:
-    """As much of the text as a person reads; --json shows all of it."""
-    lines = text.rstrip("\n")[:MOST_SHOWN].split("\n")[:MOST_LINES]
-    shown = [f"    {line.expandtabs()}" for line in lines]
-    left = len(text) - sum(len(line) + 1 for line in lines)
-    return [*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown
-
-
-def _lines(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
-    yield "task", found.task_id
-    yield "queue", f"{found.queue_name} (priority {found.priority})"
-    yield "workflow", found.workflow_id
-    yield "idempotency key", found.idempotency_key
-    yield "flags", json.dumps(models.to_jsonable(found.flags)) if found.flags else None
-    yield "sent", found.sent_at
-    yield "due", found.enqueued_at if found.status is TaskStatus.PENDING else None
-    yield "next retry", found.next_retry_at if found.status is TaskStatus.PENDING else None
-    yield "deadline", found.good_until
-    yield "claimed", found.claimed_at
-    yield "started", found.started_at
-    yield "ended", found.ended_at
-    yield "retries", f"{found.retry_count} of {found.max_retries}" if found.max_retries or found.retry_count else None
-    yield "error", found.error_code and f"{found.error_code} ({found.error_category})"
-    yield "worker", found.claimed_by_worker_id
-    yield "child", found.worker_process_name and f"{found.worker_process_name} (pid {found.worker_pid})"
-
-
-def _blocks(found: models.TaskDetail) -> Iterator[tuple[str, str]]:
-    """The parts that may be long."""
-    for name in ("args", "kwargs", "task_options"):
-        if (value := _value(getattr(found, name))) not in (None, [], {}):
-            yield name.replace("_", " "), _pretty(value)
-    result = _value(found.result)
-    error = result.get("err") if isinstance(result, dict) else None
-    if isinstance(error, dict):
-        yield from _parts_of_error(error)
-    elif found.result is not None:
-        yield "result", _pretty(result.get("ok") if isinstance(result, dict) and "ok" in result else result)
-    if found.failed_reason:
-        yield "failed reason", found.failed_reason
-
-
-def _parts_of_error(error: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Show a traceback as lines, not as a JSON text."""
-    if message := error.get("message"):
-        yield "message", str(message)
-    if (data := error.get("data")) is not None:
-        yield "data", _pretty(data)
-    exception = error.get("exception")
-    if isinstance(exception, dict) and exception.get("traceback"):
-        yield "traceback", str(exception["traceback"])
-
-
-def _pretty(value: Any) -> str:
-    """On one line if it fits."""
-    short = json.dumps(value, ensure_ascii=False)
-    return short if len(short) <= _SHORT else json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _attempt(one: TaskAttemptInfo) -> list[Any]:
-    took = None
-    if one.started_at is not None and one.finished_at is not None:
-        took = output.seconds((one.finished_at - one.started_at).total_seconds())
-    message = None if one.error_message is None else " ".join(one.error_message.split())
-    retried = "yes" if one.will_retry else "no"
-    return [one.attempt, one.outcome.value, one.finished_at, took, retried, one.error_code, message, one.worker_id]
-
-
-def explain(what: session.OneId, as_json: options.AsJson = False, database_url: options.DatabaseUrl = None) -> int:
-    """Explain why a task is not running, or what became of it, with the facts behind the answer.
-
-    A workflow node that has no task yet is named by the id of the workflow and the index of the node: ID:3.
-    """
-    with session.open_for_ids(session.only_one(what, database_url, EXPLAIN_USAGE), database_url, EXPLAIN_USAGE) as (
-        app,
-        [subject],
-    ):
-        found = session.answer_of(asyncio.run(explain_task(app.get_broker(), subject)), app)
-    if found is None:
-        raise session.no_such_task(what, subject, EXPLAIN_USAGE)
-    if as_json:
-        output.print_json(models.to_jsonable(found))
-    else:
-        _show_explanation(found)
-    return 0
-
-
-def _show_explanation(found: cluster.Explanation) -> None:
-    title = output.styled((found.why.value, "bold"), (f"  {found.message}", "default"))
-    known: dict[str, Any] = {
-        "status": found.status and found.status.value,
-        "queue": found.queue,
-        "worker": found.worker_id,
-        "since": found.since,
-        "until": found.until,
-        **{str(name).replace("_", " "): _plain(value) for name, value in found.facts.items()},
-        "tasks": output.some(found.tasks) or None,
-        "nodes": output.some(found.nodes) or None,
-    }
-    lines = {name: output.text_of(value) for name, value in known.items() if value not in (None, "")}
-    output.write_styled(title, *_aligned(lines))
-
-
-def _plain(value: Any) -> Any:
-    """Texts, numbers and times unchanged, everything else as JSON."""
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(models.to_jsonable(value), ensure_ascii=False) if value else None
-    return value
+_COLUMNS = (
+    Column("task", lambda one: one.task_id),
+    Column("status", lambda one: output.styled((one.status.value, output.style_of(one.status)))),
+    Column("progress", lambda one: one.progress and notes.short(one.progress), leaves=7),
+    Column("name", lambda one: one.task_name, folds=True),
+    Column("queue", lambda one: one.queue_name, leaves=2),
+    Column("sent", lambda one: one.sent_at, leaves=1),
+    Column("ended", lambda one: one.ended_at, leaves=4),
+    Column("took", lambda one: output.between(one.started_at, one.ended_at), leaves=3),
+    Column("retries", _retries, leaves=5),
+    Column("error", lambda one: one.error_code, folds=True),
+    Column("worker", lambda one: one.worker_id, leaves=6),
+    Column("priority", lambda one: one.priority, extra=True),
+    Column("due", lambda one: one.next_retry_at or one.enqueued_at, extra=True),
+    Column("deadline", lambda one: one.good_until, extra=True),
+    Column("claimed", lambda one: one.claimed_at, extra=True),
+    Column("started", lambda one: one.started_at, extra=True),
+    Column("workflow", lambda one: one.workflow_id, extra=True),
+)
 
 
 def stale_tasks(
@@ -398,17 +236,31 @@ def stale_tasks(
     minutes: Annotated[
         float, typer.Option(min=0, max=525_600, help="Only tasks without a heartbeat for more than this many minutes.")
     ] = 2,
+    wide: options.Wide = False,
+    columns: options.Columns = None,
     as_json: options.AsJson = False,
     database_url: options.DatabaseUrl = None,
 ) -> int:
     """List running tasks whose heartbeats have stopped: recovery would treat them as dead at this threshold."""
+    table = tables.chosen(_STALE, columns, wide=wide, is_table=not as_json)
     with session.open_read_only(module, database_url) as app:
         asked = app.get_broker().get_stale_tasks_sync(stale_threshold_minutes=minutes)
         found = session.value_of(asked, app)
     if as_json:
         output.print_json(found)
     elif found:
-        output.print_table(list(_STALE_TITLES.values()), [[row[name] for name in _STALE_TITLES] for row in found])
+        output.print_rows(table, found)
     else:
         output.write(f"no running task has been silent for more than {minutes:g} min")
     return 0
+
+
+_STALE = (
+    Column("task", itemgetter("id")),
+    Column("name", itemgetter("task_name"), folds=True),
+    Column("host", itemgetter("worker_hostname"), leaves=3),
+    Column("pid", itemgetter("worker_pid"), leaves=4),
+    Column("process", itemgetter("worker_process_name"), leaves=2),
+    Column("last heartbeat", itemgetter("last_heartbeat")),
+    Column("started", itemgetter("started_at"), leaves=1),
+)

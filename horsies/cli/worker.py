@@ -21,7 +21,7 @@ from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.monitoring import http
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.worker import scheduler_process, service
-from horsies.core.worker.config import MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
+from horsies.core.worker.config import MOST_CHILDREN, MOST_CLAIMED, MOST_HELD_BYTES, WorkerConfig
 from horsies.core.worker.in_hand import MAX_HELD_BYTES
 
 log = logging.getLogger("horsies.cli")
@@ -33,10 +33,16 @@ def _recovery(meaning: str) -> Any:
 
 def worker(
     module: Module,
-    processes: Annotated[int, typer.Option(min=1, max=1024, help="Child processes that run tasks.")] = 1,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_CHILDREN, show_default="usable processors", help="Child processes that run tasks."
+        ),
+    ] = None,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=10_000, help="How many async tasks each child runs at a time.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, max=10_000, show_default="100", help="How many async tasks each child runs at a time."),
+    ] = None,
     queues: Annotated[
         list[str] | None, typer.Option(metavar="NAMES", help="Serve only these queues, separated by commas.")
     ] = None,

@@ -1,23 +1,27 @@
-"""The commands about workers and what they hold. `horsies workers` lists the registered workers and says which of them
-are silent (M-09), `horsies sweep-stale-workers` makes one sweep by hand (M-08), and `horsies force-unlock` returns all
-tasks of the named workers to the queue (M-09).
+"""The commands about workers and what they hold. `horsies workers` lists the registered workers, their state and their
+load (M-09), `horsies sweep-stale-workers` makes one sweep by hand (M-08), and `horsies force-unlock` returns all tasks
+of the named workers to the queue (M-09).
 """
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from horsies.cli import output, session
+from horsies.cli import options, output, session, tables
 from horsies.cli.options import AsJson, DatabaseUrl, OptionalModule, parse_duration
+from horsies.cli.tables import Column
 from horsies.core import locate
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError
+from horsies.core.models.monitoring.cluster import WorkerStateInfo
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
+from horsies.monitoring import list_workers
 
 UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
 _WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
@@ -29,30 +33,105 @@ def workers(
         timedelta,
         typer.Option(parser=parse_duration, metavar="D", help="Silence after which a worker counts as stale."),
     ] = "5m",  # type: ignore[assignment]  # read by the parser, like what is typed
+    wide: options.Wide = False,
+    columns: options.Columns = None,
     as_json: AsJson = False,
     database_url: DatabaseUrl = None,
 ) -> int:
-    """List the registered workers, and mark those without a heartbeat for longer than the threshold."""
+    """List the registered workers: whether each is live, which queues it serves, how many tasks it can run at a time
+    (slots), and what it is doing.
+
+    A worker is live if it missed fewer than three of its heartbeats, stale after a silence longer than the threshold,
+    and silent in between. The numbers of its tasks, its CPU and its memory are those of its last report.
+    """
+    table = tables.chosen(_COLUMNS, columns, wide=wide, is_table=not as_json)
     with session.open_read_only(module, database_url) as app:
-        found = session.value_of(app.worker_utils().list_active_workers_sync(threshold), app)
-        silences = {
-            one.worker_id: one.silence_s for one in session.value_of(app.worker_utils().list_silences_sync(), app)
-        }
+        listed = session.value_of(app.worker_utils().list_active_workers_sync(threshold), app)
+        known = session.answer_of(asyncio.run(list_workers(app.get_broker())), app)
+    facts = {one.worker_id: one for one in known}
+    found = [_Worker(worker, facts.get(worker.worker_id)) for worker in listed]
     if as_json:
-        output.print_json([asdict(worker) for worker in found])
+        output.print_json([one.fields() for one in found])
     elif found:
-        titles = ["worker", "state", "silent for", "last heartbeat", "started", "host", "pid"]
-        output.print_table(titles, [_row(worker, silences.get(worker.worker_id)) for worker in found])
+        output.print_rows(table, found)
     else:
         output.write("no worker is registered")
     return 0
 
 
-def _row(worker: ActiveWorker, silence_s: float | None) -> list[object]:
-    # The row says neither "alive" nor "dead". It only says when the worker was last heard of, by the database's clock.
-    state = output.styled(("stale", "bold red") if worker.is_stale else ("heard of", "green"))
-    silence = None if silence_s is None else output.duration(silence_s)
-    return [worker.worker_id, state, silence, worker.last_heartbeat_at, worker.started_at, worker.hostname, worker.pid]
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A registered worker with its last report; there is none if the worker came or left between the two queries."""
+
+    row: ActiveWorker
+    facts: WorkerStateInfo | None
+
+    def fact(self, name: str) -> Any:
+        return None if self.facts is None else getattr(self.facts, name)
+
+    @property
+    def state(self) -> str:
+        if self.row.is_stale:
+            return "stale"
+        return "live" if self.fact("is_live") else "silent"
+
+    @property
+    def slots(self) -> int | None:
+        processes = self.fact("processes")
+        return None if processes is None else processes * (self.fact("concurrency") or 1)
+
+    def fields(self) -> dict[str, Any]:
+        return {**asdict(self.row), "state": self.state, "slots": self.slots} | {
+            name: self.fact(name) for name in _FACTS
+        }
+
+
+# What `--json` adds to the columns of the registry.
+_FACTS = (
+    "silence_seconds",
+    "queues",
+    "processes",
+    "concurrency",
+    "tasks_running",
+    "tasks_claimed",
+    "cpu_percent",
+    "memory_usage_mb",
+    "children_memory_mb",
+    "snapshot_at",
+)
+
+
+def _silence(one: _Worker) -> str | None:
+    seconds = one.fact("silence_seconds")
+    return None if seconds is None else output.duration(seconds)
+
+
+def _percent(one: _Worker) -> str | None:
+    percent = one.fact("cpu_percent")
+    return None if percent is None else f"{percent:.0f}%"
+
+
+def _memory(one: _Worker) -> str | None:
+    sizes = [one.fact("memory_usage_mb"), one.fact("children_memory_mb")]
+    return None if sizes[0] is None else f"{sum(size or 0 for size in sizes):,.0f} MB"
+
+
+_STYLES = {"live": "green", "silent": "yellow", "stale": "bold red"}
+_COLUMNS = (
+    Column("worker", lambda one: one.row.worker_id),
+    Column("state", lambda one: output.styled((one.state, _STYLES[one.state]))),
+    Column("queues", lambda one: ", ".join(one.fact("queues") or ()), folds=True),
+    Column("slots", lambda one: one.slots),
+    Column("running", lambda one: one.fact("tasks_running")),
+    Column("claimed", lambda one: one.fact("tasks_claimed"), leaves=2),
+    Column("cpu", _percent, leaves=1),
+    Column("memory", _memory, leaves=3),
+    Column("silent for", _silence, leaves=4),
+    Column("last heartbeat", lambda one: one.row.last_heartbeat_at, leaves=6),
+    Column("started", lambda one: one.row.started_at, leaves=5),
+    Column("host", lambda one: one.row.hostname, leaves=7),
+    Column("pid", lambda one: one.row.pid, leaves=8),
+)
 
 
 def sweep_stale_workers(
@@ -78,12 +157,12 @@ def sweep_stale_workers(
 ) -> int:
     """Return the tasks of dead workers to the queue, with the recovery hooks of the app. Only workers that ran with
     worker recovery are swept; the others are left alone."""
-    options = SweepStaleWorkersOptions(sweep_threshold=sweep_threshold, recovery_delay=recovery_delay, dry_run=dry_run)
+    wanted = SweepStaleWorkersOptions(sweep_threshold=sweep_threshold, recovery_delay=recovery_delay, dry_run=dry_run)
     with session.open_app(module, database_url, with_hooks=True) as app:
         silences = session.value_of(app.worker_utils().list_silences_sync(), app)
         if sweep_threshold is not None:
             _warn_of_impatience(silences, sweep_threshold.total_seconds())
-        result = session.value_of(app.worker_utils().sweep_stale_workers_sync(options), app)
+        result = session.value_of(app.worker_utils().sweep_stale_workers_sync(wanted), app)
     if as_json:
         output.print_json(asdict(result))
     else:
@@ -118,7 +197,7 @@ def _tell_of_others(silences: list[WorkerSilence], threshold_s: float) -> None:
 def _show(result: SweepStaleWorkersResult) -> None:
     output.write(_sentence(result))
     if result.worker_ids:
-        output.print_table(["dead worker"], [[worker_id] for worker_id in result.worker_ids])
+        output.print_rows(tables.Table((Column("dead worker", str),)), result.worker_ids)
 
 
 def _sentence(result: SweepStaleWorkersResult) -> str:

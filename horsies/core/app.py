@@ -6,16 +6,29 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from horsies.core import app_workflows, checks, discovery, errors, task_decorator
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.hooks import HookRegistry
 from horsies.core.models.app import AppConfig
 from horsies.core.models.broker import BrokerResult, DatabasePing, WorkerPong, WorkerStateSnapshot
+from horsies.core.models.notes import TaskLogLine
 from horsies.core.models.queues import QueueMode
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskInfo, TaskResult
 from horsies.core.producer.send import Sender
@@ -26,6 +39,9 @@ from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 from horsies.core.tasks.definition import Flags, SizeGuard
 from horsies.core.tasks.hooks import TaskHooks
 from horsies.core.types import run_sync
+
+if TYPE_CHECKING:
+    from horsies.testing.kit import AppTesting
 
 ChildProcessStartHook: TypeAlias = Callable[[], None]
 H = TypeVar("H", bound=Callable[[], None])
@@ -74,6 +90,7 @@ class Horsies(app_workflows.MakesWorkflows):
         self.queue_names = frozenset(queue.name for queue in config.queues())
         self._broker: PostgresBroker | None = None
         self._sender: Sender | None = None
+        self._testing: AppTesting | None = None
         self._lock = threading.Lock()
         self._suppressed = False
 
@@ -113,6 +130,8 @@ class Horsies(app_workflows.MakesWorkflows):
         default_unhandled_error_code: str | None = None,
         timeout_ms: int | None = None,
         flags: Flags | None = None,
+        accepts: Sequence[Callable[..., Any]] = (),
+        on_undecodable: Literal["fail", "leave"] = "fail",
     ) -> task_decorator.TaskDecorator: ...
     def task(
         self,
@@ -124,9 +143,13 @@ class Horsies(app_workflows.MakesWorkflows):
         default_unhandled_error_code: str | None = None,
         timeout_ms: int | None = None,
         flags: Flags | None = None,
+        accepts: Sequence[Callable[..., Any]] = (),
+        on_undecodable: Literal["fail", "leave"] = "fail",
         **unknown: Any,
     ) -> Any:
-        """Turn the function below into a task. Without a name it is called `module.function`."""
+        """Turn the function below into a task. Without a name it is called `module.function`. `accepts` are functions
+        with older signatures of it, which return the arguments of today; `on_undecodable="leave"` leaves a task whose
+        arguments cannot be read to other workers for a while."""
         is_bare = callable(task_name)
         decorator = task_decorator.TaskDecorator(
             app=self,
@@ -137,6 +160,8 @@ class Horsies(app_workflows.MakesWorkflows):
             default_unhandled_error_code=default_unhandled_error_code,
             timeout_ms=timeout_ms,
             flags=flags,
+            accepts=accepts,
+            on_undecodable=on_undecodable,
             unknown=unknown,
         )
         return decorator(task_name) if is_bare else decorator
@@ -317,6 +342,31 @@ class Horsies(app_workflows.MakesWorkflows):
             self._sender = Sender(self.get_broker(), resend=self.config.resend_on_transient_err)
         return self._sender
 
+    @property
+    def testing(self) -> AppTesting:
+        """For tests of your own code: run what is sent in this process, look at it, let time pass, crash workers."""
+        if self._testing is None:
+            from horsies.testing.kit import AppTesting
+
+            self._testing = AppTesting(self)
+        return self._testing
+
+    @contextmanager
+    def replaced(
+        self, *, config: AppConfig | None = None, broker: PostgresBroker | None = None, sender: Sender | None = None
+    ) -> Iterator[None]:
+        """Used by tests: with another configuration, such as that of the test's database, or with a broker and a sender
+        of their own. What was opened meanwhile is closed at the end."""
+        before = self.config, self._broker, self._sender
+        self.config, self._broker, self._sender = config or self.config, broker, sender
+        try:
+            yield
+        finally:
+            meanwhile = self._broker
+            self.config, self._broker, self._sender = before
+            if meanwhile is not None and meanwhile is not self._broker:
+                meanwhile.close()
+
     async def get_result_async(
         self, task_id: str, timeout_ms: int | None = None
     ) -> BrokerResult[TaskResult[Any, TaskError]]:
@@ -331,6 +381,12 @@ class Horsies(app_workflows.MakesWorkflows):
         return await self.get_broker().get_task_info_async(task_id, **include)
 
     get_task_info = run_sync(get_task_info_async)
+
+    async def get_task_logs_async(self, task_id: str) -> BrokerResult[list[TaskLogLine]]:
+        """What a task has logged, if the app has `task_logs` (P-51a); the oldest first."""
+        return await self.get_broker().get_task_logs_async(task_id)
+
+    get_task_logs = run_sync(get_task_logs_async)
 
     async def ping_database_async(self) -> BrokerResult[DatabasePing]:
         """Check that the database answers."""

@@ -11,6 +11,7 @@ from horsies.core.errors import ConfigurationError, ErrorCode, SourceLocation
 from horsies.core.models.app import AppConfig
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow import nodes, results, spec
+from horsies.core.text import explaining_keywords
 from horsies.core.workflows.start import WorkflowStarter
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class MakesWorkflows:
         *,
         definition_key: str | None = None,
     ) -> spec.WorkflowSpec[T]: ...
+    @explaining_keywords({})
     def workflow(
         self,
         name: str,

@@ -1,15 +1,18 @@
-"""Finds and imports the modules that define tasks.
+"""Finds and imports the modules that define tasks, and finds files that seem to define an app.
 
 A dotted entry is imported by name, an entry that ends in `.py` by its path. A file that can be reached from `sys.path`
 gets the name it has there, so that another import finds the same module and nothing is defined twice.
 """
 
+import difflib
 import glob
 import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +22,9 @@ from horsies.core.models.workflow.results import NOTHING_IS_STARTED
 # These errors mean that a module does something on import: it sends, starts a workflow, or runs a worker.
 _SIGNS_OF_A_SCRIPT = ("SEND_SUPPRESSED", NOTHING_IS_STARTED, "asyncio.run() cannot be called")
 _GUARD = 'put the code of the script under `if __name__ == "__main__":`, because workers import the same file'
+MOST_APPS, MOST_FILES, DEEPEST, LARGEST_SEARCHED = 10, 2_000, 4, 1 << 18
+_APP = re.compile(r"^(\w+)\s*(?::[^=\n]*)?=\s*(?:\w+\.)*Horsies\(", re.MULTILINE)
+_FACTORY = re.compile(r"^def\s+(\w+)\([^)]*\)\s*->\s*[\"']?(?:\w+\.)*Horsies\b", re.MULTILINE)
 
 
 def expand_globs(patterns: list[str]) -> list[str]:
@@ -60,6 +66,56 @@ def module_error(entry: str, problem: BaseException) -> ConfigurationError:
         location=SourceLocation.of_exception(problem),
         help_text=_GUARD if is_script else None,
     )
+
+
+def call_error(what: str, problem: BaseException) -> ConfigurationError:
+    """The error for a function that should make an app, and fails."""
+    text = str(problem)
+    return ConfigurationError(
+        f"{what} failed: {type(problem).__name__}{': ' + text if text else ''}",
+        code=ErrorCode.MODULE_EXEC_ERROR,
+        location=SourceLocation.of_exception(problem),
+    )
+
+
+def apps_nearby(like: str = "") -> list[str]:
+    """Locators of apps that seem to be defined below the current directory, those first that resemble `like`. They are
+    found by the text of the files: nothing is imported."""
+    found = [f"{name}:{app}" for file, name in _modules_below(Path.cwd()) for app in _apps_in_text(file)]
+    wanted = like.removesuffix(".py").replace("/", ".")
+    found.sort(key=lambda one: -difflib.SequenceMatcher(None, wanted, one.partition(":")[0]).ratio())
+    return found[:MOST_APPS]
+
+
+def _modules_below(root: Path) -> Iterator[tuple[Path, str]]:
+    """The Python files below a directory, not too deep and not too many, each with the name to import it by."""
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        here = Path(folder).relative_to(root)
+        deep = len(here.parts) >= DEEPEST
+        folders[:] = [] if deep else sorted(name for name in folders if name.isidentifier() and not _is_foreign(name))
+        for name in sorted(files):
+            if not name.endswith(".py") or _is_test(name):
+                continue
+            if (seen := seen + 1) > MOST_FILES:
+                return
+            parts = (*here.parts, name.removesuffix(".py"))
+            parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
+            is_dotted = all(part.isidentifier() for part in parts)
+            yield Path(folder, name), ".".join(parts) if is_dotted else str(here / name)
+
+
+def _is_foreign(folder: str) -> bool:
+    return folder.startswith("_") or folder in ("node_modules", "site_packages", "venv", "env", "build", "dist")
+
+
+def _apps_in_text(file: Path) -> list[str]:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(LARGEST_SEARCHED).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [*_APP.findall(text), *(f"{name}()" for name in _FACTORY.findall(text))]
 
 
 def _is_pattern(entry: str) -> bool:

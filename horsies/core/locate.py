@@ -1,26 +1,37 @@
-"""Finds the app of a command: `pkg.mod:var`, `pkg.mod`, `path/file.py:var` or `path/file.py` (M-01). `discovery.py`
-defines the name under which a file is imported; modules in the current directory can be imported.
+"""Finds the app of a command: `pkg.mod:var`, `pkg.mod`, `path/file.py:var` or `path/file.py`, or a function that makes
+it, `pkg.mod:create_app()` (M-01). `discovery.py` defines the name under which a file is imported, and looks for apps
+when none is found; modules in the current directory can be imported.
 """
 
+import inspect
 import os
+import re
 import sys
+from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from horsies.core import discovery, errors
 from horsies.core.app import Horsies
+from horsies.core.text import nearest
+
+_VARIABLE = re.compile(r"([^\W\d]\w*)(\(\))?")
+_FORMS = "use pkg.mod:app, pkg.mod, path/file.py:app, path/file.py, or 'pkg.mod:create_app()' for a function"
 
 
 def load_app(locator: str) -> Horsies:
     """The app that a locator names. It raises HRS-206 if the module does not exist or does not contain exactly one app,
     HRS-207 if the locator is not one or names something else, HRS-210 or the errors of the module if it fails."""
     where, colon, variable = locator.strip().partition(":")
-    if not where or (colon and not variable.isidentifier()):
-        raise _bad_locator(f"{locator!r} does not name a module and an app in it").with_help(
-            "use pkg.mod:app, pkg.mod, path/file.py:app or path/file.py"
-        )
+    named = _VARIABLE.fullmatch(variable)
+    if not where or (colon and named is None):
+        raise _bad_locator(f"{locator!r} does not name a module and an app in it").with_help(_FORMS)
     module = _import(where)
-    return _named_app(module, variable) if variable else _only_app(module)
+    if named is None:
+        return _only_app(module, where)
+    return _made_app(module, where, named[1]) if named[2] else _named_app(module, where, named[1])
 
 
 def is_not_found(problem: errors.HorsiesError) -> bool:
@@ -33,9 +44,34 @@ def _import(where: str) -> ModuleType:
     if where.endswith(".py"):
         _refuse_strange_file(where)
     elif not all(part.isidentifier() for part in where.split(".")):
-        raise _bad_locator(f"{where!r} is not the name of a module")
-    with Horsies.loading():
-        return discovery.import_entry(where)
+        raise _with_candidates(_bad_locator(f"{where!r} is not the name of a module"), where, otherwise=_FORMS)
+    try:
+        with Horsies.loading():
+            return discovery.import_entry(where)
+    except errors.ConfigurationError as problem:
+        if problem.code is errors.ErrorCode.CLI_INVALID_ARGS:
+            _with_candidates(problem, where)
+        raise
+
+
+def _with_candidates(
+    problem: errors.ConfigurationError, where: str, otherwise: str | None = None
+) -> errors.ConfigurationError:
+    """Name the apps that seem to be here."""
+    found = discovery.apps_nearby(where)
+    if found:
+        problem.with_note(f"apps below this directory: {', '.join(found)}")
+        inside = [one for one in found if one.startswith((f"{where}.", f"{where}:"))]
+        meant = next(iter(inside or get_close_matches(where, found, n=1)), found[0] if len(found) == 1 else None)
+        problem.with_help("name one of these apps" if meant is None else f"did you mean {_quoted(meant)}?")
+    elif otherwise is not None:
+        problem.with_help(otherwise)
+    return problem
+
+
+def _quoted(locator: str) -> str:
+    """As it is typed in a shell, which would read parentheses."""
+    return f"'{locator}'" if locator.endswith(")") else locator
 
 
 def _make_cwd_importable() -> None:
@@ -52,33 +88,92 @@ def _refuse_strange_file(entry: str) -> None:
         )
 
 
-def _named_app(module: ModuleType, variable: str) -> Horsies:
+def _named_app(module: ModuleType, where: str, variable: str) -> Horsies:
     app = getattr(module, variable, None)
     if isinstance(app, Horsies):
         return app
     what = f"is of type {type(app).__name__}, not a Horsies app" if hasattr(module, variable) else "does not exist"
-    error = _bad_locator(f"{variable!r} in {module.__name__} {what}")
-    names = sorted(_apps_in(module))
-    raise error.with_help(f"apps in that module: {', '.join(names)}") if names else error
+    error = _bad_locator(f"{variable!r} in {where} {what}")
+    if inspect.isroutine(app):
+        return _refuse(error, f"if it makes the app, call it: '{where}:{variable}()'")
+    names = [*sorted(_apps_in(module)), *_factories_in(module)]
+    if not names:
+        raise _with_candidates(error, where)
+    meant = nearest(variable, names)
+    listed = f"apps in that module: {', '.join(names)}"
+    return _refuse(error, listed if meant is None else f"did you mean {_quoted(f'{where}:{meant}')}?")
 
 
-def _only_app(module: ModuleType) -> Horsies:
+def _made_app(module: ModuleType, where: str, name: str) -> Horsies:
+    """The app that a function of the module returns. It becomes the current app, because modules that define its tasks
+    cannot import it."""
+    factory = getattr(module, name, None)
+    if isinstance(factory, Horsies):
+        return _refuse(_bad_locator(f"{name!r} in {where} is an app, not a function"), f"use {where}:{name}")
+    if not callable(factory):
+        what = f"is of type {type(factory).__name__}, not a function" if hasattr(module, name) else "does not exist"
+        error = _bad_locator(f"{name!r} in {where} {what}")
+        functions = [other for other, value in vars(module).items() if inspect.isfunction(value)]
+        meant = nearest(name, functions) or next(iter(_factories_in(module)), None)
+        return _refuse(error, None if meant is None else f"did you mean '{where}:{meant.removesuffix('()')}()'?")
+    app = _call(factory, f"{where}:{name}()")
+    if not isinstance(app, Horsies):
+        if inspect.iscoroutine(app):
+            app.close()
+        error = _bad_locator(f"{where}:{name}() returned {type(app).__name__}, not a Horsies app")
+        return _refuse(error, "the function must be an ordinary one, and return the app")
+    app.make_current()
+    return app
+
+
+def _call(factory: Callable[..., Any], what: str) -> Any:
+    place = errors.SourceLocation.from_function(factory)
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as problem:
+        error = _bad_locator(f"{what} cannot be called without arguments: {problem}")
+        error.location = place
+        raise error.with_help("give its parameters defaults; it may read the environment") from None
+    except ValueError:
+        pass  # it has no signature
+    try:
+        with Horsies.loading():
+            return factory()
+    except errors.HorsiesError:
+        raise
+    except (Exception, SystemExit) as problem:
+        raise discovery.call_error(what, problem) from problem
+
+
+def _only_app(module: ModuleType, where: str) -> Horsies:
     apps = _apps_in(module)
     if len({id(app) for app in apps.values()}) == 1:
         return next(iter(apps.values()))
-    if not apps:
+    if apps:
         raise errors.ConfigurationError(
-            f"{module.__name__} contains no Horsies app", code=errors.ErrorCode.CLI_INVALID_ARGS
-        ).with_help("name the module that contains `app = Horsies(...)`")
-    raise errors.ConfigurationError(
-        f"{module.__name__} contains several Horsies apps: {', '.join(sorted(apps))}",
-        code=errors.ErrorCode.CLI_INVALID_ARGS,
-    ).with_help(f"say which one, for example {module.__name__}:{min(apps)}")
+            f"{where} contains several Horsies apps: {', '.join(sorted(apps))}",
+            code=errors.ErrorCode.CLI_INVALID_ARGS,
+        ).with_help(f"say which one, for example {where}:{min(apps)}")
+    error = errors.ConfigurationError(f"{where} contains no Horsies app", code=errors.ErrorCode.CLI_INVALID_ARGS)
+    if made := _factories_in(module):
+        raise error.with_help(f"call the function that makes it: '{where}:{made[0]}'")
+    raise _with_candidates(error, where, otherwise="name the module that contains `app = Horsies(...)`")
 
 
 def _apps_in(module: ModuleType) -> dict[str, Horsies]:
     return {name: value for name, value in vars(module).items() if isinstance(value, Horsies)}
 
 
+def _factories_in(module: ModuleType) -> list[str]:
+    """Functions of this module that say that they return an app."""
+    found = {name: value for name, value in vars(module).items() if inspect.isfunction(value)}
+    returned = {name: getattr(value, "__annotations__", {}).get("return") for name, value in found.items()}
+    return sorted(f"{name}()" for name, kind in returned.items() if kind is Horsies or kind == Horsies.__name__)
+
+
 def _bad_locator(message: str) -> errors.ConfigurationError:
     return errors.ConfigurationError(message, code=errors.ErrorCode.WORKER_INVALID_LOCATOR)
+
+
+def _refuse(error: errors.ConfigurationError, hint: str | None) -> Horsies:
+    raise error.with_help(hint) if hint else error

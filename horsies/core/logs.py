@@ -89,7 +89,7 @@ class TextFormatter(logging.Formatter):
         parts = [f"{clock} {level} {visible(source_of(record))}", first]
         if facts:
             parts.append(self._paint(facts, _DIM))
-        trace = _trace_of(self, record)
+        trace = trace_of(self, record)
         more += visible_lines(trace).split("\n") if trace else ()
         return "\n".join(["  ".join(parts), *(f"{_INDENT}{line}".rstrip() for line in more)])
 
@@ -109,14 +109,16 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         facts = {"pid": record.process, **_facts_of(record)}
         entry.update((key, value) for key, value in facts.items() if key not in entry)
-        if trace := _trace_of(self, record):
+        if trace := trace_of(self, record):
             entry["exception"] = trace
         return json.dumps(entry, default=str)
 
@@ -172,7 +174,8 @@ def _plain(value: object) -> str:
     return visible(json.dumps(text, ensure_ascii=False) if needs_quotes else text)
 
 
-def _trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+def trace_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """The traceback and the stack of a record, if it has them."""
     parts = []
     if record.exc_info:
         parts.append(formatter.formatException(record.exc_info))

@@ -23,6 +23,7 @@ from typing import (
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow import nodes, results
+from horsies.core.text import instead_of
 
 if TYPE_CHECKING:
     from horsies.core.task_decorator import TaskFunction
@@ -104,6 +105,14 @@ class MakesNodes(Generic[P, T]):
     ) -> MapNodeFactory[Q, T]: ...
     @overload
     def map_node(
+        self: MakesNodes[Concatenate[E, Q], T],
+        *,
+        over: TaskResult[Sequence[TaskResult[E, TaskError]], TaskError],
+        param: None = None,
+        **options: Unpack[MapNodeOptions],
+    ) -> MapNodeFactory[Q, T]: ...
+    @overload
+    def map_node(
         self, *, over: TaskResult[Sequence[Any], TaskError], param: str, **options: Unpack[MapNodeOptions]
     ) -> MapNodeFactory[..., T]: ...
     def map_node(self, *, over: Any, param: str | None = None, **options: Unpack[MapNodeOptions]) -> Any:
@@ -125,7 +134,8 @@ def _refuse_unknown(options: Mapping[str, Any], kind: type[Any], method: str) ->
     known: frozenset[str] = kind.__optional_keys__
     for name in options:
         if name not in known:
-            raise TypeError(f"{method}() has no option {name!r}; arguments of the task go into the second call")
+            meant = instead_of(name, known) or "; arguments of the task go into the second call"
+            raise TypeError(f"{method}() has no option {name!r}{meant}")
 
 
 def _by_position(task_name: str) -> WorkflowValidationError:

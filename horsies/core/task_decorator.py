@@ -27,6 +27,7 @@ from horsies.core.producer.send import TaskHandle
 from horsies.core.store.sends import Send
 from horsies.core.tasks import definition, execute
 from horsies.core.tasks.context import AsyncTaskContext, TaskContext
+from horsies.core.text import explaining_keywords, instead_of
 from horsies.core.types import Err, Ok, Result, run_sync
 
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ T = TypeVar("T")
 AnyResult: TypeAlias = tasks.TaskResult[T, tasks.TaskError]
 __all__ = ["AsyncTaskFunction", "NodeFactory", "TaskDecorator", "TaskFunction"]
 MAX_NAME_LENGTH = 255
+_OPTIONS = ("queue_name", "retry_policy", "exception_mapper", "default_unhandled_error_code", "timeout_ms", "flags")
+_LISTED = f"; the options are {', '.join(_OPTIONS)}"
+_OF_A_SEND = "it belongs to a send: task.with_options({}=...)"
+_MISPLACED = {
+    "good_until": "a deadline belongs to a send: task.with_options(good_until=...)",
+    "auto_retry_for": "it belongs to the policy: retry_policy=RetryPolicy(auto_retry_for=[...])",
+    "name": "the name comes first: @app.task('name')",
+    **dict.fromkeys(("max_retries", "retries", "retry", "retry_backoff", "autoretry_for", "intervals"), many.POLICY),
+    **{option: _OF_A_SEND.format(option) for option in ("priority", "idempotency_key", "eta", "delay", "connection")},
+    "countdown": _OF_A_SEND.format("delay"),
+}
 
 
 class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
@@ -84,6 +96,7 @@ class TaskFunction(definition.TaskDefinition[P, T], MakesNodes[P, T]):
         """A call for `send_many`."""
         return many.prepared(self, args, kwargs, definition.NO_OPTIONS)
 
+    @explaining_keywords(many.OTHER_NAMES)
     def with_options(
         self,
         *,
@@ -211,6 +224,8 @@ class TaskDecorator:
     default_unhandled_error_code: Any
     timeout_ms: Any
     flags: Any
+    accepts: Any
+    on_undecodable: Any
     unknown: Mapping[str, Any]
 
     # A context comes first, and is no argument of `send`; a `TaskResult` goes before any other value.
@@ -246,7 +261,8 @@ class TaskDecorator:
         codec = None
         if inspect.isfunction(fn):
             try:
-                codec = definition.codec_if_ready(fn, names)
+                accepts = () if definition.accepts_problem(self.accepts) else self.accepts
+                codec = definition.codec_if_ready(fn, names, accepts)
             except TaskDefinitionError as error:
                 report.add(error)
         report.raise_if_any()
@@ -277,13 +293,15 @@ class TaskDecorator:
             known_queues={name: config.priority_of(name) for name in self.app.queue_names},
             codec=codec,
             local_names=names,
+            accepts=self.accepts,
+            leave_undecodable_ms=config.recovery.unknown_task_grace_ms if self.on_undecodable == "leave" else 0,
         )
 
     def _problems(self, fn: Any) -> Iterator[tuple[str, ErrorCode]]:
         yield from _function_problems(fn)
         yield from _name_problems(self.task_name)
         for option in self.unknown:
-            hint = _MISPLACED.get(option, "there is no such option")
+            hint = _MISPLACED.get(option) or f"there is no such option{instead_of(option, _OPTIONS) or _LISTED}"
             yield f"@app.task({option}=...): {hint}", ErrorCode.TASK_INVALID_OPTIONS
         if problem := self.app.task_queue_problem(self.queue_name):
             yield problem, ErrorCode.TASK_INVALID_QUEUE
@@ -292,6 +310,10 @@ class TaskDecorator:
         if self.timeout_ms is not None and not tasks.is_timeout(self.timeout_ms):
             text = f"timeout_ms must be an integer from {tasks.MIN_TIMEOUT_MS} to {tasks.MAX_TIMEOUT_MS} (a year)"
             yield text, ErrorCode.TASK_INVALID_OPTIONS
+        if problem := definition.accepts_problem(self.accepts):
+            yield problem, ErrorCode.TASK_INVALID_OPTIONS
+        if self.on_undecodable not in ("fail", "leave"):
+            yield "on_undecodable must be 'fail' or 'leave'", ErrorCode.TASK_INVALID_OPTIONS
         try:
             definition.flags_of(self.flags)
         except (ValueError, TypeError) as problem:
@@ -314,10 +336,6 @@ def default_name(fn: Callable[..., Any]) -> str:
 
 
 _PREDECORATED = ErrorCode.TASK_PREDECORATED_NOT_SUPPORTED
-_MISPLACED = {
-    "good_until": "a deadline belongs to a send: task.with_options(good_until=...)",
-    "auto_retry_for": "it belongs to the policy: retry_policy=RetryPolicy(auto_retry_for=[...])",
-}
 
 
 def _function_problems(fn: Any) -> Iterator[tuple[str, ErrorCode]]:

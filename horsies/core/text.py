@@ -1,13 +1,21 @@
 """Foreign text for people: whatever a row, an exception or an argument contains, a terminal shows it and does not obey
-it, and it cannot pass for a line of ours.
+it, and it cannot pass for a line of ours. And a name that is almost right is answered with the right one.
 
 Control characters (C0, DEL, C1), line and paragraph separators, marks that turn the direction of text, invisible marks
 and lone surrogates become the escapes of JSON: `\\u001b`, `\\n`, `\\u202e`. So a JSON text is still the same JSON
 afterwards. Everything else stays, in any script; the joiners of Persian and of emoji too.
 """
 
+import difflib
+import functools
+import inspect
 import json
 import re
+from collections.abc import Callable, Collection, Mapping
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _HIDDEN = "\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _OBEYED = re.compile(f"[\x00-\x1f\x7f-\x9f{_HIDDEN}\ud800-\udfff]")
@@ -26,3 +34,44 @@ def visible_lines(text: str, indent: str = "") -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1]
+
+
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """The known name that was probably meant, by its letters or as a part: `queue` for `queu`, `timeout_ms` for
+    `timeout`."""
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.7):
+        return close[0]
+    parts = [other for other in known if name and (other.startswith(f"{name}_") or other.endswith(f"_{name}"))]
+    return min(parts, key=len, default=None)
+
+
+def instead_of(name: str, known: Collection[str]) -> str:
+    """The end of a message about an unknown name: a question, or nothing."""
+    meant = nearest(name, known)
+    return "" if meant is None else f"; did you mean {meant!r}?"
+
+
+def explaining_keywords(hints: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """For a function that takes options by name: the `TypeError` about an unknown one says what was probably meant.
+    `hints` has answers for names that other libraries use."""
+
+    def wrap(fn: Callable[P, R]) -> Callable[P, R]:
+        known = frozenset(inspect.signature(fn).parameters) - {"self", "cls"}
+
+        @functools.wraps(fn)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not known.issuperset(kwargs):
+                raise TypeError(_about_keywords(fn.__name__, kwargs, known, hints))
+            return fn(*args, **kwargs)
+
+        return call
+
+    return wrap
+
+
+def _about_keywords(method: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str]) -> str:
+    name = next(name for name in given if name not in known)
+    if name in hints:
+        return f"{method}({name}=...): {hints[name]}"
+    options = ", ".join(sorted(known))
+    return f"{method}() has no option {name!r}{instead_of(name, known) or f'; its options: {options}'}"

@@ -127,6 +127,50 @@ class Child(WorkflowDefinition[int]):
         return app.workflow(cls.name, nodes, output=nodes[-1], definition_key=cls.definition_key)
 
 
+@app.task("flows.add")
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@app.task("flows.upto")
+async def upto(end: int) -> list[int]:
+    return list(range(end))
+
+
+@app.task("flows.total")
+def total(values: list[int] | None = None, of_child: int = -1, nothing: int = -1) -> str:
+    return f"{sum(values or ())} {of_child} {nothing}"
+
+
+class Counted(WorkflowDefinition[int]):
+    """Built from the plain value of a node."""
+
+    name = "counted"
+    definition_key = "flows.counted"
+
+    @classmethod
+    def build_with(cls, app: Horsies, *args: Any, steps: int, **_: Any) -> WorkflowSpec[int]:
+        nodes = [add.node(node_id="n0")(a=1)]
+        for step in range(1, steps):
+            nodes.append(add.node(node_id=f"n{step}")(a=from_node(nodes[-1]), b=1))
+        return app.workflow(cls.name, nodes, output=nodes[-1])
+
+
+def of_plain_values() -> WorkflowSpec[str]:
+    """Plain functions only: a map, a child workflow, and a source that fails."""
+    three = add.node(node_id="three")(a=1, b=2)
+    listed = upto.node(node_id="listed")(end=from_node(three))
+    raised = add.map_node(node_id="raised", over=from_node(listed))(b=10)
+    again = add.map_node(node_id="again", over=from_node(raised))(b=from_node(three))
+    counted = SubWorkflowNode(Counted, kwargs={"steps": from_node(three)}, node_id="counted")
+    failed = broken.node(node_id="failed")()
+    last = total.node(node_id="last", allow_failed_deps=True)(
+        values=from_node(again), of_child=from_node(counted), nothing=from_node(failed)
+    )
+    nodes: list[Any] = [three, listed, raised, again, counted, failed, last]
+    return app.workflow("plain values", nodes, output=last, definition_key="flows.plain_values")
+
+
 class Stubborn(WorkflowDefinition[int]):
     """Cannot be built."""
 

@@ -36,7 +36,7 @@ LAYERS = (
     ),
     ("the process that runs user code", ("core.child",)),
     ("the supervisor", ("core.worker",)),
-    ("edges", ("cli", "demo", "__main__")),
+    ("edges", ("cli", "demo", "testing", "__main__")),
 )
 NAMESPACES = ("horsies", "horsies.core")
 
@@ -82,6 +82,7 @@ MAX_LINES = 450
 INSIDE = {
     ("cli.worker", "uvloop"): "an extra; without it the loop is asyncio's own",
     ("cli.demo", "horsies.demo.run"): "it builds the application, which reads what the command has just decided",
+    ("core.app", "horsies.testing.kit"): "only the tests of users need it, and it knows the worker",
     ("core.codec.arguments", "annotationlib"): "exists from Python 3.14 on only",
     ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",
     ("core.schema.install", "horsies.core.schema.create"): "SQLAlchemy is slow to import and needed once per database",

@@ -18,6 +18,8 @@ ARROWS = {
     "tasks/expire",
     "tasks/expire_waiting",
     "tasks/fail",
+    "tasks/fail_unknown",
+    "tasks/leave",
     "tasks/requeue",
     "tasks/retry",
     "tasks/set_aside",

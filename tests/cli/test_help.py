@@ -14,8 +14,8 @@ import pytest
 import typer
 
 from horsies.cli import options
+from horsies.cli.main import HEADINGS, run
 from horsies.cli.main import app as command_line
-from horsies.cli.main import run
 from horsies.cli.options import EXAMPLES, parse_age, parse_members
 from horsies.core.types.status import TaskStatus
 
@@ -54,14 +54,19 @@ def test_the_examples_are_accepted(typed: str) -> None:
                 assert context.params
 
 
-def test_the_list_of_commands_is_not_cut_off(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_the_commands_are_listed_in_groups_and_not_cut_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run([]) == 0
-    listed = capsys.readouterr().out.partition("Commands:\n")[2]
-    assert "..." not in listed
-    assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "] == [
-        *GROUP.commands
-    ]
+    shown = capsys.readouterr().out
+    assert "..." not in shown.partition("Run:\n")[2]
+    for heading, names in HEADINGS.items():
+        listed = shown.partition(f"{heading}:\n")[2].partition("\n\n")[0].splitlines()
+        assert [line.split()[0] for line in listed] == [*names], heading
+    assert {name for names in HEADINGS.values() for name in names} == set(GROUP.commands)
+    assert run(["workflow", "--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:\n")[2]
 
 
 def completed(words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:

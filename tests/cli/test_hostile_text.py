@@ -46,6 +46,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
         (["tasks", "--queue", hostile.SHORT], False),
     ],
     "task": [(["task", TASK], True), (["task", FAILED], True), (["task", f"absent{hostile.SHORT}"], True)],
+    "logs": [(["logs", TASK], True), (["logs", f"absent{hostile.SHORT}"], True)],
     "explain": [(["explain", TASK], True), (["explain", RUNNING], True), (["explain", f"{WORKFLOW}:1"], True)],
     "cancel": [(["cancel", FAILED], True), (["cancel", f"absent{hostile.SHORT}"], True), (["cancel", TASK], True)],
     "rerun": [(["rerun", FAILED], True), (["rerun", f"absent{hostile.SHORT}"], True)],
@@ -121,7 +122,7 @@ def test_m12_nothing_in_a_row_or_an_argument_is_obeyed(
             said = typed(words, capsys)
             assert "Traceback (most" not in said
             assert hostile.obeyed(said) == set(), f"{look}: {words}: {said!r}"
-            if command != "task":  # which shows texts of several lines, indented
+            if command not in ("task", "logs"):  # which show texts of several lines, indented
                 assert hostile.forged(said) == [], f"{look}: {words}: {said}"
             assert not [line for line in said.splitlines() if line.startswith(("FORGED", "12:00:00"))]
             shown = ("\\u001b" in said or "\\x1b" in said) and "FORGED" in said

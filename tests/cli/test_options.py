@@ -14,12 +14,12 @@ from tests.e2e.cli_support import APP, run
 
 # What M-02 says of each option: its default, and the smallest value that is allowed.
 OF_A_WORKER: dict[str, tuple[Any, float | None]] = {
-    "--processes": (1, 1),
+    "--processes": (None, 1),
     "--loglevel": (LogLevel.INFO, None),
     "--max-claim-batch": (0, 0),
     "--max-claim-per-worker": (0, 0),
     "--max-tasks-per-child": (0, 0),
-    "--concurrency": (1, 1),
+    "--concurrency": (None, 1),
     "--run-ahead-ms": (20, 0),
     "--max-held-bytes": (64 * 1024 * 1024, 1),
     "--max-memory-per-child-mb": (None, 1),

@@ -65,7 +65,7 @@ def test_a_reader_who_leaves_is_not_answered_with_a_traceback(
 class Screen:
     """A terminal of some width, and what has been written on it."""
 
-    def __init__(self, *words: str, columns: int, cwd: Path, **env: str) -> None:
+    def __init__(self, *words: str, columns: int, cwd: Path, is_heard: bool = False, **env: str) -> None:
         self.written = ""
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -76,7 +76,7 @@ class Screen:
             env=environment(TERM="xterm-256color", **env),
             stdin=theirs,
             stdout=theirs,
-            stderr=subprocess.DEVNULL,
+            stderr=theirs if is_heard else subprocess.DEVNULL,
             start_new_session=True,
         )
         os.close(theirs)
@@ -113,10 +113,11 @@ class Screen:
         return int(code)
 
 
-def test_m12_a_narrow_terminal_gets_whole_lines_in_colour(terminal: Terminal, tmp_path: Path) -> None:
+def test_m12_a_narrow_terminal_gets_whole_cells_in_colour(terminal: Terminal, tmp_path: Path) -> None:
     many(terminal, 2)
     for env, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        with Screen("tasks", "--database-url", terminal.url, columns=40, cwd=tmp_path, **env) as screen:
+        command = ("tasks", "--wide", "--database-url", terminal.url)
+        with Screen(*command, columns=40, cwd=tmp_path, **env) as screen:
             assert screen.end() == 0
         assert f"{2:036}" in screen.plain and "a_queue_with_a_long_name" in screen.plain, "nothing is cut or broken"
         assert ("\x1b[" in screen.written) is coloured
@@ -131,7 +132,7 @@ def test_m11_a_watched_list_follows_the_database_until_it_is_interrupted(termina
         assert screen.end(signal.SIGINT) == 0
     lines = {line for line in screen.plain.splitlines() if f"{3:036}" in line}
     assert lines and all(len(line.rstrip()) <= 50 for line in lines)
-    assert all(f"{3:036}   PENDING" in line for line in lines), "cut at the edge, not squeezed"
+    assert all(f"{3:036}  PENDING" in line for line in lines), "cut at the edge, not squeezed"
     assert "\x1b[?1049l" in screen.written, "the screen is as it was"
 
 

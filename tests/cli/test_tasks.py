@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from horsies.core.types.status import TaskStatus
 from tests.cli.support import Terminal
 from tests.e2e.cli_support import APP
-from tests.factories import given_attempt, given_worker, given_workflow
+from tests.factories import given_attempt, given_worker, given_worker_state, given_workflow
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NOWHERE = "postgresql://me:topsecret@127.0.0.1:1/none?connect_timeout=2"
@@ -263,3 +265,78 @@ def test_workflows_are_listed(terminal: Terminal) -> None:
     assert [row[0] for row in terminal.type("workflow", "list", "--status", "failed").rows] == ["over"]
     document = terminal.type("workflow", "list", "--name", "shopping", "--limit", "1", "--json").json
     assert [one["workflow_id"] for one in document["workflows"]] == ["open"]
+
+
+def test_m48_the_command_names_its_own_option(terminal: Terminal) -> None:
+    fill(terminal)
+    for options in ((), ("--json",)):
+        said = terminal.type("cancel", "03-runs", *options, code=1)
+        assert "task 03-runs is RUNNING; --include-running stops it" in said.err and "include_running" not in said.err
+    assert said.json["refused"][0]["message"] == "task 03-runs is RUNNING; --include-running stops it"
+    assert terminal.type("cancel", "03-runs", "--include-running").out == "cancelled 03-runs, which was RUNNING\n"
+
+
+def test_m15_built_in_codes_are_plain_texts(terminal: Terminal) -> None:
+    code = {"__builtin_task_code__": "TASK_TIMEOUT"}
+    stored = json.dumps({"err": {"error_code": code, "message": "late", "data": [{"nested": code}]}})
+    terminal.given(TaskStatus.FAILED, id="late", result=stored, kwargs=json.dumps({"earlier": {"err": code}}))
+    document = terminal.type("task", "late", "--json").json
+    assert document["result"]["err"]["error_code"] == "TASK_TIMEOUT"
+    assert document["result"]["err"]["data"] == [{"nested": "TASK_TIMEOUT"}]
+    assert document["kwargs"] == {"earlier": {"err": "TASK_TIMEOUT"}}
+    assert "__builtin" not in terminal.type("task", "late").out
+
+
+def times_in(value: object) -> list[str]:
+    """Every text that begins like a time."""
+    if isinstance(value, dict | list):
+        return [time for one in (value.values() if isinstance(value, dict) else value) for time in times_in(one)]
+    return [value] if isinstance(value, str) and re.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]", value) else []
+
+
+def test_m15_every_command_writes_times_in_one_form(terminal: Terminal) -> None:
+    fill(terminal)
+    terminal.doing(lambda db: given_worker(db, "w:2:3"))
+    workflow_id = terminal.doing(lambda db: given_workflow(db, started_at=NOW))
+    terminal.execute("UPDATE horsies_tasks SET started_at = now() - interval '1 day' WHERE id = '03-runs'")
+    commands = (
+        ("tasks",),
+        ("task", "05-failed"),
+        ("explain", "01-waits"),
+        ("queues",),
+        ("workers",),
+        ("stale-tasks",),
+        ("workflow", "list"),
+        ("workflow", "show", workflow_id),
+    )
+    for command in commands:
+        times = times_in(terminal.type(*command, "--json").json)
+        assert times, command
+        for time in times:
+            assert re.fullmatch(r"[0-9-]{10}T[0-9:]{8}(\.[0-9]{1,6})?Z", time), (command, time)
+
+
+def test_m45_an_explanation_is_in_plain_words(terminal: Terminal) -> None:
+    terminal.doing(lambda db: given_worker(db, "w:2:3", queues=["default"]))
+    for number in range(3):
+        terminal.given(id=f"0{number}-waits", enqueued_at=NOW)
+    said = terminal.type("explain", "02-waits").out
+    assert "IN_LINE" in said and re.search(r"due before it +2\n", said) and "2026-01-02 03:04:05Z" in said
+    assert "held" not in said and "_" not in said.replace("IN_LINE", "").replace("a_task", "")
+    assert "held" not in terminal.type("explain", "02-waits", "--json").out
+
+
+def test_m09_workers_are_listed_with_their_state_and_load(terminal: Terminal) -> None:
+    silent = {"last_heartbeat_at": datetime.now(UTC) - timedelta(minutes=3)}
+    stale = {"last_heartbeat_at": datetime.now(UTC) - timedelta(hours=1)}
+    for name, columns in (("busy", {"metadata": Jsonb({"concurrency": 10})}), ("quiet", silent), ("gone", stale)):
+        terminal.doing(lambda db, name=name, columns=columns: given_worker(db, name, queues=["mail", "pdf"], **columns))  # type: ignore[misc]
+    report = {"processes": 4, "tasks_running": 7, "tasks_claimed": 2, "cpu_percent": 51.4, "memory_usage_mb": 100.0}
+    terminal.doing(lambda db: given_worker_state(db, "busy", **report, children_memory_mb=300.0))
+    rows = {row[0]: row[1:] for row in terminal.type("workers").rows}
+    assert rows["busy"][:9] == ["live", "mail,", "pdf", "40", "7", "2", "51%", "400", "MB"]
+    assert (rows["quiet"][0], rows["gone"][0]) == ("silent", "stale")
+    assert {row[0]: row[1] for row in terminal.type("workers", "--threshold", "1m").rows}["quiet"] == "stale"
+    busy = next(one for one in terminal.type("workers", "--json").json if one["worker_id"] == "busy")
+    assert (busy["state"], busy["is_stale"], busy["queues"], busy["slots"]) == ("live", False, ["mail", "pdf"], 40)
+    assert (busy["tasks_running"], busy["processes"], busy["concurrency"]) == (7, 4, 10)

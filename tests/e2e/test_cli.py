@@ -71,7 +71,7 @@ def test_m01_every_form_of_locator_finds_the_app(project: Path, locator: str) ->
 @pytest.mark.parametrize(
     ("locator", "code", "hint"),
     [
-        ("empty", "HRS-206", "app = Horsies(...)"),
+        ("empty", "HRS-206", "apps below this directory: "),
         ("two", "HRS-206", "app, other"),
         ("store.shop.py", "HRS-207", "store.shop or store/shop.py"),
         ("nothere", "HRS-206", "nothere"),
@@ -238,10 +238,14 @@ def test_send_stops_waiting_when_the_time_is_over(project: Path, database_url: s
         ("mail", "{}", "shop.price, shop.refuse"),
         ("shop.price", "{}", "order"),
         ("shop.price", '{"order": {"id": "x"}}', "order"),
-        ("shop.price", '{"order": {"id": 1}, "colour": 2}', "colour"),
+        ("shop.price", '{"order": {"id": 1}, "colour": 2}', "unknown argument 'colour'"),
+        ("shop.price", '{"order": {"id": 1}, "discont": 2}', "did you mean 'discount'?"),
+        ("shop.price", '{"order": {"id": "1"}}', "order.id: Input should be a valid integer"),
+        ("shop.price", '{"order": {"id": 1}, "discount": "0.5"}', "discount: Input should be a valid number"),
+        ("shop.refuse", '{"reason": 5}', "reason: Input should be a valid string"),
     ],
 )
-def test_send_refuses_what_cannot_run(project: Path, database_url: str, task: str, kwargs: str, words: str) -> None:
+def test_m16_send_refuses_what_cannot_run(project: Path, database_url: str, task: str, kwargs: str, words: str) -> None:
     refused = run("send", "shop", task, "--kwargs", kwargs, cwd=project, SHOP_DATABASE_URL=database_url)
     assert refused.returncode == 1
     assert refused.stderr.startswith("error[HRS-")

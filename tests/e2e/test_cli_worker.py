@@ -152,7 +152,7 @@ def test_w52_a_second_signal_cuts_off_what_runs_and_the_exit_code_says_so(
         send(project, database_url, "shop.slow", str(note))
         eventually_sync(note.exists, 30)
         worker.send(signal.SIGINT)
-        worker.until_it_says("waiting for 1 running task")
+        worker.until_it_says("waiting for 1 running task; press Ctrl-C again .* to interrupt it")
         assert worker.stop(signal.SIGINT) == 1
     assert one(database_url, "SELECT status, error_code FROM horsies_tasks") == ("FAILED", "WORKER_CRASHED")
 
@@ -270,3 +270,75 @@ def test_a_signal_before_it_is_ready_ends_it_clean(project: Path) -> None:
         eventually_sync((project / "importing").exists, 30)
         assert worker.stop(signal.SIGTERM) == 0
     assert "Traceback" not in worker.said
+
+
+FACTORY = """
+import os
+from horsies import AppConfig, Horsies, TaskError, TaskResult
+
+
+def create_app() -> Horsies:
+    app = Horsies(AppConfig.for_database_url(os.environ["SHOP_DATABASE_URL"]))
+
+    @app.task("made.add")
+    def add(a: int, b: int) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=a + b)
+
+    return app
+"""
+
+
+def test_m01_a_worker_runs_an_app_that_a_function_makes(project: Path, database_url: str) -> None:
+    (project / "made.py").write_text(FACTORY)
+    with Started("worker", "made:create_app()", cwd=project, SHOP_DATABASE_URL=database_url) as worker:
+        worker.until_it_says(READY)
+        command = ("send", "made:create_app()", "made.add", "--args", "[1, 2]", "--wait", "--timeout", "30s")
+        sent = run(*command, cwd=project, SHOP_DATABASE_URL=database_url)
+        assert worker.stop() == 0
+    assert json.loads(sent.stdout) == {"ok": 3}, sent.stderr
+
+
+BLOCKING = """
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+
+@app.task("shop.threads")
+def threads() -> TaskResult[list[str], TaskError]:
+    return TaskResult(ok=[thread.name for thread in threading.enumerate()])
+
+
+@app.task("shop.patient")
+async def patient(path: str) -> TaskResult[None, TaskError]:
+    while not Path(path).exists():
+        await asyncio.sleep(0.1)
+    return TaskResult(ok=None)
+
+
+@app.task("shop.blocking")
+async def blocking(path: str) -> TaskResult[None, TaskError]:
+    while not Path(path).exists():
+        time.sleep(0.1)  # the line that is named
+    return TaskResult(ok=None)
+"""
+
+
+def test_w30b_async_code_that_blocks_the_loop_is_named_with_its_line(
+    project: Path, database_url: str, tmp_path: Path
+) -> None:
+    (project / "shop.py").write_text(APP + BLOCKING)
+    line = next(n for n, text in enumerate((APP + BLOCKING).splitlines(), 1) if "the line that is named" in text)
+    end = tmp_path / "end"
+    with Started("worker", "shop", "--concurrency", "2", cwd=project, SHOP_DATABASE_URL=database_url) as worker:
+        command = ("send", "shop", "shop.threads", "--wait", "--timeout", "30s")
+        found = json.loads(run(*command, cwd=project, SHOP_DATABASE_URL=database_url).stdout)["ok"]
+        assert "horsies-loop-watch" not in found, "nothing is watched before there is an async task"
+        task_id = send(project, database_url, "shop.blocking", str(end))
+        said = worker.until_it_says("WARNING.* has blocked the event loop .*", timeout=60)
+        end.touch()
+        assert worker.stop() == 0
+    assert "async task shop.blocking has blocked the event loop" in said and f" at {project}/shop.py:{line} (" in said
+    assert "time.sleep(0.1)" in said and f"task_id={task_id}" in said
+    assert worker.said.count("has blocked the event loop") == 1

@@ -24,14 +24,17 @@ UNSERVED = ("operations", "workers")
 # Run elsewhere, each as it needs.
 ELSEWHERE = {
     "checks": "tests/unit/checks/test_examples.py",
+    "deploys": "tests/unit/test_older.py",
     "cookbook": "tests/e2e/test_cookbook.py",
     "logging": "tests/e2e/test_logging_page.py",
     "recovery": "tests/services/test_recovery_page.py",
     "workflows": "tests/e2e/test_workflows_page.py",
     "getting-started": "tests/e2e/test_getting_started.py",
+    "progress-and-logs": "tests/e2e/test_progress.py",
     "metrics": "tests/services/test_metrics_page.py",
     "monitoring": "tests/services/test_monitoring_page.py",
     "scheduling": "tests/e2e/test_scheduling_page.py",
+    "testing": "tests/testing/test_pages.py",
 }
 OTHERS = {"Celery", "Procrastinate"}
 

@@ -94,4 +94,5 @@ def test_x05_hooks_see_every_task_and_lose_no_result(shop: Any, database_url: st
         "before know_async 1", "enter know_async", "enter async know_async", "leave know_async", "after know_async ok",
     ]  # fmt: skip
     assert said.count("the hook before raised; the task goes on without it") == 3
+    assert said.count("the hook after raised; the task goes on without it") == 3
     assert said.count("the hook around_async raised; the task goes on without it") == 1

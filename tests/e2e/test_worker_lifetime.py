@@ -18,7 +18,7 @@ from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from horsies.monitoring import list_workers
 from tests.support import eventually
-from tests.worker_support import BASIC, ROOT, Rows, WorkerProcess, running_worker
+from tests.worker_support import BASIC, ONE_AT_A_TIME, ROOT, Rows, WorkerProcess, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -207,7 +207,7 @@ async def test_w03_a_fork_server_that_dies_before_it_is_ready_ends_the_worker_wi
     hang = "import sys, time\nif any('forkserver.py' in word for word in sys.orig_argv):\n    time.sleep(600)\n"
     (tmp_path / "sitecustomize.py").write_text(hang)  # Python imports this before anything else
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    worker = Worker(basic.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"))
+    worker = Worker(basic.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app", **ONE_AT_A_TIME))
     running = asyncio.create_task(worker.run())
 
     def fork_server() -> psutil.Process | None:
@@ -241,7 +241,9 @@ async def test_d12_sessions_of_a_worker_never_read_the_whole_table(basic: Any) -
 
 
 async def test_w41_a_memory_limit_below_a_warm_child_refuses_to_start(basic: Any) -> None:
-    assert await Worker(basic.app, WorkerConfig(app_locator=BASIC, max_memory_per_child_mb=1)).run() == 1
+    assert (
+        await Worker(basic.app, WorkerConfig(app_locator=BASIC, max_memory_per_child_mb=1, **ONE_AT_A_TIME)).run() == 1
+    )
 
 
 async def test_w41_max_tasks_per_child_of_one_is_refused() -> None:

@@ -17,7 +17,7 @@ from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
 from tests.support import eventually
-from tests.worker_support import ROOT, Rows, running_worker
+from tests.worker_support import ONE_AT_A_TIME, ROOT, Rows, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -148,7 +148,9 @@ async def test_w50_a_worker_that_is_stopped_while_it_waits_for_its_database_begi
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://horsies:secret-word@127.0.0.1:9/none")
     module: Any = load(ROOT / "tests" / "apps" / "basic.py")
-    worker = Worker(module.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app"))
+    worker = Worker(
+        module.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'basic.py'}:app", **ONE_AT_A_TIME)
+    )
     running = asyncio.create_task(worker.run())
     await eventually(lambda: "schema: database error" in caplog.text)
     worker.request_stop()
@@ -160,7 +162,9 @@ async def test_w50_a_worker_that_is_stopped_while_it_waits_for_its_database_begi
 async def test_w60_after_its_last_attempt_the_worker_gives_up(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://horsies:secret-word@127.0.0.1:9/none")
     module: Any = load(ROOT / "tests" / "apps" / "impatient.py")
-    worker = Worker(module.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'impatient.py'}:app"))
+    worker = Worker(
+        module.app, WorkerConfig(app_locator=f"{ROOT / 'tests' / 'apps' / 'impatient.py'}:app", **ONE_AT_A_TIME)
+    )
     assert await worker.run() == 1
 
 

@@ -19,7 +19,7 @@ from horsies.core.worker.in_hand import HeldTask
 from horsies.core.worker.service import Worker
 from tests.e2e.conftest import load
 from tests.support import eventually
-from tests.worker_support import BASIC, ROOT, Rows, running_worker
+from tests.worker_support import BASIC, ONE_AT_A_TIME, ROOT, Rows, running_worker
 
 pytestmark = pytest.mark.e2e
 
@@ -85,7 +85,7 @@ async def test_w51_a_task_seen_ahead_when_the_stop_comes_is_not_claimed(
     basic: Any, rows: Rows, database_url: str, traces: Path
 ) -> None:
     """A worker that has found nothing for a while looks ahead before it claims, and the stop comes in between."""
-    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC, processes=2))
+    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC, **{**ONE_AT_A_TIME, "processes": 2}))
     async with await psycopg.AsyncConnection.connect(database_url) as holder, asyncio.timeout(60):
         running = asyncio.create_task(worker.run())
         await send(basic.nap, 6, "busy")
@@ -114,7 +114,7 @@ async def test_w60_a_worker_that_gives_up_while_it_stops_ends(basic: Any, databa
     basic.app.config = basic.app.config.model_copy(update={"resilience": few})
     full = "RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100';"
     await on_update(database_url, "TRUE", full, table="horsies_task_attempts")
-    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC))
+    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC, **ONE_AT_A_TIME))
     running = asyncio.create_task(worker.run())
     await send(basic.nap, 1, "last")
     await begun(traces, "last")
@@ -136,7 +136,7 @@ async def test_w53_a_session_lost_unnoticed_does_not_keep_the_worker_from_leavin
 async def test_w50_a_worker_that_is_still_starting_stops(basic: Any, rows: Rows, tmp_path: Path, traces: Path) -> None:
     module = tmp_path / "endless.py"
     module.write_text("import os, pathlib, time\n(pathlib.Path(os.environ['TRACES']) / 'i').touch()\ntime.sleep(60)\n")
-    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC, imports=(str(module),)))
+    worker = Worker(basic.app, WorkerConfig(app_locator=BASIC, imports=(str(module),), **ONE_AT_A_TIME))
     running = asyncio.create_task(worker.run())
     await eventually((traces / "i").exists)
     worker.request_stop()

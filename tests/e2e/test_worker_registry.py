@@ -29,13 +29,14 @@ async def test_r40_r41_r42_a_worker_registers_enrolls_its_claims_and_leaves(
     own = row["recovery"]["worker_recovery"]
     assert (own["enabled"], own["heartbeat_interval"]) == (takes_part, 1_000 if takes_part else 30_000)
     told = {
-        "task_names": sorted(basic.app.tasks),
         "prefetch_buffer": 0,
         "queue_priorities": {"default": 100},
         "queue_max_concurrency": {"default": None},
     }
     assert {name: row["metadata"][name] for name in told} == told, "for explain_task (M-45) and monitoring (M-40)"
     assert set(row["metadata"]) - set(told) <= {"team", "reaped_at"}, "for the turns of the reaper (R-15)"
+    [names] = await rows.all("SELECT names FROM horsies_known_names WHERE names_hash = %s", row["names_hash"])
+    assert names["names"] == sorted(basic.app.tasks), "O-31"
     assert running["recovery_enrolled"] is takes_part
     assert done["claimed_by_worker_id"] == worker.worker_id
     assert await rows.all("SELECT * FROM horsies_workers") == []

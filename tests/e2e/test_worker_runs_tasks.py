@@ -10,12 +10,14 @@ import pytest
 
 from horsies import OperationalErrorCode, OutcomeCode, TaskHandle
 from horsies.core.models.tasks import ContractCode
+from tests.e2e.conftest import load
 from tests.support import eventually
-from tests.worker_support import Rows, running_worker
+from tests.worker_support import ONE_AT_A_TIME, ROOT, Rows, running_worker
 
 pytestmark = pytest.mark.e2e
 
 PATIENCE_MS = 30_000
+PLAIN = ROOT / "tests" / "apps" / "plain.py"
 
 
 async def send(task: Any, *args: Any, **kwargs: Any) -> TaskHandle[Any]:
@@ -115,15 +117,6 @@ async def test_threads_that_never_end_do_not_keep_the_worker(basic: Any) -> None
         assert (await outcome(basic.threads)).unwrap() >= 3
 
 
-async def test_l28_a_task_name_nobody_knows_fails_with_its_attempt(basic: Any, rows: Rows) -> None:
-    await rows.all("INSERT INTO horsies_tasks (id, task_name) VALUES ('x', 'nobody.knows') RETURNING id")
-    async with running_worker(basic.app):
-        row = await rows.until("x", "FAILED")
-    assert row["error_code"] == "WORKER_RESOLUTION_ERROR"
-    (attempt,) = await rows.attempts("x")
-    assert attempt["outcome"] == "FAILED" and "'nobody.knows'" in attempt["error_message"]
-
-
 @pytest.mark.parametrize("args", ["[1", '["one", 2]', "[1]", "[1, 2, 3]", "{}", '[1, 2]" OR 1=1', "null"])
 async def test_t105_a_row_edited_by_hand_fails_alone(basic: Any, rows: Rows, args: str) -> None:
     await rows.all(
@@ -184,6 +177,38 @@ async def test_w30a_async_tasks_run_side_by_side_in_one_child(basic: Any, traces
     assert len(pids) == 1
 
 
+async def test_w30a_w04_by_default_async_tasks_run_side_by_side_and_sync_ones_alone(
+    basic: Any, traces: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "horsies.worker")
+    async with running_worker(basic.app, concurrency=None) as worker:
+        await result_of(await send(basic.nap, 0.0, "first"))
+        assert worker.plan.limits.concurrency == 1, "no async task has come: claims are plain"
+        handles = [await send(basic.anap, 1.0, "four") for _ in range(4)]
+        handles += [await send(basic.nap, 0.2, "alone") for _ in range(3)]
+        for handle in handles:
+            await result_of(handle)
+        assert worker.plan.limits.concurrency == 100
+    assert [line.split()[1] for line in (traces / "four").read_text().splitlines()] == ["begin"] * 4 + ["end"] * 4
+    assert [line.split()[1] for line in (traces / "alone").read_text().splitlines()] == ["begin", "end"] * 3
+    assert "chosen by default: concurrency=100, async tasks at a time in each process" in caplog.text
+
+
+async def test_w30a_w21b_an_app_without_async_tasks_is_claimed_for_as_before(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its claims tell no kinds of tasks, and may start tasks at once."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    plain: Any = load(PLAIN)
+    caplog.set_level("INFO", "horsies.worker")
+    async with running_worker(plain.app, app_locator=f"{PLAIN}:app", concurrency=None) as worker:
+        handles = [await send(plain.add, n, 1) for n in range(20)]
+        assert [(await result_of(handle)).unwrap() for handle in handles] == [n + 1 for n in range(20)]
+        assert worker.plan.limits.top_concurrency is None and worker.plan.limits.concurrency == 1
+    await plain.app.get_broker().close_async()
+    assert "concurrency=1, as the app has no async tasks" in caplog.text
+
+
 async def test_w30a_a_sync_task_takes_the_whole_child(basic: Any, traces: Path) -> None:
     async with running_worker(basic.app, concurrency=4):
         handles = [await send(basic.nap, 0.3, "one") for _ in range(3)]
@@ -199,7 +224,7 @@ async def test_w81_run_once_processes_what_is_claimable_and_returns(basic: Any, 
 
     handles = [await send(basic.add, n, n) for n in range(20)]
     later = (await basic.add.schedule_async(3600, 1, 1)).unwrap()
-    assert await Worker(basic.app, WorkerConfig(app_locator=BASIC)).run_once() == 0
+    assert await Worker(basic.app, WorkerConfig(app_locator=BASIC, **ONE_AT_A_TIME)).run_once() == 0
     assert [(await result_of(handle)).unwrap() for handle in handles] == [2 * n for n in range(20)]
     assert await rows.status(later.task_id) == "PENDING"
     assert await rows.all("SELECT * FROM horsies_workers") == []

@@ -15,7 +15,7 @@ What is admitted beyond a serial order:
   running the serial order with exactly these rows locked while the statement runs: to all others it must do what it
   does in that order, to those nothing. A row left out is as it was, so whoever looks again gets it. Two counting
   claims share a lock and have no such allowance against each other; a second pruner leaves everything to the first.
-- Heartbeats (`reads`) lock nothing, so as not to wait: one that overlaps a recovery may answer as if it had been first
+- Heartbeats (`reads`) lock nothing, so as not to wait: one that overlaps a recovery may answer as if it came before,
   while the recovery has not seen its beat. The claim is lost then, which the next beat tells, and the fence guards.
 - Words of the doorbell have nothing to do with each other: where several operations are about words, each word may have
   an order of its own.

@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 from horsies.core.models.tasks import TaskSendPayload
+from horsies.core.store.holds import Beat
 from horsies.core.store.sends import Send
 from horsies.core.store.tasks import Claimant
 from horsies.core.tasks.moves import Claim, Complete, Fail, Requeue
+from horsies.core.types import TaskStatus
 from tests.proof_pairs.kinds import Operation
 from tests.proof_pairs.operations import KINDS
 from tests.proof_pairs.plays import PERSONAS, Ending, Example, Pause, Play, Role
@@ -81,5 +83,16 @@ FOUND = {
         of("complete", worker_id="alpha", moves=[Complete(claim, "{}") for claim in CLAIMS]),
         of("fail", worker_id="alpha", moves=[Fail(claim, "{}", "BROKEN") for claim in CLAIMS]),
         Play((Role(pause=Pause(reading=2)), Role(ending=Ending.COMMIT)), ONE_AFTER_THE_OTHER),
+    ),
+    # The heartbeat came after the mending, and while the recovery could not see it: it is unseen, and not the first.
+    "a recovery beside a heartbeat that follows another": Example(
+        Start((Row("b", "claimed", "alpha", seq=2),)),
+        (
+            of("recover", status=TaskStatus.CLAIMED, silence=timedelta(seconds=3), most=500),
+            of("mend", owner="alpha", claims=[Claim("b", 2)]),
+            of("heartbeat", worker_id="alpha", hostname="host", beats=[Beat(Claim("b", 2), True, "alpha", 7)]),
+        ),
+        (0, 0, 1),
+        (Play((Role(pause=Pause(statement=3)), Role(), Role(Ending.COMMIT)), (1, 2, 0, 0, 2)),),
     ),
 }

@@ -21,7 +21,7 @@ from horsies.core.producer.enqueue import (
     in_transaction,
     run_async,
 )
-from horsies.core.store import retention, sends, tasks, workers
+from horsies.core.store import ends, names, retention, sends, workers
 from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in, word
@@ -151,6 +151,9 @@ _REGISTRATION: Arguments = {
     "queues": ["default"],
     "recovery": {},
     "metadata": {},
+    "names_hash": "none",  # whose row is skipped if it is locked, and nobody has it here
+    "names": None,
+    "pause": 300.0,
 }
 _SNAPSHOT: Arguments = {
     **dict.fromkeys(("hostname", "cluster_wide_cap", "memory_usage_mb", "cpu_percent", "memory_percent")),
@@ -204,11 +207,11 @@ SEND_KINDS = (
 WORD_KINDS = (
     Kind(
         "announce",
-        tasks.announce,
+        ends.announce,
         lambda pick, start: {**_words(pick, start), "seconds": pick.of((5.0, 9.0))},
         _word,
     ),
-    Kind("withdraw", tasks.withdraw, _words, _word),
+    Kind("withdraw", ends.withdraw, _words, _word),
     Kind(
         "announce_idle",
         workers.announce_idle,
@@ -219,14 +222,29 @@ WORD_KINDS = (
     Kind("forget_sleepers", workers.forget_sleepers, names=_all_words, skips=True, waits=False),
 )
 WORKER_KINDS = (
-    Kind("register", workers.register, _about_a_worker(_REGISTRATION), _worker),
+    Kind(
+        "register",
+        workers.register,
+        _about_a_worker(_REGISTRATION),
+        _worker,
+        skips=True,
+        leaves_out=lambda name: False,
+    ),
     Kind(
         "mark_advancing",
         workers.mark_advancing,
         lambda pick, start: {"worker_id": pick.of(WORKERS), "age_s": pick.of((1.0, 9.0)), "flows": ["wf-on"]},
         _worker,
     ),
-    Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
+    Kind(
+        "unregister",
+        workers.unregister,
+        lambda pick, start: {"worker_id": pick.of(WORKERS)},
+        _worker,
+        skips=True,
+        leaves_out=lambda name: False,
+    ),
+    Kind("prune_names", names.prune, lambda pick, start: {"age": SHORT, "most": 9}, skips=True, waits=False),
     Kind(
         "delete_row",
         workers.delete_row,

@@ -11,11 +11,11 @@ from horsies.core.brokers import actions
 from horsies.core.db import Connection, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.sql import texts
-from horsies.core.store import caps, holds, odd_rows, recovery, retention, tasks
+from horsies.core.store import caps, holds, names, odd_rows, recovery, retention, tasks
 from horsies.core.store.holds import Beat
 from horsies.core.store.odd_rows import OddTask
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder, Seats
-from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Move, Requeue, Retry, SetAside
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, InFlight, Leave, Move, Requeue, Retry, SetAside
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import Arguments, Kind, rows_in
@@ -46,6 +46,7 @@ _MOVES: dict[type, Callable[[Choices, Claim], Move]] = {
     Complete: lambda pick, claim: Complete(claim, '{"ok": 1}'),
     Fail: lambda pick, claim: _fail(claim, crashed=pick.is_so()),
     Retry: _retry,
+    Leave: lambda pick, claim: Leave(claim, 60.0, _fail(claim, crashed=False)),
     Requeue: lambda pick, claim: Requeue(claim),
     Expire: lambda pick, claim: Expire(claim, '{"err": 1}'),
 }
@@ -53,6 +54,7 @@ _FROM: dict[type, tuple[str, ...]] = {
     Complete: ("RUNNING",),
     Fail: ("RUNNING",),
     Retry: ("RUNNING",),
+    Leave: ("RUNNING",),
     Requeue: ("CLAIMED", "RUNNING"),
     Expire: ("CLAIMED",),
 }
@@ -66,6 +68,19 @@ def _moves(pick: Choices, start: Start, kinds: tuple[type, ...]) -> Arguments:
 
 def _moved(start: Start, arguments: Arguments) -> set[str]:
     return {move.claim.task_id for move in arguments["moves"]}
+
+
+def _unknown(pick: Choices, start: Start) -> Arguments:
+    ids = pick.shuffled([row.id for row in start.tasks])[:3]
+    return {
+        "found": [names.UnknownTask(task_id, "plain") for task_id in ids],
+        "names_hash": "mine",
+        "grace": timedelta(seconds=1),
+    }
+
+
+def _unknown_ids(start: Start, arguments: Arguments) -> set[str]:
+    return {task.id for task in arguments["found"]}
 
 
 def _arrow(name: str, *kinds: type) -> Kind:
@@ -259,6 +274,8 @@ TASK_KINDS = (
     _arrow("fail", Fail),
     _arrow("retry", Retry),
     _arrow("requeue", Requeue),
+    _arrow("leave", Leave),
+    Kind("fail_unknown", names.fail_unknown, _unknown, _unknown_ids, skips=True, waits=False),
     _arrow("expire", Expire),
     _arrow("finalize", Complete, Fail, Retry),
     _arrow("hand back", Complete, Fail, Retry, Requeue, Expire),

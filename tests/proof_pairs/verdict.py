@@ -143,7 +143,7 @@ def _as_answered(way: Way, example: Example, run: Run, allowed: Allowed, of: str
 
 def _ways(actors: list[Actor]) -> list[Way]:
     """The serial orders that agree with what ended before what began, the order of the ends first. Then the same with
-    an operation that only reads at the front, and unseen by those it overlaps."""
+    an operation that only reads, unseen by all that come later and would see it, if it overlaps them."""
     undone = frozenset(actor.place for actor in actors if not actor.role.ending.counts)
     places = sorted(range(len(actors)), key=lambda place: actors[place].ended)
     orders = [
@@ -153,14 +153,14 @@ def _ways(actors: list[Actor]) -> list[Way]:
     ]
     ways = [Way(order, undone) for order in orders]
     for order in orders:
-        first = order[0]
-        overlaps = all(
-            actors[first].ended > actors[other].began
-            for other in order[1:]
-            if actors[other].operation.kind.name in SEES_BEATS
-        )
-        if actors[first].operation.kind.reads and overlaps and first not in undone:
-            ways.append(Way(order, undone, frozenset({first})))
+        for nth, place in enumerate(order[:-1]):
+            overlaps = all(
+                actors[place].ended > actors[other].began
+                for other in order[nth + 1 :]
+                if actors[other].operation.kind.name in SEES_BEATS
+            )
+            if actors[place].operation.kind.reads and overlaps and place not in undone:
+                ways.append(Way(order, undone, frozenset({place})))
     return ways
 
 

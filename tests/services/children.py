@@ -45,7 +45,7 @@ class Child:
         """A RUN frame that is not sent yet."""
         token = next(self._tokens)
         given = json.dumps(args).encode() if args else b"", json.dumps(kwargs).encode() if kwargs else b""
-        facts = packed((f"task-{token}", 1, 1, "default", None, None, None, None))
+        facts = packed(f"task-{token}", 1, 1, "default")
         return token, wire.pack(Kind.RUN, token, name.encode(), *given, b"", facts)
 
     def stop(self, token: int) -> None:

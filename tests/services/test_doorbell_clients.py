@@ -16,7 +16,7 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import RetrievalCode, TaskResult
 from horsies.core.producer import waiter
 from horsies.core.sql import load
-from horsies.core.store import tasks as result_rows
+from horsies.core.store import ends as result_rows
 from horsies.core.types.status import TaskStatus
 from tests.doorbell_support import change_mode, done, listening, topics
 from tests.factories import end_task, given_task
@@ -168,7 +168,7 @@ async def _is_blocked(db: AsyncConnection) -> bool:
 STATEMENTS = {
     "waiting/announce": {"ids": ["x"], "holder": "me", "seconds": 60.0},
     "waiting/withdraw": {"ids": ["x"], "holder": "me"},
-    "workers/announce_idle": {"queues": ["q"], "worker_id": "me", "wake_key": 7, "until": "10 s"},
+    "workers/announce_idle": {"queues": ["q"], "worker_id": "me", "wake_key": 7, "until": "10 s", "leaves": None},
     "workers/withdraw_idle": {"queues": ["q"], "worker_id": "me"},
     "tasks/results": {"ids": ["x"]},
 }

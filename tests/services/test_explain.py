@@ -137,7 +137,7 @@ async def test_m45_the_reason_is_found(broker: PostgresBroker, subject: str, why
 
 async def test_m45_the_facts_behind_it(broker: PostgresBroker) -> None:
     full = await explained(broker, "full")
-    assert full.tasks == ("full1", "full2") and (full.facts["held"], full.facts["running"]) == (2, 1)
+    assert full.tasks == ("full1", "full2") and (full.facts["in_flight"], full.facts["running"]) == (2, 1)
     line = await explained(broker, "line")
     assert line.facts["due_before"] == 2 and not line.facts["is_only_a_part"]
     node = await explained(broker, "flow:2")

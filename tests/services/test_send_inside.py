@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
@@ -129,6 +130,30 @@ async def of_an_async_session(url: str) -> AsyncIterator[Place]:
     await engine.dispose()
 
 
+@contextlib.asynccontextmanager
+async def of_asyncpg(url: str) -> AsyncIterator[Place]:
+    """asyncpg begins no transaction by itself: one is open from the start, and after each end another."""
+    conn = await asyncpg.connect(url)
+    await conn.execute("BEGIN")
+
+    def ending(statement: str) -> Callable[[], Awaitable[None]]:
+        async def end() -> None:
+            await conn.execute(f"{statement}; BEGIN")
+
+        return end
+
+    yield Place(conn, conn.execute, ending("COMMIT"), ending("ROLLBACK"), True)
+    await conn.close()
+
+
+@contextlib.asynccontextmanager
+async def of_sqlalchemy_on_asyncpg(url: str) -> AsyncIterator[Place]:
+    engine = sqlalchemy_async.create_async_engine(for_sqlalchemy(url).replace("+psycopg", "+asyncpg"))
+    async with sqlalchemy_async.AsyncSession(engine) as session:
+        yield awaiting(session, lambda text: session.execute(sqlalchemy.text(text)))
+    await engine.dispose()
+
+
 KINDS = {
     "psycopg": of_psycopg,
     "psycopg async": of_psycopg_async,
@@ -137,6 +162,8 @@ KINDS = {
     "scoped session": of_a_scoped_session,
     "sqlalchemy async": of_sqlalchemy_async,
     "async session": of_an_async_session,
+    "asyncpg": of_asyncpg,
+    "asyncpg session": of_sqlalchemy_on_asyncpg,
 }
 
 
@@ -160,8 +187,8 @@ async def place(request: pytest.FixtureRequest, database_url: str) -> AsyncItera
         yield place
 
 
-# For what does not depend on the kind: the simplest, and the one with most around it.
-two_kinds = pytest.mark.parametrize("place", ["psycopg", "async session"], indirect=True)
+# For what does not depend on the kind: the simplest, the one with most around it, and another driver.
+some_kinds = pytest.mark.parametrize("place", ["psycopg", "async session", "asyncpg"], indirect=True)
 
 
 async def count_orders(db: AsyncConnection) -> int:
@@ -212,14 +239,14 @@ async def test_t48_t52_a_send_that_fails_is_a_value_and_the_transaction_goes_on(
         assert (error.code, error.retryable) == (TaskSendErrorCode.ENQUEUE_FAILED, False)
         assert replay(error).unwrap_err().code is TaskSendErrorCode.VALIDATION_FAILED
         assert "No space left on device" in error.message and "77777" not in error.message
-        assert isinstance(error.exception, psycopg.errors.DiskFull)
+        assert getattr(error.exception, "sqlstate", None) == psycopg.errors.DiskFull.sqlstate
     await place.execute("INSERT INTO orders VALUES (2)")
     (await place.send(add, 5, 6)).unwrap()
     await place.commit()
     assert (await count_tasks(db), await count_orders(db)) == (1, 2)
 
 
-@two_kinds
+@some_kinds
 async def test_t57_keys_are_judged_inside_the_transaction(place: Place, add: Add, db: AsyncConnection) -> None:
     committed = add.with_options(idempotency_key="old").send(1).unwrap()
     assert (await place.send(add, 1, idempotency_key="old")).unwrap().task_id == committed.task_id
@@ -234,7 +261,7 @@ async def test_t57_keys_are_judged_inside_the_transaction(place: Place, add: Add
     assert await count_tasks(db) == 2
 
 
-@two_kinds
+@some_kinds
 async def test_t51_nothing_is_tried_again_on_the_callers_connection(
     place: Place, database_url: str, db: AsyncConnection
 ) -> None:
@@ -244,7 +271,7 @@ async def test_t51_nothing_is_tried_again_on_the_callers_connection(
     assert await tries(db) == 1
 
 
-@two_kinds
+@some_kinds
 async def test_d60_the_bell_rings_with_the_callers_commit(
     place: Place, add: Add, db: AsyncConnection, database_url: str
 ) -> None:
@@ -263,7 +290,7 @@ async def test_d60_the_bell_rings_with_the_callers_commit(
     await eventually(heard)
 
 
-@two_kinds
+@some_kinds
 async def test_t67_a_send_happens_in_the_callers_thread_and_on_its_loop(place: Place, add: Add) -> None:
     before = set(threading.enumerate())
     (await place.send(add, 1, 2)).unwrap()
@@ -271,7 +298,7 @@ async def test_t67_a_send_happens_in_the_callers_thread_and_on_its_loop(place: P
     assert set(threading.enumerate()) == before
 
 
-@two_kinds
+@some_kinds
 async def test_a_transaction_that_has_failed_already_is_told(place: Place, add: Add, db: AsyncConnection) -> None:
     with pytest.raises(Exception, match="division by zero"):
         await place.execute("SELECT 1/0")
@@ -284,7 +311,7 @@ async def test_a_transaction_that_has_failed_already_is_told(place: Place, add: 
     assert await count_tasks(db) == 1
 
 
-@two_kinds
+@some_kinds
 async def test_a_read_only_transaction_is_told_and_goes_on(place: Place, add: Add) -> None:
     await place.execute("SET TRANSACTION READ ONLY")
     error = (await place.send(add, 1, 2)).unwrap_err()
@@ -304,7 +331,7 @@ async def test_t12_a_database_without_the_tables_is_told(add: Add, empty_databas
         await place.commit()
 
 
-@two_kinds
+@some_kinds
 async def test_t44_a_delay_counts_from_the_call_not_from_the_begin_of_the_transaction(
     place: Place, add: Add, db: AsyncConnection
 ) -> None:

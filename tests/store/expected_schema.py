@@ -150,6 +150,7 @@ WORKERS = {
     "queues": Column("character varying[]", False, None),
     "recovery": JSON,
     "metadata": OBJECT,
+    "names_hash": chars(64),
 }
 WORKFLOWS = {
     "id": chars(36, required=True),
@@ -226,7 +227,15 @@ WAITING = {
     "until": Column(STAMP, True, None),
     "queues": Column("text[]", False, None),
     "wake_key": Column("bigint", False, None),
+    "leaves": Column("text[]", False, None),
 }
+KNOWN_NAMES = {
+    "names_hash": chars(64, required=True),
+    "names": Column("text[]", True, None),
+    "since": NOW,
+    "seen_at": NOW,
+}
+LEFT_TASKS = {"task_id": chars(36, required=True), "left_at": NOW, "reason": TEXT}
 BIG = Column("bigint", True, None)
 LOAD = {
     "queue_name": chars(100, required=True),
@@ -244,6 +253,27 @@ LOAD_MOVES = {
     "held": Column("integer", True, None),
     "running": Column("integer", True, None),
 }
+NUMBER = Column("integer", True, None)
+PROGRESS = {
+    "task_id": chars(36, required=True),
+    "claim_seq": NUMBER,
+    "attempt": NUMBER,
+    "done": Column("double precision", True, None),
+    "total": FLOAT,
+    "message": TEXT,
+    "first_done": Column("double precision", True, None),
+    "first_at": NOW,
+    "updated_at": NOW,
+}
+LOGS = {
+    "task_id": chars(36, required=True),
+    "claim_seq": NUMBER,
+    "first_line": NUMBER,
+    "last_line": NUMBER,
+    "attempt": NUMBER,
+    "lines": Column("text", True, None),
+    "written_at": NOW,
+}
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,
     "horsies_task_attempts": ATTEMPTS,
@@ -258,6 +288,10 @@ TABLES = {
     "horsies_waiting": WAITING,
     "horsies_load": LOAD,
     "horsies_load_moves": LOAD_MOVES,
+    "horsies_task_progress": PROGRESS,
+    "horsies_task_logs": LOGS,
+    "horsies_known_names": KNOWN_NAMES,
+    "horsies_left_tasks": LEFT_TASKS,
 }
 RULE_OF_TABLE = {
     "horsies_tasks": "d10_d11",
@@ -273,6 +307,10 @@ RULE_OF_TABLE = {
     "horsies_waiting": "d60",
     "horsies_load": "d56",
     "horsies_load_moves": "d56",
+    "horsies_task_progress": "d22",
+    "horsies_task_logs": "d23",
+    "horsies_known_names": "d57",
+    "horsies_left_tasks": "d58",
 }
 
 
@@ -328,6 +366,10 @@ INDEXES = {
     "horsies_waiting": {"UNIQUE (topic, holder)"},
     "horsies_load": {"UNIQUE (queue_name, number)"},
     "horsies_load_moves": {"UNIQUE (queue_name, xid, id)"},
+    "horsies_task_progress": {"UNIQUE (task_id)"},
+    "horsies_task_logs": {"UNIQUE (task_id, claim_seq, first_line)", "(written_at)"},
+    "horsies_known_names": {"UNIQUE (names_hash)"},
+    "horsies_left_tasks": {"UNIQUE (task_id)", "(left_at)"},
 }
 # PostgreSQL 18 says NOT ENFORCED after these two: `test_keys_to_tasks.py`.
 ATTEMPTS_KEY = "FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE"

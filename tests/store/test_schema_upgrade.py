@@ -40,11 +40,12 @@ async def make_older(conn: AsyncConnection[Any], version: int) -> None:
     for step in migrations():
         if step.version <= version:
             await conn.execute(step.sql.encode())
-    for name in FORMER_FUNCTIONS:
-        await conn.execute(
-            f"CREATE FUNCTION horsies_{name}() RETURNS trigger AS 'BEGIN RETURN NEW; END' LANGUAGE plpgsql"
-        )
-    await conn.execute(FORMER_TRIGGERS)
+    if version < 8:
+        for name in FORMER_FUNCTIONS:
+            await conn.execute(
+                f"CREATE FUNCTION horsies_{name}() RETURNS trigger AS 'BEGIN RETURN NEW; END' LANGUAGE plpgsql"
+            )
+        await conn.execute(FORMER_TRIGGERS)
     await conn.execute(
         "INSERT INTO horsies_meta VALUES ('schema_version', %s), ('breaking_version', '1'), ('notify', 'always')",
         [str(version)],
@@ -75,13 +76,13 @@ async def test_d70_every_older_version_leads_to_what_a_fresh_database_has(
         assert await (await conn.execute("SELECT count(*) FROM horsies_task_attempts")).fetchone() == (0,)
 
 
-async def test_d70_the_step_to_version_8_writes_no_table_and_no_index_anew(empty_database_url: str) -> None:
+async def test_d70_the_steps_from_version_7_on_write_no_table_and_no_index_anew(empty_database_url: str) -> None:
     """It holds the tables for a moment, however many rows they have."""
     async with await AsyncConnection.connect(empty_database_url, autocommit=True) as conn:
         await make_older(conn, 7)
         before = await (await conn.execute(FILES)).fetchall()
         assert (await install(conn)).version == SCHEMA_VERSION
-        assert await (await conn.execute(FILES)).fetchall() == before
+        assert set(before) <= set(await (await conn.execute(FILES)).fetchall())
 
 
 async def test_d60_d70_a_session_that_is_at_work_goes_on_over_the_upgrade(empty_database_url: str) -> None:

@@ -53,8 +53,8 @@ fetch.node(waits_for=[fetch])  # E: list-item
 fetch.node(max_parallel=3)  # E: call-arg
 store.node()(page=from_node(fetched))  # E: arg-type
 store.node()(page=fetched)  # E: arg-type
-from_node(fetch)  # E: arg-type
-from_node(NodeKey("a"))  # E: arg-type
+from_node(fetch)  # E: call-overload
+from_node(NodeKey("a"))  # E: call-overload
 fetch.map_node(over=from_node(fetched), param=3)  # E: call-overload
 fetch.map_node(over=texts)  # E: call-overload
 fetch.map_node(over=from_node(texts))(depth="deep")  # E: arg-type

@@ -76,7 +76,6 @@ by_name = scale.map_node(over=from_node(found), param="factor")(page=1.0)
 assert_type(by_name, MapNode[str])
 stored = store.node(workflow_ctx_from=[fetched], join="all")(page=from_node(fetched), sizes=from_node(scaled))
 assert_type(stored, TaskNode[int])
-assert_type(from_node(scaled), TaskResult[list[TaskResult[str, TaskError]], TaskError])
 assert_type(TaskNode(fetch, {"url": "u"}), TaskNode[bytes])
 
 spec = app.workflow("site", [fetched, found, scaled, by_name, stored], output=stored, definition_key="site")

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horsies.core.worker.in_hand import Limits
-from horsies.core.worker.pace import MAX_AHEAD, MAX_FED, Holding, ahead_limit, feed_limit, orders, pace, task_bytes
+from horsies.core.store.tasks import Claimed
+from horsies.core.worker.in_hand import InHand, Limits
+from horsies.core.worker.pace import (
+    MAX_AHEAD,
+    MAX_FED,
+    QUIET_S,
+    Holding,
+    Kinds,
+    ahead_limit,
+    feed_limit,
+    orders,
+    pace,
+    task_bytes,
+)
 
 
 def limits(**changes: Any) -> Limits:
     base = Limits([("default", None)], None, 0, 0, 0, 20, 1)
-    return base._replace(**changes)
+    return replace(base, **changes)
 
 
 def holding(**changes: Any) -> Holding:
@@ -124,6 +137,33 @@ def test_w25a_few_tasks_lie_inside_a_child() -> None:
     assert feed_limit(50.0, 3) == 3
     assert feed_limit(1.0, 1) == 3
     assert feed_limit(0.001, 1) == 1 + MAX_FED
+
+
+def test_w30a_claims_are_plain_while_no_async_task_is_about() -> None:
+    of = limits(top_concurrency=100)
+    kinds, hand = Kinds(of), InHand()
+    kinds.came(False, 0.0)
+    kinds.look(hand, 0.0)
+    assert of.concurrency == 1 and orders(of, holding(), ["a"])[0].concurrency == 1
+    kinds.came(True, 1.0)
+    kinds.look(hand, 1.0 + QUIET_S)
+    assert of.concurrency == 100 and orders(of, holding(slots=400), ["a"])[0].budget == 400
+    hand.take(Claimed(1, 100, None, "t", 1, "a", "default", None, None, None, 0, 0, False, None), is_async=True)
+    kinds.look(hand, 10.0 + QUIET_S)
+    assert of.concurrency == 100, "one is still running"
+    hand.drop(next(iter(hand)))
+    kinds.look(hand, 10.0 + QUIET_S)
+    assert of.concurrency == 1
+
+
+@pytest.mark.parametrize("concurrency", [1, 7])
+def test_w30a_a_concurrency_that_was_given_stays(concurrency: int) -> None:
+    of = limits(concurrency=concurrency)
+    kinds = Kinds(of)
+    kinds.came(True, 1.0)
+    assert of.concurrency == concurrency
+    kinds.look(InHand(), 100.0)
+    assert of.concurrency == concurrency
 
 
 def test_w30a_a_sync_task_fills_all_slots_of_its_child() -> None:

@@ -132,7 +132,10 @@ def _is_no_file(name: str) -> bool:
 def _files(name: str) -> list[Path]:
     """Where it may be: `core/app.py` is in the package; a name without a folder is that of a file anywhere."""
     if "/" not in name:
-        return sorted({path for folder in CODE for path in folder.rglob(name)})
+        return sorted(
+            {path for folder in CODE for path in folder.rglob(name)}
+            | {path for path in [ROOT / name] if path.is_file()}
+        )
     return [path for start in (ROOT, ROOT / "horsies", ROOT / "horsies/core") if (path := start / name).is_file()]
 
 

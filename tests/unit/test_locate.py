@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from horsies.core.app import Horsies
+from horsies.core.discovery import apps_nearby
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.locate import load_app
 
@@ -35,8 +37,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "lone_app.py").write_text(APP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])  # like the console script's: without ''
-    before = set(sys.modules)
+    before, current = set(sys.modules), Horsies.current()
     yield tmp_path
+    Horsies._current = current
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
@@ -95,6 +98,7 @@ def test_m01_a_file_elsewhere_can_be_named(tmp_path_factory: pytest.TempPathFact
         ("absent", ErrorCode.CLI_INVALID_ARGS, "'absent'"),
         ("absent.inner:app", ErrorCode.CLI_INVALID_ARGS, "'absent'"),
         ("located.one:absent", ErrorCode.WORKER_INVALID_LOCATOR, "apps in that module: app"),
+        ("located.one:ap", ErrorCode.WORKER_INVALID_LOCATOR, "did you mean located.one:app?"),
         ("located.none:x", ErrorCode.WORKER_INVALID_LOCATOR, "is of type int, not a Horsies app"),
         ("", ErrorCode.WORKER_INVALID_LOCATOR, "does not name"),
         (":app", ErrorCode.WORKER_INVALID_LOCATOR, "does not name"),
@@ -113,3 +117,109 @@ def test_m01_what_is_said_about_a_locator_that_does_not_work(locator: str, code:
         load_app(locator)
     assert caught.value.code is code
     assert said in str(caught.value)
+
+
+FACTORY = """
+from horsies.core.app import Horsies
+from horsies.core.models.app import AppConfig
+from horsies.core.models.tasks import TaskError, TaskResult
+
+URL = "postgresql://nobody@127.0.0.1:1/nothing"
+sent = []
+
+def create_app() -> Horsies:
+    app = Horsies(AppConfig.for_database_url(URL))
+
+    @app.task("made.add")
+    def add(a: int, b: int) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=a + b)
+
+    sent.append(add.send(1, 2))
+    return app
+
+def with_defaults(url: str = URL):
+    return Horsies(AppConfig.for_database_url(url))
+
+def needs_more(url: str) -> "Horsies": ...
+def another_kind(): return 3
+def fails(): raise KeyError("SHOP_URL")
+def leaves(): raise SystemExit(3)
+async def later() -> Horsies: ...
+number = 3
+app = None
+"""
+
+
+@pytest.fixture
+def factory(project: Path) -> Path:
+    (project / "located" / "made.py").write_text(FACTORY)
+    return project
+
+
+@pytest.mark.parametrize("locator", ["located.made:create_app()", "located/made.py:create_app()"])
+def test_m01_an_app_is_made_by_a_function(factory: Path, locator: str) -> None:
+    app = load_app(locator)
+    assert app.list_tasks() == ["made.add"] and Horsies.current() is app
+    [sent] = sys.modules["located.made"].sent
+    assert "SEND_SUPPRESSED" in str(sent), "a function that makes an app sends nothing"
+    assert load_app(locator) is not app, "it is called each time"
+
+
+def test_m01_a_function_with_defaults_is_enough(factory: Path) -> None:
+    assert load_app("located.made:with_defaults()").list_tasks() == []
+
+
+@pytest.mark.parametrize(
+    ("locator", "code", "said"),
+    [
+        ("located.made", ErrorCode.CLI_INVALID_ARGS, "'located.made:create_app()'"),
+        ("located.made:create_app", ErrorCode.WORKER_INVALID_LOCATOR, "call it: 'located.made:create_app()'"),
+        ("located.made:create_ap()", ErrorCode.WORKER_INVALID_LOCATOR, "did you mean 'located.made:create_app()'?"),
+        ("located.made:needs_more()", ErrorCode.WORKER_INVALID_LOCATOR, "missing a required argument: 'url'"),
+        ("located.made:another_kind()", ErrorCode.WORKER_INVALID_LOCATOR, "returned int, not a Horsies app"),
+        ("located.made:later()", ErrorCode.WORKER_INVALID_LOCATOR, "returned coroutine"),
+        ("located.made:number()", ErrorCode.WORKER_INVALID_LOCATOR, "is of type int, not a function"),
+        ("located.one:app()", ErrorCode.WORKER_INVALID_LOCATOR, "use located.one:app"),
+        ("located.made:fails()", ErrorCode.MODULE_EXEC_ERROR, "KeyError: 'SHOP_URL'"),
+        ("located.made:leaves()", ErrorCode.MODULE_EXEC_ERROR, "SystemExit: 3"),
+        ("located.made:create_app(1)", ErrorCode.WORKER_INVALID_LOCATOR, "does not name"),
+        ("located.made:()", ErrorCode.WORKER_INVALID_LOCATOR, "does not name"),
+    ],
+)
+def test_m01_what_is_said_about_a_function_that_does_not_work(
+    factory: Path, locator: str, code: ErrorCode, said: str
+) -> None:
+    with pytest.raises(HorsiesError) as caught:
+        load_app(locator)
+    assert caught.value.code is code
+    assert said in str(caught.value)
+
+
+def test_m01_apps_nearby_are_named_if_none_is_found(factory: Path) -> None:
+    for locator in ("absent", "located", "located.none", "located/absent.py", "no-module"):
+        with pytest.raises(HorsiesError) as caught:
+            load_app(locator)
+        text = str(caught.value)
+        for app in ("located.one:app", "located.two:other", "lone_app:app", "located.made:create_app()"):
+            assert app in text, locator
+    with pytest.raises(HorsiesError) as caught:
+        load_app("lone_ap")
+    assert "did you mean lone_app:app?" in str(caught.value)
+
+
+def test_m01_looking_for_apps_imports_nothing_and_looks_at_no_foreign_files(project: Path) -> None:
+    apart = {".venv/lib/other.py", "node_modules/x.py", "a/b/c/d/e/deep.py", "test_shop.py"}
+    for name in (*apart, "strange.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(APP + "open('imported', 'w').close()")
+    found = apps_nearby("strange")
+    assert found[0] == "strange:app" and not (project / "imported").exists()
+    assert not [
+        one for one in found if Path(one.partition(":")[0]).name in ("other", "x", "test_shop") or "deep" in one
+    ]
+
+
+def test_m01_files_that_cannot_be_read_are_passed_over(project: Path) -> None:
+    (project / "binary.py").write_bytes(b"\xff\xfe\x00app = Horsies(")
+    (project / "loop.py").symlink_to("loop.py")
+    assert "lone_app:app" in apps_nearby()

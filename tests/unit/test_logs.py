@@ -75,7 +75,7 @@ def test_a_json_line_is_one_object_with_the_facts_as_fields() -> None:
     assert entry["logger"] == "horsies.worker"
     assert (entry["task_id"], entry["attempt"]) == ("1", 3)
     assert "queue" not in entry
-    assert entry["time"].endswith("+00:00")
+    assert entry["time"].endswith("Z")
 
 
 def test_a_json_line_stays_one_line_whatever_is_in_it() -> None:

@@ -87,7 +87,7 @@ def test_m45_why_a_waiting_task_is_not_running(
 def test_m45_limits_name_the_tasks_in_the_way() -> None:
     at_limit = reasons_of_task("t", a_task(), (CAPPED,), a_queue())
     assert at_limit.tasks == ("a", "b", "c") and "limit of 3" in at_limit.message
-    assert at_limit.facts["max_concurrency"] == 3 and at_limit.facts["held"] == 3
+    assert at_limit.facts["max_concurrency"] == 3 and at_limit.facts["in_flight"] == 3
     at_cap = reasons_of_task("t", a_task(), (WIDE,), a_queue())
     assert at_cap.tasks == ("z", "a") and at_cap.facts["cluster_wide_cap"] == 9
     below = a_queue(held=2, held_in_all=8)

@@ -34,10 +34,12 @@ DEFAULTS = {
     "worker_state_retention_hours": 168,
     "terminal_record_retention_hours": 720,
     "worker_state_snapshot_interval_ms": 30_000,
+    "unknown_task_grace_ms": 600_000,
     "use_liveness_evidence": True,
 }
 # field, smallest, largest; heartbeats are 1 s so that only the range of the field decides
 RANGES = [
+    ("unknown_task_grace_ms", 0, 604_800_000),
     ("crashed_worker_recovery_grace_ms", 0, 3_600_000),
     ("check_interval_ms", 1_000, 600_000),
     ("worker_state_snapshot_interval_ms", 1_000, 300_000),

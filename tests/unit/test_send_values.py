@@ -76,10 +76,13 @@ times = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=zones
         enqueue_sha=st.just(""),
         flags_json=st.none() | texts,
         idempotency_key=st.none() | texts,
+        reuse_after_failure=st.booleans(),
     )
 )
 def test_t50_the_fingerprint_is_that_of_compact_sorted_json(payload: TaskSendPayload) -> None:
     fields = {name: getattr(payload, name) for name in payload.__slots__ if name != "enqueue_sha"}
+    if not payload.reuse_after_failure:
+        del fields["reuse_after_failure"]
     for name in ("sent_at", "good_until"):
         if fields[name] is not None:
             fields[name] = fields[name].astimezone(UTC).isoformat(timespec="microseconds")

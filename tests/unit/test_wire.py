@@ -44,6 +44,7 @@ dones = st.builds(
     stopped=st.booleans(),
     run_ns=tokens,
     rss_kb=tokens,
+    leave_ms=tokens,
 )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import socket
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +19,13 @@ from horsies.core.errors import ConfigurationError
 from horsies.core.loop import DatabaseGone, Patience
 from horsies.core.models.queues import CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import WorkerResilienceConfig
-from horsies.core.worker.config import MOST_NAMES, Plan, WorkerConfig, identify, publishable
+from horsies.core.worker.config import (
+    Plan,
+    WorkerConfig,
+    cpu_limit,
+    identify,
+    usable_processors,
+)
 
 QUEUES = [
     CustomQueueConfig(name="slow", priority=50),
@@ -43,7 +52,7 @@ def test_w04_defaults_of_a_worker() -> None:
     assert {name: value for name, value in WorkerConfig() if name not in ("loglevel", "log_format")} == {
         "dsn": None,
         "queues": None,
-        "processes": 1,
+        "processes": None,
         "max_claim_batch": 0,
         "max_claim_per_worker": 0,
         "app_locator": None,
@@ -55,7 +64,7 @@ def test_w04_defaults_of_a_worker() -> None:
         "sweep_interval": None,
         "sweep_threshold": None,
         "recovery_delay": None,
-        "concurrency": 1,
+        "concurrency": None,
         "run_ahead_ms": 20,
         "max_held_bytes": 64 * 1024 * 1024,
         "shutdown_grace_ms": None,
@@ -130,16 +139,57 @@ def test_w25_the_automatic_limit_is_what_the_slots_and_the_buffer_hold(
     assert f"max_claim_per_worker={effective} " in found.headline()  # W-07
 
 
-def test_m45_a_worker_publishes_the_tasks_it_knows_unless_they_are_too_many() -> None:
-    assert publishable(["mail", "pay"]) == ["mail", "pay"] and publishable([]) == []
-    assert publishable(["t"] * MOST_NAMES) is not None
-    assert publishable(["t"] * (MOST_NAMES + 1)) is None and publishable(["t" * 200] * MOST_NAMES) is None
-
-
 def test_w07_the_headline_has_every_limit() -> None:
     line = plan(config={"processes": 2, "max_claim_batch": 9}, cluster_wide_cap=8).headline()
     for part in ("processes=2 ", "cluster_wide_cap=8 ", "max_claim_per_worker=2 ", "max_claim_batch=9 "):
         assert part in line
+
+
+def test_w07_the_line_behind_it_says_what_was_chosen_by_default() -> None:
+    assert plan(config={"processes": 2, "concurrency": 3}).defaults() is None
+    found = plan()
+    cores = usable_processors()
+    assert found.processes == cores and f"processes={cores} concurrency=1 " in found.headline()
+    assert found.defaults() == (
+        f"chosen by default: processes={cores}, one for each usable processor; "
+        "concurrency=1, as the app has no async tasks"
+    )
+    found.heed_kinds(has_async=True)
+    assert "concurrency=100, async tasks at a time in each process" in str(found.defaults())
+    assert f"concurrency=100 cluster_wide_cap=None max_claim_per_worker={100 * cores} " in found.headline()
+    fixed = plan(config={"processes": 2, "concurrency": 3})
+    fixed.heed_kinds(has_async=True)
+    assert fixed.concurrency == fixed.limits.concurrency == 3 and fixed.limits.top_concurrency is None
+
+
+@pytest.mark.parametrize(
+    ("text", "processors"),
+    [
+        ("200000 100000", 2.0),
+        ("50000 100000", 0.5),
+        ("max 100000", math.inf),
+        ("-1 100000", math.inf),
+        ("0 100000", math.inf),
+        ("100000 0", math.inf),
+        ("nonsense", math.inf),
+        ("", math.inf),
+        (None, math.inf),
+    ],
+)
+def test_w04_the_processors_that_a_control_group_allows(text: str | None, processors: float) -> None:
+    assert cpu_limit(text) == processors
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be bound to processors here")
+def test_w04_a_process_that_is_bound_to_one_processor_uses_one() -> None:
+    first = min(os.sched_getaffinity(0))
+    code = (
+        f"import os; os.sched_setaffinity(0, [{first}]);"
+        "from horsies.core.worker.config import usable_processors; print(usable_processors())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "1"
+    assert 1 <= usable_processors() <= len(os.sched_getaffinity(0))
 
 
 def test_t10_the_workers_pool_is_its_own_or_inherited() -> None:

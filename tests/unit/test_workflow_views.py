@@ -7,7 +7,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from horsies.cli.workflow import MOST_ELEMENTS, as_json_tree, as_lines
+from horsies.cli.workflow_tree import MOST_ELEMENTS, as_json_tree, as_lines
 from horsies.core.store.workflow_reads import NodeRow, WorkflowRow
 from horsies.core.types.status import WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows.read import WorkflowFamily, mermaid

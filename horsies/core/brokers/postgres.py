@@ -18,6 +18,7 @@ from horsies.core.hooks import HookRegistry
 from horsies.core.models import broker
 from horsies.core.models.app import AppConfig
 from horsies.core.models.base import MOST
+from horsies.core.models.notes import LogPlace, TaskLogLine
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskInfo, TaskOptions, TaskSendPayload
 from horsies.core.producer import envelope, hub, waiter
@@ -25,7 +26,7 @@ from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
 from horsies.core.producer.hub import Hub, can_exist
 from horsies.core.recovery import apply, reconcile
 from horsies.core.recovery.hooks import NoHooks
-from horsies.core.store import task_reads, tasks, workers
+from horsies.core.store import ends, notes, task_reads, workers
 from horsies.core.store.sends import Send
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
@@ -176,7 +177,7 @@ class PostgresBroker:
     get_typed_result = run_sync(get_typed_result_async)
 
     def _read_any(self, task_id: str, ending: waiter.Ending) -> waiter.AnyResult:
-        name = ending.task_name if isinstance(ending, tasks.EndedTask) else None
+        name = ending.task_name if isinstance(ending, ends.EndedTask) else None
         return waiter.result_of(task_id, ending, self._codec_of(name))
 
     def _codec_of(self, task_name: str | None) -> ResultCodec | None:
@@ -196,6 +197,7 @@ class PostgresBroker:
             )
             if row is not None:
                 row["attempts"] = await task_reads.attempts(conn, task_id) if include_attempts else None
+                row["progress"] = (await notes.progress(conn, [task_id])).get(task_id)
             return row
 
     async def get_task_info_async(
@@ -216,9 +218,26 @@ class PostgresBroker:
         if row is None:
             return None
         if (text := row["result"]) is not None:
-            ended = tasks.EndedTask(row["task_id"], row["task_name"], row["status"], text, row["failed_reason"])
+            ended = ends.EndedTask(row["task_id"], row["task_name"], row["status"], text, row["failed_reason"])
             row["result"] = self._read_any(row["task_id"], ended)
         return TaskInfo(**row)
+
+    @as_broker_result(_DB)
+    @on_bridge
+    async def read_logs_async(self, task_id: str, after: LogPlace = notes.START, most: int | None = None) -> notes.Page:
+        """What a task has logged since that place (P-51a)."""
+        if not can_exist(task_id):
+            return notes.Page([], after, is_last=True)
+        async with self.hub.connection() as conn:
+            return await notes.logs(conn, task_id, after, most)
+
+    read_logs = run_sync(read_logs_async)
+
+    async def get_task_logs_async(self, task_id: str) -> broker.BrokerResult[list[TaskLogLine]]:
+        """All that a task has logged and that is kept, the oldest first (P-51a)."""
+        return (await self.read_logs_async(task_id)).map(lambda page: page.lines)
+
+    get_task_logs = run_sync(get_task_logs_async)
 
     async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
         """Cancel a task that has not ended (M-48)."""

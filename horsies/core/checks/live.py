@@ -54,6 +54,7 @@ SAMPLE = 500  # tasks of each name in a queue
 STEP = 100  # tasks whose arguments are in memory at a time
 MOST_SCHEDULES = 10_000
 PAGE = 500  # schedules that are read at a time
+_LEFT = "workers leave them to others; they fail with WORKER_RESOLUTION_ERROR after unknown_task_grace_ms"
 _WHERE = "the schedule is in the database: app.schedules.put(...) replaces it, app.schedules.remove(...) removes it"
 
 
@@ -192,7 +193,7 @@ def _unknown(each: WaitingTasks, names: list[str]) -> errors.HorsiesError:
     return errors.RegistryError(
         f"no module defines the task {each.task_name!r}, but {each.amount} of that name wait in {_queues(each)}",
         code=errors.ErrorCode.TASK_NOT_REGISTERED,
-        notes=[f"for example {each.ids[0]}", "a worker that takes one fails it with WORKER_RESOLUTION_ERROR"],
+        notes=[f"for example {each.ids[0]}", _LEFT],
         help_text=(f"was it renamed to {near[0]}? " if near else "")
         + "Keep the task under its old name until none is waiting, or cancel the waiting ones",
     )
@@ -201,9 +202,10 @@ def _unknown(each: WaitingTasks, names: list[str]) -> errors.HorsiesError:
 def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: ArgumentsRead) -> errors.HorsiesError:
     is_exact = each.are_all and read.tried == each.count
     seen = f"the {read.tried}" if is_exact else f"the first {read.tried}"
+    leaves = "leaves it to others, and after unknown_task_grace_ms " if task.leave_undecodable_ms else ""
     notes = [
         f"for example {read.example}: {read.why}",
-        "a worker that takes one fails it with WORKER_SERIALIZATION_ERROR",
+        f"a worker that takes one {leaves}fails it with WORKER_SERIALIZATION_ERROR",
     ]
     if not is_exact:
         notes.append(f"{each.amount} wait in {_queues(each)}; the others were not checked")
@@ -212,7 +214,7 @@ def _unreadable(each: WaitingTasks, task: TaskFunction[Any, Any], read: Argument
         code=errors.ErrorCode.CHECK_WAITING_UNREADABLE,
         location=task.location,
         notes=notes,
-        help_text="let the task also accept the old arguments (a default, a union) until none is waiting",
+        help_text="let the task also accept the old arguments (a default, a union, accepts=[...]) until none waits",
     )
 
 

@@ -29,10 +29,12 @@ from time import monotonic
 from typing import NamedTuple, NoReturn, Protocol
 
 from horsies.core.child import wire
+from horsies.core.child.notes import Bell, Notes
 from horsies.core.child.wire import Decoder, Frame, Kind, clock
 
 PLAIN_PARTS = 5  # of a task that is not traced
 WATCH_EVERY_MS = 50  # while the child starts
+SHORTEST_S = 0.01  # between two tries to send what tasks say
 HIGH_FD = 1000
 
 EXIT_LOST = 70  # there is no supervisor to report to, or the child's own machinery is broken
@@ -50,9 +52,11 @@ class RunsTasks(Protocol):
 class ChildIO:
     """The io thread. It is started before the app is loaded; from `serve` on it knows what runs."""
 
-    def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int) -> None:
+    def __init__(self, uplink: Uplink, inbox: Inbox, beat_interval_ms: int, notes: Notes | None = None) -> None:
         self._uplink = uplink
         self._inbox = inbox
+        self._notes = Notes(inbox.held) if notes is None else notes
+        self._bell: Bell | None = None  # of log lines that wait
         self._interval = beat_interval_ms / 1000
         self._next_beat = 0.0
         self._running: RunsTasks | None = None
@@ -63,6 +67,13 @@ class ChildIO:
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="horsies-io", daemon=True).start()
+
+    def listen_to_notes(self) -> None:
+        """From now on, send log lines a moment after they were logged, instead of with the next beat."""
+        ear, mouth = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._bell = Bell(_move_up(ear), _move_up(mouth))
+        self._poll.register(self._bell.ear, select.POLLIN)
+        self._notes.wake = self._bell.ring
 
     def limit(self, seconds: float, what: str) -> None:
         """End the child with this text if `unlimit` is not called in time."""
@@ -84,11 +95,13 @@ class ChildIO:
         try:
             self._poll.register(self._uplink.sock, select.POLLIN)
             while True:
-                heard = self._receive() if self._poll.poll(self._timeout_ms()) else []
+                heard = self._receive() if self._is_spoken_to(self._timeout_ms()) else []
                 if clock() > self._may_run_until:
                     self._end_if_alone(heard)
                 self._hear(heard)
                 self._beat()
+                if self._notes.noted:
+                    self._send_notes()
                 self._watch()
         except BaseException:
             if not sys.is_finalizing():
@@ -100,7 +113,22 @@ class ChildIO:
             return WATCH_EVERY_MS
         if not self._inbox.held:
             return None
-        return max(0.0, min(self._next_beat - monotonic(), self._may_run_until - clock()) * 1000) + 1
+        wait = min(self._next_beat - monotonic(), self._may_run_until - clock())
+        if self._notes.noted and (notes_wait := self._notes.due_in()) is not None:
+            wait = min(wait, max(notes_wait, SHORTEST_S))  # not at once, if there was no room for them
+        return max(0.0, wait * 1000) + 1
+
+    def _is_spoken_to(self, timeout_ms: float | None) -> bool:
+        """Wait until the supervisor has said something, or the bell has rung, or the time is over."""
+        ready = self._poll.poll(timeout_ms)
+        if self._bell is not None and any(fd == self._bell.ear for fd, _ in ready) and not self._bell.answer():
+            self._poll.unregister(self._bell.ear)  # user code has closed it; the lines go with the beats from now on
+            self._bell = None
+        return any(fd == self._uplink.fd for fd, _ in ready)
+
+    def _send_notes(self) -> None:
+        while (note := self._notes.next()) is not None and self._uplink.send_if_room(note.data):
+            self._notes.sent(note)
 
     def _receive(self) -> list[Frame]:
         return self._decoder.feed(self._uplink.receive())
@@ -108,7 +136,7 @@ class ChildIO:
     def _end_if_alone(self, heard: list[Frame]) -> None:
         """Its time is over. Read all waiting messages: unless one of them extends the time, nothing may run here any
         more."""
-        while self._poll.poll(0):
+        while self._is_spoken_to(0):
             heard += self._receive()
         for kind, number, _ in heard:
             if kind is Kind.MAY_RUN_UNTIL:
@@ -298,7 +326,8 @@ class Uplink:
     begins."""
 
     def __init__(self, sock: socket.socket, outbox: wire.Outbox) -> None:
-        self.sock = _move_up(sock)
+        self.sock = _moved_up(sock)
+        self.fd = self.sock.fileno()
         self._outbox = outbox
         self._kept: list[bytes] = []  # reports of ended tasks that are in the outbox
         self.sock.setblocking(True)
@@ -334,16 +363,18 @@ class Uplink:
             self._kept.clear()
             self._outbox.clear()
 
-    def send_if_room(self, data: bytes) -> None:
-        """Send a few bytes that need not arrive. A supervisor that does not read must not block the io thread, which
-        has to notice that the child's time is over (R-101)."""
+    def send_if_room(self, data: bytes) -> bool:
+        """Send a few bytes that need not arrive now; False if there is no room. A supervisor that does not read must
+        not block the io thread, which has to notice that the child's time is over (R-101)."""
         poll = select.poll()
         poll.register(self.sock, select.POLLOUT)
         if not self._lock.acquire(blocking=False):
-            return
+            return False
         try:
-            if poll.poll(0):
-                self.sock.sendall(data)
+            if not poll.poll(0):
+                return False
+            self.sock.sendall(data)
+            return True
         except OSError:
             os._exit(EXIT_LOST)
         finally:
@@ -390,14 +421,18 @@ def flush_stdio() -> None:
             stream.flush()
 
 
-def _move_up(sock: socket.socket) -> socket.socket:
-    """Give the socket a high number. User code that closes and opens descriptors gets low numbers: it may close ours,
+def _moved_up(sock: socket.socket) -> socket.socket:
+    return socket.socket(fileno=_move_up(sock.detach()))
+
+
+def _move_up(fd: int) -> int:
+    """Give a descriptor a high number. User code that closes and opens descriptors gets low numbers: it may close ours,
     which we notice, but it never gets our number, so we never write into a file of the user."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = HIGH_FD if soft == resource.RLIM_INFINITY else min(HIGH_FD, soft - 8)
     try:
-        fd = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest)
+        higher = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
     except OSError:
-        return sock
-    sock.close()
-    return socket.socket(fileno=fd)
+        return fd
+    os.close(fd)
+    return higher

@@ -25,8 +25,9 @@ from typing import NoReturn
 from horsies.core import discovery, errors, hooks, locate, logs, tracing
 from horsies.core.app import Horsies
 from horsies.core.checks import require_sound
-from horsies.core.child import forkserver, helper, run, wire
+from horsies.core.child import capture, forkserver, helper, run, wire
 from horsies.core.child.io import EXIT_BROKEN, ChildIO, Inbox, Uplink, leave
+from horsies.core.child.notes import Notes
 from horsies.core.models.app import AppConfig
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.models.workflow.registry import build_plan
@@ -41,17 +42,21 @@ def child_main(sock: socket.socket, outbox: wire.Outbox, spec_json: bytes, name:
     """The whole life of a child. The fork server calls this in the forked process."""
     spec = wire.ChildSpec.from_json(spec_json)
     uplink, inbox = Uplink(sock, outbox), Inbox()
-    io = ChildIO(uplink, inbox, spec.beat_interval_ms)
+    notes = Notes(inbox.held)
+    io = ChildIO(uplink, inbox, spec.beat_interval_ms, notes)
     io.start()
     try:
         _settle_in(spec, name)
         app = _load(spec)
         _run_hooks(app, io, spec.hook_timeout_ms / 1000)
+        if app.config.task_logs is not None and not spec.is_helper:
+            io.listen_to_notes()
+            capture.begin(notes, app.config.task_logs)
     except BaseException as error:
         uplink.send(wire.pack(wire.Kind.BROKEN, 0, _describe(error).encode("utf-8", "replace")))
         leave(EXIT_BROKEN)
     notebook = Notebook(spec.journal)
-    runner = _runner(app, spec, inbox, uplink, io, notebook)
+    runner = _runner(app, spec, inbox, uplink, io, notebook, notes)
     io.serve(runner)
     uplink.send(wire.pack(wire.Kind.READY, 0, _introduction(app, name, notebook)))
     runner.serve()
@@ -121,14 +126,14 @@ def _run_hooks(app: Horsies, io: ChildIO, limit_s: float) -> None:
 
 
 def _runner(
-    app: Horsies, spec: wire.ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook
+    app: Horsies, spec: wire.ChildSpec, inbox: Inbox, uplink: Uplink, io: ChildIO, notebook: Notebook, notes: Notes
 ) -> run.Runner | helper.HookServer:
     if spec.is_helper:
         limit_s = spec.recovery_hook_timeout_ms / 1000
         return helper.HookServer(
             app.hooks, partial(build_plan, app), partial(each_prepared, app), inbox, uplink, limit_s
         )
-    return run.Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late)
+    return run.Runner(app.tasks, inbox, uplink, spec.concurrency, notebook.note, io.is_late, notes)
 
 
 def _introduction(app: Horsies, name: str, notebook: Notebook) -> bytes:

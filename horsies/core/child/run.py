@@ -27,6 +27,9 @@ from time import perf_counter_ns, sleep
 
 from horsies.core.child import wire
 from horsies.core.child.io import PLAIN_PARTS, Inbox, Item, Uplink, leave
+from horsies.core.child.loop_watch import LoopWatch
+from horsies.core.child.notes import Notes
+from horsies.core.models.notes import Progress
 from horsies.core.models.tasks import OperationalErrorCode, TaskError
 from horsies.core.tasks import context, execute
 from horsies.core.tasks.context import Run
@@ -53,13 +56,14 @@ class Runner:
         concurrency: int,
         note: Callable[[bytes], None] = lambda entry: None,
         is_late: Callable[[], bool] = lambda: False,
+        notes: Notes | None = None,
     ) -> None:
         self._tasks = tasks
         self._inbox = inbox
         self._uplink = uplink
         self._note = note  # in the start journal (R-103)
         self._is_late = is_late
-        self._reporter = Reporter(inbox)
+        self._reporter = Reporter(inbox, notes)
         self._wanted = self._reporter.wanted_stopped
         self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note, self._hold)
         self._current: int | None = None  # the sync task between STARTED and DONE
@@ -200,24 +204,30 @@ class AsyncRunner:
         self._is_inside = False
         self._is_pump_due = False
         self._running: dict[int, Future[Report]] = {}
+        self._runs: dict[int, Run] = {}
+        self._watch: LoopWatch | None = None
         self._cancelled: set[int] = set()
         self._unsent: list[bytes] = []
         uplink.on_copied = self._end_copy
 
     def serve(self, first: Item) -> None:
         """Run this task and the following async tasks, until a sync task is next or there will be no more."""
-        if self._loop is None:
+        if self._loop is None or self._watch is None:
             self._loop = asyncio.new_event_loop()
+            self._watch = LoopWatch(self._loop, self._run_of)
+            self._watch.start()
         self._is_inside = True
         self._inbox.notify(self._wake)
         self._begin([first])  # before the loop runs: it may still hold an old wake-up, which must find this task
         self._loop.call_soon(self._pump)
+        self._watch.enter()
         while self._is_inside:
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
                 # The exceptions of tasks are results, so this comes from something that a task left on the loop (T-88).
                 log.error("%s in a background task or callback was ignored", type(error).__name__)
+        self._watch.leave()
         self._inbox.notify(None)
 
     def close(self) -> None:
@@ -232,10 +242,14 @@ class AsyncRunner:
                 self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
-    # The io thread
+    # Other threads
 
     def tokens(self) -> list[int]:
         return list(self._running)
+
+    def _run_of(self, running: object) -> Run | None:
+        """The run behind a task of the loop; the thread that watches the loop asks."""
+        return next((self._runs.get(token) for token, one in list(self._running.items()) if one is running), None)
 
     def _wake(self) -> None:
         if self._loop is not None:
@@ -302,6 +316,7 @@ class AsyncRunner:
             code = execute.run_traced_async(task, item.args, item.kwargs, item.about, this)
         running = self._loop.create_task(code)
         self._running[item.token] = running
+        self._runs[item.token] = this
         running.add_done_callback(partial(self._ended, item.token, task, began))
         if item.token in self._reporter.wanted_stopped:  # the stop came before there was a task to cancel
             self._cancel(item.token)
@@ -312,7 +327,7 @@ class AsyncRunner:
             self._cancelled.add(token)
 
     def _ended(self, token: int, task: AnyTask, began: int, running: Future[Report]) -> None:
-        del self._running[token]
+        del self._running[token], self._runs[token]
         stopped = token in self._cancelled
         self._cancelled.discard(token)
         report: Report | None = None
@@ -339,17 +354,23 @@ class AsyncRunner:
 class Reporter:
     """Packs DONE frames and releases their tasks, and tells the code of a task whether it should stop."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, notes: Notes | None = None) -> None:
         self.wanted_stopped: set[int] = set()  # tokens the supervisor wants stopped
         self._inbox = inbox
+        self._notes = Notes(inbox.held) if notes is None else notes
         self._memory = Memory()
 
     def is_stopping(self, token: int) -> bool:
         """Whether this task was told to stop, or the worker is leaving."""
         return token in self.wanted_stopped or self._inbox.is_leaving or self._inbox.is_closed
 
+    def progress(self, token: int, progress: Progress) -> None:
+        """How far a task has come (P-50)."""
+        self._notes.progress(token, progress)
+
     def done(self, token: int, report: Report | None, *, stopped: bool, began: int) -> bytes:
-        """The DONE frame of a task that began at `began`. Without a report, it was stopped before it had one."""
+        """The DONE frame of a task that began at `began`, after what it has said last. Without a report, it was stopped
+        before it had one."""
         now = perf_counter_ns()
         report = report or _NO_REPORT
         rss_kb = self._memory.rss_kb(now)
@@ -359,7 +380,7 @@ class Reporter:
             frame = _pack(token, too_large(error), stopped, now - began, rss_kb)
         self._inbox.held.discard(token)
         self.wanted_stopped.discard(token)
-        return frame
+        return self._notes.last(token) + frame if self._notes.noted else frame
 
 
 class Memory:
@@ -404,4 +425,5 @@ def too_large(error: BaseException) -> Report:
 
 
 def _pack(token: int, report: Report, stopped: bool, run_ns: int, rss_kb: int) -> bytes:
-    return wire.pack_done(token, wire.Done(*report, stopped, run_ns, rss_kb))
+    ok, result, code, message, leave_ms = report
+    return wire.pack_done(token, wire.Done(ok, result, code, message, stopped, run_ns, rss_kb, leave_ms))

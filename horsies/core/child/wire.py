@@ -74,6 +74,8 @@ class Kind(IntEnum):
     GAVE_UP = 20  # tokens that will not be run by this child
     BEAT = 21  # tokens whose functions are running
     ANSWER = 22  # number: token; the answer of a helper (`helper.py`)
+    PROGRESS = 23  # number: token; done, total and message as JSON (`notes.py`)
+    LOGGED = 24  # number: token; the numbers of a `LogPart` as JSON, and its lines
     # supervisor → fork server
     SPAWN = 32  # number: child; name, spec as JSON; carries the child's end of the socket pair
     SIGNAL = 33  # number: child; signal number, b"1" for the whole process group
@@ -104,6 +106,7 @@ class Done(NamedTuple):
     stopped: bool
     run_ns: int
     rss_kb: int
+    leave_ms: int = 0  # it is left to others for so long, because its arguments cannot be read; 0: it is not (O-32)
 
 
 _SIZE = struct.Struct("<I")
@@ -111,7 +114,7 @@ _HEAD = struct.Struct("<IBQH")
 _UNSIGNED = struct.Struct("<Q")
 _SIGNED = struct.Struct("<q")
 _DONE = struct.Struct("<IBQH4I")
-_FACTS = struct.Struct("<??QQ")  # ok, stopped, nanoseconds it ran, resident KiB after it
+_FACTS = struct.Struct("<??QQQ")  # ok, stopped, nanoseconds it ran, resident KiB after it, milliseconds to leave it
 _LENGTHS = [struct.Struct(f"<{count}I") for count in range(16)]
 _AFTER_SIZE = _HEAD.size - _SIZE.size
 _KINDS: list[Kind | None] = [None] * 256
@@ -145,7 +148,7 @@ def pack_done(token: int, done: Done) -> bytes:
     if size > MAX_FRAME:
         raise WireError(f"a result of {len(result)} bytes is too large")
     head = _DONE.pack(size, Kind.DONE, token, 4, _FACTS.size, len(result), len(code), len(message))
-    return b"".join((head, _FACTS.pack(done.ok, done.stopped, done.run_ns, done.rss_kb), result, code, message))
+    return b"".join((head, _FACTS.pack(done.ok, done.stopped, *done[5:]), result, code, message))
 
 
 def tokens_of(parts: Sequence[bytes]) -> list[int]:
@@ -157,8 +160,8 @@ def done_of(parts: Sequence[bytes]) -> Done:
     """The content of a DONE frame."""
     try:
         facts, result, code, message = parts
-        ok, stopped, run_ns, rss_kb = _FACTS.unpack(facts)
-        return Done(ok, result.decode(), code.decode() or None, message.decode() or None, stopped, run_ns, rss_kb)
+        ok, stopped, *numbers = _FACTS.unpack(facts)
+        return Done(ok, result.decode(), code.decode() or None, message.decode() or None, stopped, *numbers)
     except (ValueError, struct.error) as error:
         raise WireError(f"unreadable DONE frame: {error}") from None
 

@@ -19,13 +19,14 @@ from typing import Any
 from pydantic_core import from_json
 
 from horsies.core.codec import context, shapes
+from horsies.core.text import instead_of
 
 # Only the workflow engine fills in these parameters.
 INJECTED = frozenset({"workflow_ctx", "workflow_meta"})
 CONTEXT = "ctx"  # filled in if its annotation is a `RunContext`
 _BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-_FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
+FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": context.WorkflowMeta | None}
 _MAX_REMEMBERED = 256
 
 
@@ -86,7 +87,7 @@ class Signature:
     def _unknown(self, name: str) -> str:
         if name in self.positional[: self.positional_only]:
             return f"argument {name!r} can only be given by position"
-        return f"unknown argument {name!r}"
+        return f"unknown argument {name!r}{instead_of(name, self.keyword)}"
 
 
 def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -> Signature:
@@ -154,7 +155,7 @@ class ArgumentsCodec:
         others = signature.kinds[signature.var_keyword] if signature.var_keyword else None
         self._by_name = shapes.object_shape(named, others=others)
         # A stored call may hold both parameters, because the task may have declared both when its workflow was started.
-        self._stored = shapes.object_shape({**named, **_FILLED}, others=others) if signature.injected else self._by_name
+        self._stored = shapes.object_shape({**named, **FILLED}, others=others) if signature.injected else self._by_name
         self._by_count: dict[int, shapes.Shape] = {}
         # Types that occur only by position are checked now too, and not at the first send.
         self._usual_count = len(signature.positional)
@@ -183,6 +184,18 @@ class ArgumentsCodec:
         if self.signature.injected:
             return self._beside_injected(args, {**kwargs, **filled})
         return args, kwargs
+
+    def decode_typed(self, args_json: str | None, kwargs_json: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call that a person has typed as JSON, ready to be sent. It is as strict as a send of the same values in
+        Python: a text is no number, although a worker would read one."""
+        args = from_json(args_json) if args_json is not None else []
+        kwargs = from_json(kwargs_json) if kwargs_json is not None else {}
+        if problem := self.signature.problem(len(args), kwargs):
+            raise shapes.CodecError(problem)
+        return (
+            self._positional(len(args)).decode(args_json, strict=True) if args_json is not None else (),
+            self._by_name.decode(kwargs_json, strict=True) if kwargs_json is not None else {},
+        )
 
     def _decode_positional(self, text: str) -> tuple[Any, ...]:
         # The number of arguments decides which types to read, and calls of one task mostly have the same number.

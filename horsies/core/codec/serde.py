@@ -6,13 +6,13 @@ without a task, on plain JSON values; none of them raises, and `serialize_error_
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from horsies.core.codec import arguments, shapes
+from horsies.core.codec import arguments, older, shapes
 from horsies.core.models.codes import BUILTIN_CODE_FAMILIES, BuiltInTaskCode, ContractCode, OperationalErrorCode
 from horsies.core.models.tasks import BUILTIN_KEY, TaskError, TaskResult
 from horsies.core.types import Err, Ok, Result
@@ -38,12 +38,20 @@ class TaskCodec:
     """Arguments and result of one task, by declared type. A function that `returns_value` returns the ok value itself,
     not a `TaskResult` (X-01)."""
 
-    __slots__ = ("arguments", "result", "returns_value", "signature")
+    __slots__ = ("arguments", "ok_type", "result", "returns_value", "signature")
 
-    def __init__(self, signature: arguments.Signature, ok_type: Any, *, returns_value: bool = False) -> None:
+    def __init__(
+        self,
+        signature: arguments.Signature,
+        ok_type: Any,
+        *,
+        returns_value: bool = False,
+        accepts: Sequence[older.OlderSignature] = (),
+    ) -> None:
         self.signature = signature
+        self.ok_type = ok_type
         self.returns_value = returns_value
-        self.arguments = arguments.ArgumentsCodec(signature)
+        self.arguments = older.AcceptingCodec(signature, accepts) if accepts else arguments.ArgumentsCodec(signature)
         self.result = shapes.ResultCodec(ok_type)
 
 

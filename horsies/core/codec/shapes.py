@@ -112,10 +112,10 @@ class Shape:
             raise _foreign(problem) from None
         return data.decode()
 
-    def decode(self, text: str) -> Any:
+    def decode(self, text: str, *, strict: bool | None = None) -> Any:
         """The value of a text. `UnreadableError` if it is not JSON, `TypeMismatchError` if it does not fit."""
         try:
-            return self._validate_json(text, by_alias=True, by_name=True)
+            return self._validate_json(text, strict=strict, by_alias=True, by_name=True)
         except pydantic.ValidationError as problem:
             details = problem.errors(include_url=False, include_input=False, include_context=False)
             if not details[0]["loc"] and details[0]["type"] in ("json_invalid", "json_type", "string_unicode"):

@@ -159,8 +159,8 @@ def is_about_content(problem: BaseException) -> bool:
     """Whether the database refuses the content (data, constraints, size limits), as opposed to failing to write it."""
     if isinstance(problem, psycopg.DataError | psycopg.IntegrityError | UnicodeError):
         return True
-    sqlstate = problem.sqlstate if isinstance(problem, psycopg.Error) else None
-    return sqlstate is not None and sqlstate[:2] in ("22", "23", "54", "P0")
+    sqlstate = getattr(problem, "sqlstate", None)  # of psycopg, or of asyncpg on a connection of the caller's
+    return isinstance(sqlstate, str) and sqlstate[:2] in ("22", "23", "54", "P0")
 
 
 def is_away(problem: BaseException) -> bool:
@@ -184,7 +184,7 @@ def describe(exc: BaseException) -> str:
     if isinstance(exc, HorsiesError):
         return "; ".join([exc.message, *exc.notes, *([exc.help_text] if exc.help_text else [])])
     text = " ".join((_without_content(exc) or str(exc)).split())
-    if isinstance(exc, errors.InsufficientPrivilege):
+    if getattr(exc, "sqlstate", None) == errors.InsufficientPrivilege.sqlstate:
         return f"{text}; {_GRANTS}"
     return text if isinstance(exc, psycopg.Error) and text else f"{type(exc).__name__}: {text}"
 
@@ -192,7 +192,11 @@ def describe(exc: BaseException) -> str:
 def _without_content(exc: BaseException) -> str | None:
     """The words about content that the database refuses, without the detail, which may be the whole row: what users
     store is not for logs. The function that raised it is named."""
-    if not isinstance(exc, psycopg.Error) or not is_about_content(exc) or not exc.diag.message_primary:
+    if not is_about_content(exc):
+        return None
+    if not isinstance(exc, psycopg.Error):
+        return getattr(exc, "message", None)  # of asyncpg
+    if not exc.diag.message_primary:
         return None
     where = (exc.diag.context or "").partition("\n")[0]
     return f"{exc.diag.message_primary} ({where})" if where.startswith("PL/") else exc.diag.message_primary

@@ -17,6 +17,7 @@ from horsies.core.exception_mapper import (
 )
 from horsies.core.models.base import A_DAY_MS, MOST, ConfigModel, Violation
 from horsies.core.models.broker import PostgresConfig, driver_url, redact_url
+from horsies.core.models.notes import TaskLogs
 from horsies.core.models.queues import DEFAULT_PRIORITY, DEFAULT_QUEUE, CustomQueueConfig, QueueMode
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig, WorkerResilienceConfig
 from horsies.core.models.schedule import ScheduleConfig, TaskSchedule
@@ -98,6 +99,9 @@ class AppConfig(ConfigModel):
     )
     default_unhandled_error_code: str = Field(
         default=DEFAULT_UNHANDLED_ERROR_CODE, description="the code of exceptions without a mapping"
+    )
+    task_logs: TaskLogs | None = Field(
+        default=None, description="keep what tasks log with them; `None`: only the output of the worker has it"
     )
     resend_on_transient_err: bool = Field(
         default=False,

@@ -79,6 +79,13 @@ class RecoveryConfig(ConfigModel):
     worker_state_snapshot_interval_ms: int = Field(
         default=30_000, ge=1_000, le=300_000, description="time between snapshots of a worker"
     )
+    unknown_task_grace_ms: int = Field(
+        default=600_000,
+        ge=0,
+        le=604_800_000,
+        description="how long a task waits that no live worker knows, or that is left because its arguments cannot be"
+        " read; 0: it fails at once",
+    )
     use_liveness_evidence: bool = Field(
         default=True,
         description="recover at once when a worker is proven to be gone, instead of waiting for a threshold",

@@ -201,6 +201,47 @@ class TaskAttemptModel(Base):
     )
 
 
+class TaskProgressModel(Base):
+    """The newest progress of a task (D-22). Written asynchronously: a server crash may lose the last second of it."""
+
+    __tablename__ = "horsies_task_progress"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    claim_seq: Mapped[int] = mapped_column(sa.Integer)
+    attempt: Mapped[int] = mapped_column(sa.Integer)
+    done: Mapped[float] = mapped_column(sa.Double)
+    total: Mapped[float | None] = mapped_column(sa.Double)
+    message: Mapped[str | None] = mapped_column(sa.Text)
+    first_done: Mapped[float] = mapped_column(sa.Double)  # the first of this claim, for the rate
+    first_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (
+        within_limits("horsies_task_progress", ("first_at", "updated_at"), ("claim_seq", "attempt"), 2 * MOST),
+    )
+
+
+class TaskLogModel(Base):
+    """What a task has logged, some lines in each row, numbered within the claim (D-23)."""
+
+    __tablename__ = "horsies_task_logs"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    claim_seq: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    first_line: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    last_line: Mapped[int] = mapped_column(sa.Integer)
+    attempt: Mapped[int] = mapped_column(sa.Integer)
+    lines: Mapped[str] = mapped_column(sa.Text)
+    written_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (
+        within_limits(
+            "horsies_task_logs", ("written_at",), ("claim_seq", "attempt", "first_line", "last_line"), 2 * MOST
+        ),
+        sa.Index("horsies_task_logs_written_at_idx", "written_at"),
+    )
+
+
 class TaskHeartbeatModel(Base):
     """Heartbeats of claimed and running tasks; deleted by age, so ids may be reused."""
 
@@ -275,10 +316,39 @@ class WorkerModel(Base):
     recovery: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     # ``metadata`` is taken by the declarative base.
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=EMPTY_OBJECT)
+    names_hash: Mapped[str | None] = mapped_column(sa.String(64))  # of the task names that it knows (O-31)
 
     __table_args__ = (
         within_limits("horsies_workers", ("started_at", "last_heartbeat_at")),
         sa.Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),
+    )
+
+
+class KnownNamesModel(Base):
+    """A set of task names that workers know, once for all workers with the same set (O-31)."""
+
+    __tablename__ = "horsies_known_names"
+
+    names_hash: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    names: Mapped[list[str]] = mapped_column(ARRAY(sa.Text))
+    since: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)  # there has been such a worker ever since
+    seen_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+
+    __table_args__ = (within_limits("horsies_known_names", ("since", "seen_at")),)
+
+
+class LeftTaskModel(Base):
+    """A task whose arguments a worker could not read, and which it left to others (O-32)."""
+
+    __tablename__ = "horsies_left_tasks"
+
+    task_id: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    left_at: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=NOW)
+    reason: Mapped[str | None] = mapped_column(sa.Text)
+
+    __table_args__ = (
+        within_limits("horsies_left_tasks", ("left_at",)),
+        sa.Index("horsies_left_tasks_left_at_idx", "left_at"),
     )
 
 
@@ -318,6 +388,7 @@ class WaitingModel(Base):
     until: Mapped[datetime] = mapped_column(TIMESTAMP)
     queues: Mapped[list[str] | None] = mapped_column(ARRAY(sa.Text))  # that an idle worker serves
     wake_key: Mapped[int | None] = mapped_column(sa.BigInteger)  # the key of its liveness lock; names its channel too
+    leaves: Mapped[list[str] | None] = mapped_column(ARRAY(sa.Text))  # task names that it leaves to others (O-31)
 
     # The rows may be lost in a server crash, because the sessions that waited are lost too.
     __table_args__ = (within_limits("horsies_waiting", ("until",)), {"prefixes": ["UNLOGGED"]})
@@ -374,13 +445,20 @@ stored_with(
     autovacuum_analyze_threshold=2000,
 )
 # Rows of these tables are inserted and deleted, and never updated.
-for _inserted in (TaskAttemptModel, TaskHeartbeatModel, WorkerStateModel):
+for _inserted in (TaskAttemptModel, TaskLogModel, TaskHeartbeatModel, WorkerStateModel):
     stored_with(
         _inserted.__table__,
         autovacuum_vacuum_scale_factor=0.05,
         autovacuum_vacuum_insert_scale_factor=0.1,
         autovacuum_analyze_scale_factor=0.05,
     )
+# A row is rewritten every second while its task runs, within its page.
+stored_with(
+    TaskProgressModel.__table__,
+    fillfactor=50,
+    autovacuum_vacuum_scale_factor=0.02,
+    autovacuum_vacuum_threshold=500,
+)
 stored_with(WaitingModel.__table__, fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)
 # Every row of these two is dead soon.
 stored_with(LoadModel.__table__, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=500)

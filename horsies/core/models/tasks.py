@@ -20,6 +20,7 @@ from horsies.core.models.codes import (
     BUILTIN_CODE_FAMILIES, BUILTIN_CODE_REGISTRY, RETRY_ELIGIBLE, BuiltInTaskCode, ContractCode, OperationalErrorCode,
     OutcomeCode, RetrievalCode,
 )
+from horsies.core.models.notes import TaskProgress
 from horsies.core.models.sending import (
     MAX_TIMEOUT_MS, MIN_TIMEOUT_MS, RetryPolicy, TaskOptions, TaskSendError, TaskSendErrorCode, TaskSendPayload,
     TaskSendFailed, TaskSendResult, is_timeout,
@@ -336,3 +337,4 @@ class TaskInfo:
     result: TaskResult[Any, TaskError] | None = None
     failed_reason: str | None = None
     attempts: list[TaskAttemptInfo] | None = None
+    progress: TaskProgress | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.core.db import Connection
@@ -123,7 +123,7 @@ def _not_yet(subject: str, task: TaskFacts) -> Explanation | None:
 def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> Explanation | None:
     live = [worker for worker in workers if worker.is_live]
     serving = _serving(task, workers)
-    facts = {"live_workers": len(live), **_who(serving)}
+    facts = {"live_workers": len(live), **_who(task, workers)}
     if not live:
         said = (
             "no worker is running"
@@ -135,10 +135,10 @@ def _nobody_for_it(subject: str, task: TaskFacts, workers: Sequence[WorkerStateI
         queues = sorted({queue for worker in live for queue in worker.queues})
         said = f"no live worker serves the queue {task.queue!r}; they serve {', '.join(queues) or 'none'}"
         return _about(subject, task, Why.NO_WORKER_SERVES_QUEUE, said, facts={**facts, "served_queues": queues})
-    if all(worker.task_names is not None and task.task_name not in worker.task_names for worker in serving):
+    if not any(_may_know(worker, task) for worker in serving):
         said = (
-            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; a worker that takes it "
-            "will fail it with WORKER_RESOLUTION_ERROR"
+            f"no live worker of the queue {task.queue!r} knows a task named {task.task_name!r}; they leave it to "
+            "others, and it fails with WORKER_RESOLUTION_ERROR when none has known it for unknown_task_grace_ms"
         )
         return _about(subject, task, Why.NO_WORKER_KNOWS_TASK, said, facts=facts)
     return None
@@ -150,7 +150,7 @@ def _no_room(
     """The limits that every worker of the queue would reach, each by its own settings."""
     serving = _serving(task, workers)
     caps = [worker.queue_max_concurrency.get(task.queue) for worker in serving]
-    facts: dict[str, Any] = {**queue._asdict(), "max_concurrency": _known(caps)}
+    facts: dict[str, Any] = {**_of_queue(queue), "max_concurrency": _known(caps)}
     if all(cap == 0 for cap in caps):
         said = f"the queue {task.queue!r} is paused: its max_concurrency is 0"
         return _about(subject, task, Why.QUEUE_PAUSED, said, facts=facts)
@@ -171,14 +171,17 @@ def _no_room(
 def _in_line(
     subject: str, task: TaskFacts, workers: Sequence[WorkerStateInfo], queue: QueueFacts | None
 ) -> Explanation:
-    facts: dict[str, Any] = _who(_serving(task, workers))
+    facts: dict[str, Any] = _who(task, workers)
     if queue is None:
         return _about(subject, task, Why.IN_LINE, "it waits for its turn", since=task.enqueued_at, facts=facts)
     more = " or more" if queue.is_only_a_part else ""
     said = f"it waits for its turn: {queue.due_before}{more} due tasks of its queue come before it"
     if not queue.due_before and not more:
         said = "it is next in its queue: a worker takes it as soon as one has room"
-    facts |= queue._asdict()
+    if any(not _may_know(worker, task) for worker in _serving(task, workers)):
+        knowing = sum(1 for worker in _serving(task, workers) if _may_know(worker, task))
+        said += f"; {knowing} of {facts['serving_workers']} live workers of the queue know a task of this name"
+    facts |= _of_queue(queue)
     return _about(subject, task, Why.IN_LINE, said, since=task.enqueued_at, facts=facts)
 
 
@@ -228,9 +231,31 @@ def _serving(task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> list[Worker
     return [worker for worker in workers if worker.is_live and task.queue in worker.queues]
 
 
-def _who(serving: Sequence[WorkerStateInfo]) -> dict[str, Any]:
-    first = [worker.worker_id for worker in serving[:MOST_NAMED]]
-    return {"serving_workers": len(serving), "serving_queue": first}
+def _who(task: TaskFacts, workers: Sequence[WorkerStateInfo]) -> dict[str, Any]:
+    """The live workers that serve its queue, and those that know its name, whatever they serve (O-31)."""
+    serving = [worker.worker_id for worker in _serving(task, workers)]
+    knowing = [worker.worker_id for worker in workers if worker.is_live and task.task_name in (worker.task_names or ())]
+    return {
+        "serving_workers": len(serving),
+        "serving_queue": serving[:MOST_NAMED],
+        "knowing_workers": len(knowing),
+        "known_by": knowing[:MOST_NAMED],
+    }
+
+
+def _may_know(worker: WorkerStateInfo, task: TaskFacts) -> bool:
+    """A worker with very many tasks does not show their names."""
+    return worker.task_names is None or task.task_name in worker.task_names
+
+
+def _of_queue(queue: QueueFacts) -> dict[str, Any]:
+    return {
+        "running": queue.running,
+        "in_flight": queue.held,
+        "in_flight_in_all": queue.held_in_all,
+        "due_before": queue.due_before,
+        "is_only_a_part": queue.is_only_a_part,
+    }
 
 
 def _known(values: Sequence[int | None]) -> int | None:
@@ -238,7 +263,7 @@ def _known(values: Sequence[int | None]) -> int | None:
 
 
 def _at(time: datetime) -> str:
-    return time.isoformat(timespec="seconds")
+    return time.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
 def _about(

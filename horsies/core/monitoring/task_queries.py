@@ -15,7 +15,7 @@ from horsies.core.models.monitoring import tasks
 from horsies.core.monitoring import filters, windows
 from horsies.core.monitoring.queries import ask
 from horsies.core.producer.hub import can_exist
-from horsies.core.store import monitoring
+from horsies.core.store import monitoring, notes
 from horsies.core.store.monitoring import Tally
 from horsies.core.types import TaskStatus
 
@@ -144,7 +144,8 @@ async def list_tasks(
         page = await (_page(conn, params, looks[0]) if len(looks) == 1 else _merged_page(conn, params, looks))
         counted = [rare] if rare is not None else _counted(statuses, exact)
         total, is_exact = await _count(conn, params, counted, None if exact else windows.LOOK)
-        return replace(page, total=total, total_is_exact=is_exact)
+        items = await _with_progress(conn, page.items)
+        return replace(page, items=items, total=total, total_is_exact=is_exact)
 
     return await ask(broker, find, exact=exact)
 
@@ -153,9 +154,19 @@ async def get_task_detail(broker: PostgresBroker, task_id: str) -> tasks.Monitor
     """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
 
     async def look(conn: Connection) -> tasks.TaskDetail | None:
-        return await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
+        found = await monitoring.task_detail(conn, task_id) if can_exist(task_id) else None
+        if found is None or found.started_at is None:
+            return found
+        return replace(found, progress=(await notes.progress(conn, [task_id])).get(task_id))
 
     return await ask(broker, look)
+
+
+async def _with_progress(conn: Connection, items: tuple[tasks.TaskSummary, ...]) -> tuple[tasks.TaskSummary, ...]:
+    """The same tasks; those that have said how far they have come, with that."""
+    started = [one.task_id for one in items if one.started_at is not None]
+    found = await notes.progress(conn, started) if started else {}
+    return tuple(replace(one, progress=found.get(one.task_id)) for one in items) if found else items
 
 
 async def _rare(conn: Connection, params: Mapping[str, Any], sort_by: str = "") -> windows.Window | None:

@@ -10,6 +10,7 @@ visible, and a savepoint keeps a failed send from breaking the transaction. SQLA
 program with one of its connections has imported it.
 """
 
+import asyncio
 import os
 import re
 import sys
@@ -46,7 +47,14 @@ _BACK = Statement("ROLLBACK TO SAVEPOINT horsies_send")
 _NAMED = re.compile(r"%\(\w+\)s")
 _WANTED = (
     "connection= takes a psycopg Connection, or an SQLAlchemy Connection or Session on psycopg, for send(); "
-    "for send_async() their async counterparts, or a connection of asyncpg"
+    "for send_async() their async counterparts (SQLAlchemy also on asyncpg), or a Connection of asyncpg"
+)
+_POOLS = (
+    ("asyncpg.pool", "Pool"),
+    ("psycopg_pool", "ConnectionPool"),
+    ("psycopg_pool", "AsyncConnectionPool"),
+    ("sqlalchemy.engine", "Engine"),
+    ("sqlalchemy.ext.asyncio", "AsyncEngine"),
 )
 
 
@@ -235,7 +243,7 @@ def _write_blocking(connection: Any, sends: Sequence[Send]) -> list[str]:
     if not _is(connection, "sqlalchemy.engine", "Connection"):
         raise _wrong(connection)
     _check_open(connection)
-    _check_driver(connection)
+    _check_driver(connection, "psycopg")
     # The statement goes through SQLAlchemy, because its connection must know that it is in a transaction now.
     return run(
         _framed(connection.connection.driver_connection, sends),
@@ -254,12 +262,16 @@ async def _write_async(connection: Any, sends: Sequence[Send]) -> list[str]:
     if not _is(connection, "sqlalchemy.ext.asyncio", "AsyncConnection"):
         raise _wrong(connection)
     _check_open(connection)
-    _check_driver(connection)
+    _check_driver(connection, "psycopg", "asyncpg")
+    given = _given if connection.dialect.driver == "psycopg" else _given_numbered
 
     async def execute(statement: Statement) -> Rows:
-        return _rows(statement, await connection.exec_driver_sql(*_given(statement)))
+        return _rows(statement, await connection.exec_driver_sql(*given(statement)))
 
-    return await run_async(_framed((await connection.get_raw_connection()).driver_connection, sends), execute)
+    raw = await connection.get_raw_connection()
+    if connection.dialect.driver == "psycopg":
+        return await run_async(_framed(raw.driver_connection, sends), execute)
+    return await run_async(_framed_as_list(sends, is_inside=not raw.dbapi_connection.autocommit), execute)
 
 
 def _is_asyncpg(connection: Any) -> bool:
@@ -267,17 +279,32 @@ def _is_asyncpg(connection: Any) -> bool:
 
 
 async def _write_asyncpg(connection: Any, sends: Sequence[Send]) -> list[str]:
-    """Over the API of asyncpg: its `transaction()` is a savepoint where a transaction is open."""
+    """Over the API of asyncpg. Its own `transaction()` is not used: it refuses a transaction that the caller began with
+    a statement."""
+    if getattr(connection, "_con", connection) is None:
+        raise WrongConnectionError("the connection has been released to its pool")
     if connection.is_closed():
         raise WrongConnectionError("the connection is closed")
+    if getattr(connection, "_loop", None) not in (None, asyncio.get_running_loop()):
+        raise WrongConnectionError("the connection belongs to another event loop; send on the loop that opened it")
 
     async def execute(statement: Statement) -> Rows:
-        [value] = (statement.params or {}).values()
-        found: Rows = await connection.fetch(_NAMED.sub("$1::text", statement.text), value)
-        return found
+        text, *values = _given_numbered(statement)
+        if not values:
+            await connection.execute(text)
+            return ()
+        rows: Rows = await connection.fetch(text, *values[0])
+        return rows
 
-    async with connection.transaction():
-        return await run_async(enqueue_all(sends, as_list=True), execute)
+    return await run_async(_framed_as_list(sends, is_inside=connection.is_in_transaction()), execute)
+
+
+def _framed_as_list(sends: Sequence[Send], *, is_inside: bool) -> Steps[list[str]]:
+    """The same for asyncpg, which asks the server for the types of parameters: all statements have one text."""
+    steps = enqueue_all(sends, as_list=True)
+    if is_inside:
+        return in_savepoint(steps)
+    return in_transaction(steps) if len(sends) > 1 else steps
 
 
 def behind(problem: BaseException) -> BaseException:
@@ -314,6 +341,12 @@ def _given(statement: Statement) -> tuple[Any, ...]:
     return (statement.text,) if statement.params is None else (statement.text, statement.params)
 
 
+def _given_numbered(statement: Statement) -> tuple[Any, ...]:
+    if statement.params is None:
+        return (statement.text,)
+    return _NAMED.sub("$1::text", statement.text), tuple(statement.params.values())
+
+
 def _rows(statement: Statement, result: Any) -> Rows:
     rows: Rows = result.fetchall() if statement.params is not None else ()
     return rows
@@ -324,9 +357,9 @@ def _check_open(connection: Any) -> None:
         raise WrongConnectionError("the connection is closed")
 
 
-def _check_driver(connection: Any) -> None:
+def _check_driver(connection: Any, *drivers: str) -> None:
     dialect = connection.dialect
-    if (dialect.name, dialect.driver) != ("postgresql", "psycopg"):
+    if dialect.name != "postgresql" or dialect.driver not in drivers:
         name = f"{dialect.name}+{dialect.driver}"
         raise WrongConnectionError(f"the connection is one of SQLAlchemy on {name}; {_WANTED} (postgresql+psycopg://)")
 
@@ -344,6 +377,8 @@ def _wrong(connection: Any) -> WrongConnectionError:
         return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
     if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
         return WrongConnectionError(f"{name} blocks: call send(), schedule() or send_many(), or pass an async one")
+    if any(_is(connection, module, pool) for module, pool in _POOLS):
+        return WrongConnectionError(f"{name} is a pool: take a connection from it, and pass that one")
     return WrongConnectionError(f"{_WANTED}; not {name}")
 
 

@@ -32,7 +32,8 @@ from horsies.core.types import Err, Ok, Result
 
 MAX_KEY_LENGTH = 255
 _MAX_DELAY = 10 * 365 * 86_400  # seconds; a longer delay is probably a mistake, and PostgreSQL has limits too
-_NAMES = tuple(sorted(field.name for field in fields(TaskSendPayload) if field.name != "enqueue_sha"))
+_REUSE = "reuse_after_failure"  # part of the fingerprint only if it is true: it came later than stored fingerprints
+_NAMES = tuple(sorted(field.name for field in fields(TaskSendPayload) if field.name not in ("enqueue_sha", _REUSE)))
 _TIMES = ("good_until", "sent_at")
 _BETWEEN = tuple(name for name in _NAMES if "args_json" < name < "kwargs_json")
 _BEHIND = tuple(name for name in _NAMES if name > "kwargs_json")
@@ -90,6 +91,7 @@ def frame(
     try:
         _check_deadline(options.good_until)
         _check_key(options.idempotency_key)
+        _check_reuse(options)
         flags_json = _flags_json(task, options)
         priority = _priority(task, options, queue_name)
         options_json = _options_json(task, options)
@@ -106,6 +108,7 @@ def frame(
         "task_options": options_json,
         "flags_json": flags_json,
         "idempotency_key": options.idempotency_key,
+        _REUSE: options.reuse_after_failure,
     }
     return Ok(Frame(task, fields, sha_with(fields)))
 
@@ -311,9 +314,17 @@ def _check_key(key: Any) -> None:
         raise ValueError("an idempotency key must not contain NUL or lone surrogates")
 
 
+def _check_reuse(options: SendOptions) -> None:
+    if not isinstance(options.reuse_after_failure, bool):
+        raise ValueError(f"{_REUSE} must be True or False")
+    if options.reuse_after_failure and options.idempotency_key is None:
+        raise ValueError(f"{_REUSE} is about an idempotency key: give idempotency_key= as well")
+
+
 def enqueue_sha(payload: TaskSendPayload) -> str:
     """SHA-256 over compact JSON with sorted keys, of every field except the fingerprint itself; times are in UTC."""
-    return sha_with({name: getattr(payload, name) for name in _NAMES})(payload.args_json, payload.kwargs_json)
+    shared = {name: getattr(payload, name) for name in (*_NAMES, _REUSE)}
+    return sha_with(shared)(payload.args_json, payload.kwargs_json)
 
 
 def sha_with(shared: Mapping[str, Any]) -> Callable[[str | None, str | None], str]:
@@ -321,7 +332,8 @@ def sha_with(shared: Mapping[str, Any]) -> Callable[[str | None, str | None], st
     sixth field in alphabetical order; the rest is encoded once."""
     times = {name: _in_utc(shared[name]) for name in _TIMES}
     between = _json({name: times[name] if name in times else shared[name] for name in _BETWEEN})
-    behind = _json({name: times[name] if name in times else shared[name] for name in _BEHIND})
+    names = sorted((*_BEHIND, _REUSE)) if shared[_REUSE] else _BEHIND
+    behind = _json({name: times[name] if name in times else shared[name] for name in names})
 
     def sha(args_json: str | None, kwargs_json: str | None) -> str:
         args, kwargs = _json(args_json), _json(kwargs_json)

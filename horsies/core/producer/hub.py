@@ -24,7 +24,7 @@ from horsies.core.producer import waiter
 from horsies.core.producer.writer import Writer
 from horsies.core.schema.install import InstallReport, install, look
 from horsies.core.sql import load
-from horsies.core.store import tasks, workflow_reads
+from horsies.core.store import ends, workflow_reads
 
 LONGEST_ID = 36
 PONG = "horsies_worker_pong"
@@ -33,7 +33,7 @@ CANNOT_LISTEN = (
     "workers answer by a notification, and no notification arrives through a transaction pooler; "
     "set session_database_url to an address that does not go through it"
 )
-EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
+EndedT = TypeVar("EndedT", bound=ends.EndedTask | workflow_reads.WorkflowEnded)
 
 
 class Hub:
@@ -53,7 +53,7 @@ class Hub:
         self.listener = Listener(self._session if config.has_sessions else None, name="result listener")
         self.writer = Writer(self)
         self._holder = f"{socket.gethostname()[:60]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._waiter: waiter.Waiter[tasks.EndedTask] | None = None
+        self._waiter: waiter.Waiter[ends.EndedTask] | None = None
         self._workflow_waiter: waiter.Waiter[workflow_reads.WorkflowEnded] | None = None
         self._installed: InstallReport | None = None
         self._installing: asyncio.Task[InstallReport] | None = None
@@ -89,7 +89,7 @@ class Hub:
         """How the task ended, or why that is not known; it never raises."""
         if not can_exist(task_id):
             # No such id can exist. It is left out, because the database would refuse the whole statement.
-            return tasks.EndedTask(task_id, None, None, None, None)
+            return ends.EndedTask(task_id, None, None, None, None)
         return await self._wait(self._open_waiter, task_id, timeout)
 
     async def wait_for_workflow(self, workflow_id: str, timeout: float | None) -> waiter.WorkflowEnding:
@@ -129,7 +129,7 @@ class Hub:
             return waiter.Unreachable(problem)
         return await opened.wait(id_, None if timeout is None else max(0.0, timeout - (monotonic() - begun)))
 
-    async def _open_waiter(self) -> waiter.Waiter[tasks.EndedTask]:
+    async def _open_waiter(self) -> waiter.Waiter[ends.EndedTask]:
         report = await self.ready()
         if self._waiter is None:
             self._waiter = waiter.Waiter(

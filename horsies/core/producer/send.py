@@ -9,7 +9,7 @@ be repeated without being written twice. `envelope.py` builds the payload and de
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from horsies.core import tracing
 from horsies.core.db import describe, is_not_permitted, reason
 from horsies.core.models import tasks as models
 from horsies.core.producer import bulk, enqueue
+from horsies.core.producer.watching import Watching
 from horsies.core.store.sends import Drafts, Send
 from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.types import Err, Ok, Result, run_sync
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from horsies.core.codec.shapes import ResultCodec
     from horsies.core.db.bridge import Reply
     from horsies.core.models.broker import BrokerResult
+    from horsies.core.models.notes import TaskLogLine
     from horsies.core.producer.hub import Hub
     from horsies.core.producer.waiter import Ending
     from horsies.core.tasks.definition import CallerConnection
@@ -83,6 +85,25 @@ class TaskHandle(Generic[T]):
         )
 
     info = run_sync(info_async)
+
+    def watch(self) -> Iterator[models.TaskInfo]:
+        """The state of the task now, and again whenever the state or the progress has changed, until its end; nothing
+        if its row is gone. It raises only if the database is away for longer than half a minute."""
+        watching = Watching(self._broker, self.task_id)
+        while (info := watching.next()) is not None:
+            yield info
+
+    async def watch_async(self) -> AsyncIterator[models.TaskInfo]:
+        """The same, for `async for`."""
+        watching = Watching(self._broker, self.task_id)
+        while (info := await watching.next_async()) is not None:
+            yield info
+
+    async def logs_async(self) -> BrokerResult[list[TaskLogLine]]:
+        """What the task has logged, all attempts, the oldest first. It is kept if the app has `task_logs` (P-51a)."""
+        return await self._broker.get_task_logs_async(self.task_id)
+
+    logs = run_sync(logs_async)
 
     async def cancel_async(self, *, include_running: bool = False) -> TaskActionResult:
         """Cancel the task unless it has ended. A running task is cancelled only with `include_running`; its code is

@@ -31,7 +31,7 @@ from horsies.core.models import broker
 from horsies.core.models import tasks as models
 from horsies.core.models.base import A_YEAR_MS
 from horsies.core.schema.install import read_meta
-from horsies.core.store import tasks, workflow_reads
+from horsies.core.store import ends, workflow_reads
 from horsies.core.types import Err, Ok, Result, TaskStatus
 
 log = logging.getLogger("horsies.waiter")
@@ -47,7 +47,7 @@ FIRST_LOOK_SECONDS = 0.5  # the time for one look if the caller's own time is ov
 WORD_SECONDS = 600.0  # how long a waiting mark in horsies_waiting is valid; it causes one notification at most
 LONGEST_MS = 100 * A_YEAR_MS
 CHUNK = 500
-EndedT = TypeVar("EndedT", bound=tasks.EndedTask | workflow_reads.WorkflowEnded)
+EndedT = TypeVar("EndedT", bound=ends.EndedTask | workflow_reads.WorkflowEnded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Unreachable:
     problem: BaseException
 
 
-Ending: TypeAlias = tasks.EndedTask | TimedOut | Unreachable
+Ending: TypeAlias = ends.EndedTask | TimedOut | Unreachable
 WorkflowEnding: TypeAlias = workflow_reads.WorkflowEnded | TimedOut | Unreachable
 
 
@@ -76,7 +76,7 @@ class WaitSubject(Generic[EndedT]):
     by_mode: bool
 
 
-TASKS = WaitSubject("task_done", tasks.ended, by_mode=True)
+TASKS = WaitSubject("task_done", ends.ended, by_mode=True)
 WORKFLOWS = WaitSubject("workflow_done", workflow_reads.ended, by_mode=False)
 
 
@@ -244,7 +244,7 @@ class Waiter(Generic[EndedT]):
                 # Known before it is there, so that it is taken back even if we are stopped meanwhile.
                 self._word.update(dict.fromkeys(wordless, 0.0))
                 # The mark is committed before the look: a worker that ends the task later sees it and notifies.
-                await tasks.announce(conn, wordless, self._holder, WORD_SECONDS)
+                await ends.announce(conn, wordless, self._holder, WORD_SECONDS)
                 self._word.update(dict.fromkeys(wordless, now + WORD_SECONDS / 2))
                 self._unneeded.update(i for i in wordless if i not in self._places)  # their callers have gone meanwhile
             rows = await self._subject.look(conn, ids)
@@ -295,7 +295,7 @@ class Waiter(Generic[EndedT]):
             self._word.pop(id_, None)  # forgotten first: if the statement fails, the mark expires by itself
         self._unneeded.clear()
         async with self._pool.connection() as conn:
-            await tasks.withdraw(conn, ids, self._holder)
+            await ends.withdraw(conn, ids, self._holder)
 
 
 def share(waiting: int, *, can_hear: bool) -> int:
@@ -333,11 +333,11 @@ def result_of(task_id: str, ending: Ending, codec: ResultCodec | None) -> AnyRes
             return _err(
                 models.OperationalErrorCode.BROKER_ERROR, f"the database could not be queried: {describe(problem)}"
             )
-        case tasks.EndedTask(status=None):
+        case ends.EndedTask(status=None):
             return _err(models.RetrievalCode.TASK_NOT_FOUND, f"there is no task {task_id}")
-        case tasks.EndedTask(result=None):
+        case ends.EndedTask(result=None):
             return _without_text(ending)
-        case tasks.EndedTask():
+        case ends.EndedTask():
             read = read_text(ending.result or "", codec)
             return read.value if isinstance(read, Ok) else _unreadable(ending, read.err_value)
 
@@ -349,7 +349,7 @@ def typed_result_of(
     `Err`."""
     if isinstance(ending, Unreachable):
         return Err(broker_error(broker.BrokerErrorCode.DB_OPERATION_FAILED, ending.problem))
-    if not isinstance(ending, tasks.EndedTask) or ending.status is None or ending.result is None:
+    if not isinstance(ending, ends.EndedTask) or ending.status is None or ending.result is None:
         return Ok(result_of(task_id, ending, None))
     if (codec := codec_of(ending.task_name)) is None:
         why = f"task {ending.task_name!r} is not registered here, so the type of its result is unknown"
@@ -362,7 +362,7 @@ def typed_result_of(
 
 def is_final(ending: Ending) -> bool:
     """Whether a later wait would end in the same way."""
-    return isinstance(ending, tasks.EndedTask) and ending.status is not None
+    return isinstance(ending, ends.EndedTask) and ending.status is not None
 
 
 def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, SerializationError]:
@@ -376,7 +376,7 @@ def read_text(text: str, codec: ResultCodec | None) -> Result[AnyResult, Seriali
     return read
 
 
-def _without_text(ended: tasks.EndedTask) -> AnyResult:
+def _without_text(ended: ends.EndedTask) -> AnyResult:
     match ended.status:
         case TaskStatus.CANCELLED:
             return _err(models.OutcomeCode.TASK_CANCELLED, "the task was cancelled")
@@ -390,7 +390,7 @@ def _without_text(ended: tasks.EndedTask) -> AnyResult:
             return _err(models.RetrievalCode.RESULT_NOT_AVAILABLE, "the task completed, but no result is stored")
 
 
-def _unreadable(ended: tasks.EndedTask, problem: SerializationError) -> AnyResult:
+def _unreadable(ended: ends.EndedTask, problem: SerializationError) -> AnyResult:
     if ended.status in (TaskStatus.CANCELLED, TaskStatus.EXPIRED):
         return _without_text(ended)  # the status alone is enough
     return _err(problem.code, f"the stored result of task {ended.task_id} cannot be read: {problem.message}")

@@ -26,6 +26,7 @@ from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
+from horsies.core.recovery.unknown_names import UnknownNames
 from horsies.core.store import caps, odd_rows, tasks, workers
 from horsies.core.store.recovery import STEP, Expired, expire_waiting, overdue
 from horsies.core.types import TaskStatus
@@ -47,7 +48,7 @@ class Reaper:
     """`tick` makes every pass once; `expire` and `expire_workflows` are also called separately, more often. `patient`
     lends the connection that is kept while hooks are called. `on_ended` gets tasks of workflows that a pass has ended,
     `build_later` gets nodes whose child workflow has not been built. `counted` are the queues with a cap in this
-    worker."""
+    worker, `unknown` ends tasks that nobody knows."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Reaper:
         on_ended: apply.OnEnded = apply.nobody,
         build_later: BuildLater | None = None,
         counted: Sequence[str] = (),
+        unknown: UnknownNames | None = None,
         pass_s: float = PASS_S,
     ) -> None:
         self._pool = pool
@@ -73,6 +75,7 @@ class Reaper:
         self._pulse = pulse
         self._pass_s = pass_s
         self._counted = counted
+        self._unknown = unknown
         self._on_ended = on_ended
         grace = timedelta(milliseconds=recovery.crashed_worker_recovery_grace_ms)
         self._reconciler = Reconciler(pool, None, grace, build_later=build_later)
@@ -90,6 +93,9 @@ class Reaper:
         if self._recovery.auto_fail_stale_running:
             yield "stale runs", self.end_running
         yield "abandoned workers", self.sweep_abandoned
+        if self._unknown is not None:
+            yield "unknown names", self.end_unknown
+            yield "known names", self._unknown.prune
         # These follow the passes that end tasks, in this order: nodes are settled before their workflow is ended.
         yield "nodes of workflows", self.reconcile
         yield "ends of workflows", self.end_workflows
@@ -187,6 +193,13 @@ class Reaper:
                 self._patient, self._sweeping, self._recovery, self._hook_caller,
                 me=self._me, pulse=self._pulse, on_ended=self._on_ended,
             )  # fmt: skip
+
+    async def end_unknown(self) -> None:
+        """Fail waiting tasks that no live worker has known for too long (O-31)."""
+        if (
+            self._unknown is not None and self._pulse.may_judge()
+        ):  # the workers that know them may be cut off too (R-23)
+            await self._unknown.end_orphans(self._deadline())
 
     async def expire_workflows(self) -> None:
         """End workflows past their deadline (F-96), as often as tasks; otherwise some of their nodes would expire

@@ -35,9 +35,10 @@ from horsies.core.db import (
     on_bridge,
 )
 from horsies.core.models.broker import BrokerErrorCode
+from horsies.core.models.notes import TaskLogs
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.store import retention
+from horsies.core.store import notes, retention
 from horsies.core.store.odd_rows import mend_odd_workflows
 from horsies.core.store.retention import BATCH, FIRST, LOOK, PASS_ONE_BY, START, Choice, Portion, WaitingTask
 from horsies.core.types import TaskStatus, run_sync
@@ -72,6 +73,7 @@ class Retention:
         recovery: RecoveryConfig,
         sweeping: WorkerRecoveryConfig,
         *,
+        task_logs: TaskLogs | None = None,
         pass_s: float = PASS_S,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -79,6 +81,7 @@ class Retention:
         self._heartbeat_age = _hours(recovery.heartbeat_retention_hours)
         self._state_age = _hours(recovery.worker_state_retention_hours)
         self._record_age = _hours(recovery.terminal_record_retention_hours)
+        self._log_age = timedelta(hours=(task_logs or TaskLogs()).keep_hours)  # also of those of earlier settings
         self._longest = longest_threshold(recovery, sweeping)
         self._pass_s = pass_s
         self._clock = clock
@@ -100,7 +103,7 @@ class Retention:
     async def prune(self) -> bool:
         """Delete everything old, for a bounded time; False if there may be more, which the next call deletes."""
         # Nodes refer to tasks, so they are deleted first.
-        tables = (self._heartbeats, self._worker_states, self._workflows, self._tasks, self._workers)
+        tables = (self._heartbeats, self._worker_states, self._logs, self._workflows, self._tasks, self._workers)
         batches = Batches(self._database, monotonic() + self._pass_s)
         try:
             while self._place < len(tables):
@@ -132,6 +135,9 @@ class Retention:
     async def _heartbeats(self, batches: Batches) -> None:
         if (age := self._heartbeat_age) is not None:
             await batches.run_all("heartbeats", lambda conn: retention.prune_heartbeats(conn, age, self._longest))
+
+    async def _logs(self, batches: Batches) -> None:
+        await batches.run_all("logs", lambda conn: notes.prune_logs(conn, self._log_age, BATCH))
 
     async def _worker_states(self, batches: Batches) -> None:
         if (age := self._state_age) is not None:

@@ -29,6 +29,7 @@ log = logging.getLogger("horsies.scheduler")
 MOST_SLOTS = 100  # slots of one schedule in one transaction
 UNBROKEN_S = 0.005  # planning never blocks the loop for longer than this
 APART = timedelta(microseconds=1)
+NOT_AHEAD = timedelta(0)
 NAMES = 10
 MANY_MISSES = 16
 
@@ -42,7 +43,7 @@ class StateLocked(Exception):
 class FireResult:
     """The outcome for the schedules of one transaction."""
 
-    now: datetime | None = None
+    now: datetime | None = None  # what the schedules were compared with
     steps: dict[str, plan.Step] = field(default_factory=dict)  # what was done for each schedule
     left: set[str] = field(default_factory=set)  # another process holds them
     stale: set[str] = field(default_factory=set)  # changed at run time since they were read
@@ -51,23 +52,27 @@ class FireResult:
 
 
 async def fire(
-    conn: Connection, entries: Sequence[timetable.Entry], slots_left: Callable[[timetable.Entry], int]
+    conn: Connection,
+    entries: Sequence[timetable.Entry],
+    slots_left: Callable[[timetable.Entry], int],
+    ahead: timedelta = NOT_AHEAD,
 ) -> FireResult:
-    """Send the due runs of these schedules. Call this in a transaction, which makes it all or nothing."""
+    """Send the runs of these schedules that are due, or will be due when `ahead` has passed. Call this in a
+    transaction, which makes it all or nothing."""
     done = FireResult()
     by_name = {entry.name: entry for entry in entries}
     held = await store.try_lock(conn, sorted(by_name))
     done.left = set(by_name) - set(held.names)
     if held.now is None:
         return done
-    done.now = held.now
+    done.now = held.now + ahead
     mine = await _unchanged(conn, [by_name[name] for name in held.names], done)
     states = await store.lock_states(conn, [entry.name for entry in mine])
     loop_break = LoopBreak()
     for entry in mine:
-        _decide(entry, states.get(entry.name), held.now, slots_left(entry), done)
+        _decide(entry, states.get(entry.name), done.now, slots_left(entry), done)
         await loop_break.take()
-    await _write(conn, by_name, states, done, loop_break)
+    await _write(conn, by_name, states, done, held.now, loop_break)
     return done
 
 
@@ -100,15 +105,15 @@ async def _write(
     by_name: dict[str, timetable.Entry],
     states: dict[str, schedules.ScheduleState],
     done: FireResult,
+    now: datetime,
     loop_break: LoopBreak,
 ) -> None:
-    assert done.now is not None
     sends = {
-        name: await _sends(by_name[name], step, done.now, loop_break)
+        name: await _sends(by_name[name], step, now, loop_break)
         for name, step in done.steps.items()
         if isinstance(step, plan.Fire)
     }
-    written = await _insert(conn, [send for some in sends.values() for send in some], done.now)
+    written = await _insert(conn, [send for some in sends.values() for send in some], now)
     new: list[schedules.Advance] = []
     known: list[schedules.Advance] = []
     for name, step in done.steps.items():

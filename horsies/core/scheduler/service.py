@@ -32,7 +32,7 @@ SLICE_S = 0.2  # a step fires for at most this long, because a check or the shut
 
 class Scheduler:
     """`step` does what there is to do and returns how long to wait. `last_check` is `monotonic()` of the last
-    successful check."""
+    successful check. `ahead`: act as if it were so much later, which only tests want."""
 
     def __init__(
         self,
@@ -42,11 +42,13 @@ class Scheduler:
         *,
         slice_s: float = SLICE_S,
         limits: payloads.PreparationLimits = payloads.USUAL,
+        ahead: timedelta = fire.NOT_AHEAD,
     ) -> None:
         self.interval_s = float(config.check_interval_seconds)
         self.last_check: float | None = None
         self._connections = connections
         self._slice_s = slice_s
+        self._ahead = ahead
         self._timetable = Timetable()
         self._sync = sync.ScheduleSync(self._timetable, config.schedules)
         self._preparation = payloads.Preparation(preparer, self._is_ours, limits)
@@ -83,12 +85,13 @@ class Scheduler:
         self._timetable.begin_check()
         async with self._connections.connection() as conn:
             look = await store.look(conn)
-            self._clock = (look.now, monotonic())
+            now = look.now + self._ahead
+            self._clock = (now, monotonic())
             await self._sync.refresh(conn, look.version)
             while self._timetable.has_unread:
                 await self._read_states(conn)
             await self._read_states(conn)
-        await self._fire_due(look.now)
+        await self._fire_due(now)
         self.last_check = monotonic()
 
     def close(self) -> None:
@@ -170,7 +173,7 @@ class Scheduler:
             return max(1, min(MOST_TASKS // len(batch), cap))
 
         async with self._connections.connection() as conn, conn.transaction():
-            return batch, await fire.fire(conn, batch, slots_left)
+            return batch, await fire.fire(conn, batch, slots_left, self._ahead)
 
     def _give_up(self, entry: Entry, problem: Exception) -> None:
         fire.complain(entry, describe(problem))

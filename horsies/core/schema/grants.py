@@ -48,9 +48,11 @@ STATES, WORKERS, WAITING, META = "horsies_worker_states", "horsies_workers", "ho
 SCHEDULE_STATE, SCHEDULES = "horsies_schedule_state", "horsies_schedules"
 WORKFLOWS, NODES = "horsies_workflows", "horsies_workflow_tasks"
 LOAD, LOAD_MOVES = "horsies_load", "horsies_load_moves"
+PROGRESS, LOGS = "horsies_task_progress", "horsies_task_logs"
+KNOWN_NAMES, LEFT_TASKS = "horsies_known_names", "horsies_left_tasks"
 TABLES = (
     TASKS, ATTEMPTS, HEARTBEATS, STATES, WORKERS, WAITING, META, SCHEDULE_STATE, SCHEDULES, WORKFLOWS, NODES, LOAD,
-    LOAD_MOVES,
+    LOAD_MOVES, PROGRESS, LOGS, KNOWN_NAMES, LEFT_TASKS,
 )  # fmt: skip
 
 # The columns of `tasks/insert.sql`, `workflows/insert.sql` and `workflows/insert_nodes.sql`.
@@ -123,6 +125,10 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(NODES, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(LOAD, "SELECT", "INSERT", "UPDATE", "DELETE"),  # a row is locked before it is replaced
         _table(LOAD_MOVES, "SELECT", "INSERT", "DELETE"),
+        _table(PROGRESS, "SELECT", "INSERT", "UPDATE"),
+        _table(LOGS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
+        _table(KNOWN_NAMES, "SELECT", "INSERT", "UPDATE", "DELETE"),
+        _table(LEFT_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
         _IN_FLIGHT,
         _COUNT_ATTEMPTS,
         _COUNT_NODES,

@@ -17,6 +17,8 @@ from horsies.core.sql import load, stored
 from horsies.core.store import task_reads
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
+MOST_NAMES = 1_000  # task names of a worker that are shown
+
 
 async def settle(conn: Connection, timeout: timedelta, *, reads_all: bool = False) -> None:
     """Make the transaction read-only, with a time limit. Only who reads everything may read a table as a whole."""
@@ -82,7 +84,8 @@ async def schedules(conn: Connection, *, most: int) -> tuple[cluster.ScheduleSta
 
 async def workers(conn: Connection, *, most: int) -> tuple[cluster.WorkerStateInfo, ...]:
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(load("monitoring/workers"), {"most": most}, prepare=False)
+        wanted = {"most": most, "most_names": MOST_NAMES}
+        await cursor.execute(load("monitoring/workers"), wanted, prepare=False)
         return tuple([_worker(row) for row in await cursor.fetchall()])
 
 

@@ -170,6 +170,7 @@ def _request(place: int, task_id: str, payload: tasks.TaskSendPayload) -> dict[s
         "sent_kwargs": payload.kwargs_json,
         "sent_options": payload.task_options,
         "sent_flags": payload.flags_json,
+        "reuse": payload.reuse_after_failure,
     }
 
 

@@ -2,7 +2,7 @@
 caller. `apply` makes moves under the fence of their claims; every arrow takes arrays, so that one round trip moves many
 tasks.
 
-Behind the moves follow the end of tasks, and the mark of a client that waits for it. `start_nodes` is about the node of
+`start_nodes` is about the node of
 a workflow's task too: it is locked before the task and moves with it. The statements of `workflows.py` run under the
 lock of the workflow's row; this one does not (D-63).
 """
@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncCursor
 from psycopg.types.numeric import Int8
 
 from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.db import Connection, as_one
 from horsies.core.models.tasks import OperationalErrorCode, TaskError, TaskResult
 from horsies.core.sql import load, numbers, stored, texts
-from horsies.core.store import caps
-from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Move, Requeue, Retry, SetAside
-from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
+from horsies.core.store import caps, names
+from horsies.core.tasks.moves import Claim, Complete, Expire, Fail, Leave, Move, Requeue, Retry, SetAside
+from horsies.core.types import WorkflowStatus, WorkflowTaskStatus
 
 NO_LIMIT = 1 << 62
 # In `claim.sql`: the tasks of one priority.
@@ -140,19 +140,24 @@ async def claim(
     only: Sequence[str] | None = None,
     counting: caps.Counting | None = None,
     seats: Seats | None = None,
+    line: names.Line | None = None,
 ) -> list[Claimed]:
-    """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named. Those
-    that get one of the `seats` are RUNNING; this is for children with one task at a time."""
+    """Claim due tasks for this worker, in the order in which they should run; `only` these if they are named, and only
+    this part of the `line` (O-31). Those that get one of the `seats` are RUNNING; this is for children with one task at
+    a time."""
     counted = order.counted
     assert seats is None or order.concurrency == 1
-    params = _claim_params(who, order, seats=seats)
-    statement = load("tasks/claim", *_parts(order, counting=bool(counted), starting=seats is not None))
+    params = _claim_params(who, order, seats=seats) | (line.params() if line is not None else {})
+    is_leaving = line is not None and only is None
+    parts = _parts(order, counting=bool(counted), starting=seats is not None, leaving=is_leaving)
+    statement = load("tasks/claim", *parts)
     if only is not None:
         # Not a condition of the statement itself, whose plan it might change.
         params["only"] = texts(only)
-        statement = statement.replace(_IN_LINE, f"{_IN_LINE} AND id = ANY(%(only)s::text[])")
+        wanted = "id = ANY(%(only)s::text[])" + (" AND task_name = ANY(%(names_here)s::text[])" if line else "")
+        statement = statement.replace(_IN_LINE, f"{_IN_LINE} AND {wanted}")
     if not counted:
-        cursor = await conn.execute(statement, params, prepare=only is None)
+        cursor = await conn.execute(statement, params, prepare=only is None and line is None)
         return _claimed(await cursor.fetchall())
     rows, is_known = await _claim_counted(conn, counted, statement, params)
     if is_known:
@@ -173,9 +178,9 @@ async def _claim_counted(
     return _claimed(await cursor.fetchall()), all(is_known for _, is_known in await locked.fetchall())
 
 
-def _parts(order: ClaimOrder, *, counting: bool, starting: bool = False) -> list[str]:
+def _parts(order: ClaimOrder, *, counting: bool, starting: bool = False, leaving: bool = False) -> list[str]:
     """Of the text of the claim."""
-    wanted = {"counted": counting, "concurrent": order.concurrency > 1, "starting": starting}
+    wanted = {"counted": counting, "concurrent": order.concurrency > 1, "starting": starting, "leaving": leaving}
     return [part for part, is_wanted in wanted.items() if is_wanted]
 
 
@@ -298,7 +303,7 @@ async def apply_kinds(conn: Connection, worker_id: str, moves: Sequence[Move]) -
     kinds: dict[type, list[Any]] = {}
     for move in moves:
         kinds.setdefault(type(move), []).append(move)
-    if len(kinds) == 1 and Retry not in kinds and SetAside not in kinds:
+    if len(kinds) == 1 and kinds.keys().isdisjoint((Retry, Leave, SetAside)):
         return await _apply_kinds(conn, worker_id, kinds)
     async with conn.transaction():
         await conn.execute(load("tasks/lock"), {"ids": texts([move.claim.task_id for move in moves])}, prepare=True)
@@ -307,14 +312,15 @@ async def apply_kinds(conn: Connection, worker_id: str, moves: Sequence[Move]) -
 
 async def _apply_kinds(conn: Connection, worker_id: str, kinds: dict[type, list[Any]]) -> dict[str, type]:
     moved: dict[str, type] = {}
-    for kind in (Complete, Retry, Fail, Requeue, Expire, SetAside):
+    for kind in (Complete, Retry, Leave, Fail, Requeue, Expire, SetAside):
         batch = kinds.get(kind, [])
         if kind is SetAside and batch:
             await mend(conn, worker_id, [move.claim for move in batch])
         if batch:
             moved |= dict.fromkeys(await _run(conn, worker_id, kind, batch), kind)
-        if kind is Retry and batch:
-            # The deadline left no room for these retries (L-22); if the row is lost instead, this matches nothing.
+        if kind in (Retry, Leave) and batch:
+            # The deadline left no room for these retries (L-22), or others were left for too long (O-32); if the row is
+            # lost instead, this matches nothing.
             kinds.setdefault(Fail, []).extend(r.otherwise for r in batch if r.claim.task_id not in moved)
     return moved
 
@@ -375,6 +381,14 @@ def _requeues(batch: Sequence[Requeue]) -> dict[str, Any]:
     }
 
 
+def _leaves(batch: Sequence[Leave]) -> dict[str, Any]:
+    return {
+        **columns([m.claim for m in batch]),
+        "graces": numbers([m.grace_s for m in batch]),
+        "reasons": texts([m.otherwise.error_message for m in batch]),
+    }
+
+
 def _asides(batch: Sequence[SetAside]) -> dict[str, Any]:
     reasons = [sanitize_text(m.reason) for m in batch]
     return {
@@ -395,6 +409,7 @@ _STATEMENTS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Complete: ("tasks/complete", _with_results),
     Fail: ("tasks/fail", _fails),
     Retry: ("tasks/retry", _retries),
+    Leave: ("tasks/leave", _leaves),
     Requeue: ("tasks/requeue", _requeues),
     Expire: ("tasks/expire", _with_results),
     SetAside: ("tasks/set_aside", _asides),
@@ -419,30 +434,3 @@ async def look_ahead(
     params = {"served": texts(queues), "queues": texts(queues if busy is None else sorted(busy)), "within": within_s}
     [row] = await (await conn.execute(load("tasks/next_due"), params, prepare=True)).fetchall()
     return Outlook(*row)
-
-
-class EndedTask(NamedTuple):
-    """A task that ended; a missing task has no status."""
-
-    task_id: str
-    task_name: str | None
-    status: TaskStatus | None
-    result: str | None
-    failed_reason: str | None
-
-
-async def ended(conn: AsyncConnection[Any], ids: list[str]) -> list[EndedTask]:
-    """Those of the tasks that ended or do not exist."""
-    cursor = await conn.execute(load("tasks/results"), {"ids": ids}, prepare=True)
-    return [
-        EndedTask(task_id, name, stored(TaskStatus, status) if status else None, result, reason)
-        for task_id, name, status, result, reason in await cursor.fetchall()
-    ]
-
-
-async def announce(conn: AsyncConnection[Any], ids: list[str], holder: str, seconds: float) -> None:
-    await conn.execute(load("waiting/announce"), {"ids": ids, "holder": holder, "seconds": seconds})
-
-
-async def withdraw(conn: AsyncConnection[Any], ids: list[str], holder: str) -> None:
-    await conn.execute(load("waiting/withdraw"), {"ids": ids, "holder": holder})

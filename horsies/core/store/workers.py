@@ -24,11 +24,12 @@ _JSON_SETTINGS = ("queue_priorities", "queue_max_concurrency", "recovery_config"
 NO_SETTINGS: Mapping[str, Any] = {"queues": [], **dict.fromkeys(_JSON_SETTINGS)}  # of most snapshots (W-71)
 
 
-async def register(conn: Connection, row: Mapping[str, Any]) -> float:
-    """Insert the worker's row, or refresh its heartbeat; return the time of the server, in seconds."""
+async def register(conn: Connection, row: Mapping[str, Any]) -> tuple[float, bool]:
+    """Insert the worker's row, or refresh its heartbeat; return the time of the server, in seconds, and whether the
+    names that it knows were stored before."""
     params = {**row, **{name: Jsonb(row[name]) for name in ("recovery", "metadata")}}
-    [(now,)] = await (await conn.execute(load("workers/register"), params)).fetchall()
-    return float(now)
+    [(now, are_stored)] = await (await conn.execute(load("workers/register"), params)).fetchall()
+    return float(now), bool(are_stored)
 
 
 async def unregister(conn: Connection, worker_id: str) -> None:
@@ -58,9 +59,17 @@ def wake_channel(wake_key: int) -> str:
     return f"horsies_wake_{wake_key}"
 
 
-async def announce_idle(conn: Connection, worker_id: str, wake_key: int, queues: list[str], until: timedelta) -> str:
-    """Leave the mark of this worker, unless nothing notifies in the recorded mode; return that mode."""
-    params = {"worker_id": worker_id, "wake_key": wake_key, "queues": queues, "until": until}
+async def announce_idle(
+    conn: Connection,
+    worker_id: str,
+    wake_key: int,
+    queues: list[str],
+    until: timedelta,
+    leaves: list[str] | None = None,
+) -> str:
+    """Leave the mark of this worker, unless nothing notifies in the recorded mode; return that mode. It is not woken
+    for tasks of the names that it `leaves`."""
+    params = {"worker_id": worker_id, "wake_key": wake_key, "queues": queues, "until": until, "leaves": leaves}
     [(mode,)] = await (await conn.execute(load("workers/announce_idle"), params)).fetchall()
     return str(mode)
 

@@ -101,7 +101,7 @@ class Payload(NamedTuple):
     task_options: str | None
     flags: str | None
     good_until: datetime | None
-    args_from: dict[str, int]
+    args_from: dict[str, Any]  # parameter -> index, or {"node": index, "takes": form}
     ctx_from: list[int] | None
     map_options: dict[str, Any] | None
     map_index: int | None

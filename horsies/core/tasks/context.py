@@ -9,17 +9,19 @@ that copy their context (`asyncio.to_thread`) have it too.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Generator
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from struct import Struct
 from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from horsies.core.codec.context import RunContext
+from horsies.core.models.notes import Progress
 
 if TYPE_CHECKING:
     from horsies.core.tasks.definition import TaskDefinition
 
-_SEPARATOR = "\x1f"
 _FACT_NAMES = ("task_id", "task", "attempt")
 _NOWHERE = logging.getLogger("horsies.task")
 
@@ -52,37 +54,48 @@ class RunFacts(NamedTuple):
 
     @classmethod
     def unpack(cls, text: bytes) -> RunFacts:
-        seq, attempt, due, limit, id_size, queue_size, flow_size, words = text.decode().split(_SEPARATOR, 7)
-        queue_at = int(id_size)
-        workflow_at = queue_at + int(queue_size)
-        node_at = workflow_at + int(flow_size)
+        seq, attempt, due, limit, id_size, queue_size, flow_size = _NUMBERS.unpack_from(text)
+        words = text[_NUMBERS.size :].decode()
+        queue_at = id_size
+        flow_at = queue_at + queue_size
+        node_at = flow_at + flow_size
         return cls(
             words[:queue_at],
-            int(seq),
-            int(attempt),
-            words[queue_at:workflow_at],
-            float(due) if due else None,
-            int(limit) if limit else None,
-            words[workflow_at:node_at] or None,
+            seq,
+            attempt,
+            words[queue_at:flow_at],
+            due or None,
+            limit or None,
+            words[flow_at:node_at] or None,
             words[node_at:] or None,
         )
 
 
+_NUMBERS = Struct("<iidqHHH")  # claim_seq, attempt, enqueued_at, timeout_ms, and the lengths of the first three texts
+
+
 def packed(
-    facts: tuple[str, int, int, str, float | None, int | None, str | None, str | None],
+    task_id: str,
+    seq: int,
+    attempt: int,
+    queue: str,
+    due: float | None = None,
+    limit: int | None = None,
+    flow: str | None = None,
+    node: str | None = None,
 ) -> bytes:
-    """The fields of `RunFacts` as bytes. One format for all: it is made for every task that a worker runs. What a row
-    may fill with any text comes last and is cut by its length."""
-    task_id, seq, attempt, queue, due, limit, flow, node = facts
-    numbers = f"{seq}\x1f{attempt}\x1f{due or ''}\x1f{limit or ''}"
-    sizes = f"{len(task_id)}\x1f{len(queue)}\x1f{len(flow) if flow else 0}"
-    return f"{numbers}\x1f{sizes}\x1f{task_id}{queue}{flow or ''}{node or ''}".encode("utf-8", "replace")
+    """The fields of `RunFacts` as bytes: the numbers, and then the texts. This is done for every task of a worker."""
+    flow_size = len(flow) if flow else 0
+    numbers = _NUMBERS.pack(seq, attempt, due or 0.0, limit or 0, len(task_id), len(queue), flow_size)
+    words = f"{task_id}{queue}{flow}{node or ''}" if flow else task_id + queue
+    return numbers + words.encode("utf-8", "replace")
 
 
 class Station(Protocol):
     """The child that runs tasks, as their contexts see it."""
 
     def is_stopping(self, token: int) -> bool: ...
+    def progress(self, token: int, progress: Progress) -> None: ...
 
 
 class Run:
@@ -173,6 +186,11 @@ class AnyTaskContext(RunContext):
         """A logger with the name of the task. Its records have task id, name and attempt, as all of the child have."""
         return _NOWHERE.getChild(self._run.task.task_name)
 
+    def _note_progress(self, done: float, total: float | None, message: str | None) -> None:
+        run, progress = self._run, Progress.of(done, total, message)
+        if run.station is not None:
+            run.station.progress(run.token, progress)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.task_name} {self.task_id}, attempt {self.attempt}>"
 
@@ -183,12 +201,33 @@ class TaskContext(AnyTaskContext):
     __slots__ = ()
     is_for_async: ClassVar[bool] = False
 
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the task has come. It costs little, so say it as often as you like: the newest is written about
+        once a second (P-50)."""
+        self._note_progress(done, total, message)
+
 
 class AsyncTaskContext(AnyTaskContext):
     """The context of an `async def` task: the same names, awaited."""
 
     __slots__ = ()
     is_for_async: ClassVar[bool] = True
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
+        """Say how far the task has come. It costs little, so say it as often as you like: the newest is written about
+        once a second (P-50)."""
+        self._note_progress(done, total, message)
+        return _SAID
+
+
+class _Said:
+    """It is done already, also if nobody awaits it."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+_SAID: Final = _Said()
 
 
 def begin(run: Run) -> None:

@@ -13,16 +13,29 @@ import inspect
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from horsies.core.codec import arguments as signatures
+from horsies.core.codec.older import OlderSignature
 from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError
 from horsies.core.models.app import PayloadPolicy
@@ -37,8 +50,16 @@ if TYPE_CHECKING:
     BlockingConnection: TypeAlias = (
         psycopg.Connection[Any] | engine.Connection | orm.Session | orm.scoped_session[orm.Session]
     )
+
+    class AsyncpgConnection(Protocol):
+        """A connection of asyncpg, also one from its pool."""
+
+        def is_closed(self) -> bool: ...
+        def is_in_transaction(self) -> bool: ...
+
     AwaitingConnection: TypeAlias = (
         psycopg.AsyncConnection[Any]
+        | AsyncpgConnection
         | sqlalchemy_asyncio.AsyncConnection
         | sqlalchemy_asyncio.AsyncSession
         | sqlalchemy_asyncio.async_scoped_session[sqlalchemy_asyncio.AsyncSession]
@@ -76,6 +97,8 @@ class TaskDefinition(Generic[P, T]):
         known_queues: Mapping[str, int],
         codec: TaskCodec | None,
         local_names: Mapping[str, Any],
+        accepts: Sequence[Callable[..., Any]] = (),
+        leave_undecodable_ms: int = 0,
     ) -> None:
         self.fn = fn
         self.task_name = task_name
@@ -95,13 +118,17 @@ class TaskDefinition(Generic[P, T]):
         self.is_async = inspect.iscoroutinefunction(fn)
         self._codec = codec
         self._local_names = local_names if codec is None else {}
+        self.accepts = tuple(accepts)  # functions with the signatures of older versions (O-32)
+        self.leave_undecodable_ms = (
+            leave_undecodable_ms  # what cannot be read is left to others for so long; 0: it fails
+        )
 
     @property
     def codec(self) -> TaskCodec:
         """Arguments and result by declared type. `TaskDefinitionError` if an annotation still cannot be resolved."""
         if self._codec is None:
             try:
-                self._codec = build_codec(self.fn, self._local_names)
+                self._codec = build_codec(self.fn, self._local_names, self.accepts)
             except NameError as problem:
                 raise _unresolved(self.fn, problem) from None
         return self._codec
@@ -111,7 +138,9 @@ class TaskDefinition(Generic[P, T]):
         return SourceLocation.from_function(self.fn)
 
 
-def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskCodec:
+def build_codec(
+    fn: Callable[..., Any], local_names: Mapping[str, Any], accepts: Sequence[Callable[..., Any]] = ()
+) -> TaskCodec:
     """The codec of a function; `NameError` if an annotation names something that does not exist yet."""
     if not signatures.has_return_annotation(fn):
         raise _wrong(fn, "has no return type", ErrorCode.TASK_NO_RETURN_TYPE, _RETURN_HELP)
@@ -126,20 +155,47 @@ def build_codec(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskC
         right = "AsyncTaskContext" if inspect.iscoroutinefunction(fn) else "TaskContext"
         text = f"takes a {signature.context_kind.__name__}, which is for the other kind of function"
         raise _wrong(fn, text, ErrorCode.TASK_INVALID_OPTIONS, f"ctx: {right}")
+    older = [_older(old, local_names) for old in accepts]
     try:
-        return TaskCodec(signature, ok_type, returns_value=get_origin(signature.returns) is not TaskResult)
+        is_value = get_origin(signature.returns) is not TaskResult
+        return TaskCodec(signature, ok_type, returns_value=is_value, accepts=older)
     except NameError:  # a model whose own fields name something that does not exist yet
         raise
     except (PydanticUserError, SchemaError, TypeError, ValueError) as problem:
         raise _unsupported(fn, problem) from None
 
 
-def codec_if_ready(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> TaskCodec | None:
+def codec_if_ready(
+    fn: Callable[..., Any], local_names: Mapping[str, Any], accepts: Sequence[Callable[..., Any]] = ()
+) -> TaskCodec | None:
     """The codec, or None if it must wait for names that do not exist yet."""
     try:
-        return build_codec(fn, local_names)
+        return build_codec(fn, local_names, accepts)
     except NameError:
         return None
+
+
+def accepts_problem(accepts: Any) -> str | None:
+    """Why `accepts` cannot be used; None if it can (O-32)."""
+    if not isinstance(accepts, list | tuple):
+        return f"accepts must be a list of functions with older signatures, not {type(accepts).__name__}"
+    for old in accepts:
+        if not inspect.isfunction(old) or inspect.iscoroutinefunction(old) or inspect.isgeneratorfunction(old):
+            name = getattr(old, "__qualname__", type(old).__name__)
+            return f"accepts: {name} must be a plain function that returns the arguments of today, not async"
+    return None
+
+
+def _older(old: Callable[..., Any], local_names: Mapping[str, Any]) -> OlderSignature:
+    try:
+        signature = signatures.read(old, local_names)
+        if signature.injected or signature.context_kind is not None:
+            raise ValueError("a function of accepts=[...] takes only what senders have given")
+        return OlderSignature(old, signature)
+    except NameError:
+        raise
+    except Exception as problem:  # whatever evaluating the annotations of the user can raise
+        raise _unsupported(old, problem) from None
 
 
 def _ok_type(fn: Callable[..., Any], returns: Any) -> Any:
@@ -208,7 +264,8 @@ class SendOptions:
             return self
         missing = {name: getattr(others, name) for name in _DEFAULTED if getattr(self, name) is None}
         flags = flags_of(others.flags) | flags_of(self.flags) if self.flags is not None else others.flags
-        return replace(self, flags=flags, **missing)
+        reuse = self.reuse_after_failure or (others.reuse_after_failure and self.idempotency_key is not None)
+        return replace(self, flags=flags, reuse_after_failure=reuse, **missing)
 
 
 _DEFAULTED = ("good_until", "queue", "priority", "timeout_ms", "retry_policy", "eta", "delay")

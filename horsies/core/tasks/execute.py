@@ -41,6 +41,7 @@ class Report(NamedTuple):
     result: str
     error_code: str | None
     error_message: str | None
+    leave_ms: int = 0  # the task is left to others for so long (O-32)
 
 
 def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run | None = None) -> Report:
@@ -48,7 +49,7 @@ def run(task: AnyTask, args_json: str | None, kwargs_json: str | None, this: Run
     try:
         args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
     except Exception as problem:
-        return report_of(_undecodable(task, problem))
+        return report_of(_undecodable(task, problem))._replace(leave_ms=task.leave_undecodable_ms)
     if this is not None:
         if task.codec.signature.context_kind is not None:
             args, kwargs = task.codec.signature.with_context(args, kwargs, this.context)
@@ -68,7 +69,7 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
     try:
         args, kwargs = task.codec.arguments.decode(args_json, kwargs_json)
     except Exception as problem:
-        return report_of(_undecodable(task, problem))
+        return report_of(_undecodable(task, problem))._replace(leave_ms=task.leave_undecodable_ms)
     if this is not None:
         context.begin(this)
         if task.codec.signature.context_kind is not None:

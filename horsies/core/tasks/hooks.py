@@ -25,6 +25,8 @@ from horsies.core.tasks.context import AsyncTaskContext, TaskContext
 
 log = logging.getLogger("horsies.hooks")
 
+RAISED = (Exception, SystemExit, KeyboardInterrupt)  # by a hook. What stops or cancels the task passes.
+
 AnyContext: TypeAlias = TaskContext | AsyncTaskContext
 AnyResult: TypeAlias = TaskResult[Any, TaskError]
 BeforeTask: TypeAlias = Callable[[Any], None] | Callable[[Any], Awaitable[None]]
@@ -99,7 +101,7 @@ def _call(hook: Callable[..., Any], *args: Any, or_coroutine: bool = False) -> A
         return None  # for async tasks only
     try:
         return hook(*args)
-    except Exception:
+    except RAISED:
         _tell(hook)
         return None
 
@@ -109,21 +111,21 @@ async def _call_async(hook: Callable[..., Any], *args: Any) -> None:
         answer = hook(*args)
         if inspect.isawaitable(answer):
             await answer
-    except Exception:
+    except RAISED:
         _tell(hook)
 
 
 def _enter(stack: ExitStack | AsyncExitStack, hook: Callable[..., Any], manager: AbstractContextManager[Any]) -> None:
     try:
         manager.__enter__()
-    except Exception:
+    except RAISED:
         _tell(hook)
         return
 
     def leave(kind: Any, error: Any, trace: Any) -> bool:
         try:
             manager.__exit__(kind, error, trace)
-        except Exception as problem:
+        except RAISED as problem:
             if problem is not error:
                 _tell(hook)
         return False  # the outcome of the task is its own
@@ -136,14 +138,14 @@ async def _enter_async(
 ) -> None:
     try:
         await manager.__aenter__()
-    except Exception:
+    except RAISED:
         _tell(hook)
         return
 
     async def leave(kind: Any, error: Any, trace: Any) -> bool:
         try:
             await manager.__aexit__(kind, error, trace)
-        except Exception as problem:
+        except RAISED as problem:
             if problem is not error:
                 _tell(hook)
         return False

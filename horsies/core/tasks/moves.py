@@ -104,6 +104,16 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """RUNNING → PENDING for a task whose arguments this worker cannot read (L-13b): another one may. If it was first
+    left longer ago than `grace_s`, which only the database can say, `otherwise` is made."""
+
+    claim: Claim
+    grace_s: float
+    otherwise: Fail
+
+
+@dataclass(frozen=True, slots=True)
 class Expire:
     """CLAIMED → EXPIRED: the deadline passed before user code started (L-08)."""
 
@@ -119,7 +129,7 @@ class SetAside:
     reason: str
 
 
-Move: TypeAlias = Complete | Fail | Retry | Requeue | Expire | SetAside
+Move: TypeAlias = Complete | Fail | Retry | Requeue | Leave | Expire | SetAside
 JITTER = 0.25
 MOST_DOUBLINGS = 30  # a counter that somebody has set to a billion must not be computed with
 

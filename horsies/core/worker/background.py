@@ -8,6 +8,7 @@ runs their steps.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from random import uniform
 from typing import TypeAlias
 
@@ -16,15 +17,18 @@ from horsies.core.db import AWAY, Connections, PoolTimeout
 from horsies.core.recovery import apply, dead_workers, reaper, retention
 from horsies.core.recovery.hooks import HookCaller
 from horsies.core.recovery.sweep import Sweeper
+from horsies.core.recovery.unknown_names import UnknownNames
 from horsies.core.scheduler import payloads, service
 from horsies.core.store import workers
+from horsies.core.store.names import Known
 from horsies.core.worker import fence, helper_calls, helper_process
-from horsies.core.worker.config import Identity, Plan
+from horsies.core.worker.config import Code, Identity, Plan
 from horsies.core.workflows.advance import BuildLater
 
 log = logging.getLogger("horsies.worker")
 recovery_log = logging.getLogger("horsies.recovery")
 
+NO_CODE = Code("", Known(frozenset(), ""))
 MOST_LATE_S = 0.5  # so that the workers of a team do not ask for their turn at the same moment
 
 Step: TypeAlias = Callable[[], Awaitable[None]]
@@ -87,9 +91,9 @@ class RecoveryServices:
         build_later: BuildLater | None = None,
         looks: Connections | None = None,
         is_idle: Callable[[], bool] = lambda: False,
-        team: Callable[[], str] = lambda: "",
+        code: Callable[[], Code] = lambda: NO_CODE,
     ) -> None:
-        self._pool, self._me, self._pulse, self._team = pool, me, pulse, team
+        self._pool, self._me, self._pulse, self._code = pool, me, pulse, code
         self._recovery, self._sweeping = plan.app.config.recovery, plan.recovery
         settings = (self._recovery, self._sweeping)
         self._looks = looks or pool
@@ -98,11 +102,11 @@ class RecoveryServices:
         )
         self._reaper = reaper.Reaper(
             pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later,
-            counted=plan.limits.counted,
+            counted=plan.limits.counted, unknown=_unknown_names(plan, pool, code, on_ended),
         )  # fmt: skip
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
-        self._retention = retention.Retention(pool, *settings)
+        self._retention = retention.Retention(pool, *settings, task_logs=plan.app.config.task_logs)
         self.rounds = Rounds()
 
     def steps(self) -> list[tuple[str, Step]]:
@@ -142,13 +146,24 @@ class RecoveryServices:
             pause = every_s + late_s  # whoever had the turn lets the others go first
             if self._pulse.may_judge():
                 async with self._looks.connection() as conn:
-                    age_s = await workers.take_turn(conn, self._me.worker_id, self._team(), 0 if is_first else every_s)
+                    age_s = await workers.take_turn(
+                        conn, self._me.worker_id, self._code().team, 0 if is_first else every_s
+                    )
                 if age_s is not None:
                     pause = every_s - age_s + uniform(0.0, late_s)
                     return
             await tick()
 
         return step
+
+
+def _unknown_names(
+    plan: Plan, pool: Connections, code: Callable[[], Code], on_ended: apply.OnEnded
+) -> UnknownNames | None:
+    if not plan.leaves_unknown:
+        return None
+    grace = timedelta(milliseconds=plan.app.config.recovery.unknown_task_grace_ms)
+    return UnknownNames(pool, plan.queues, grace, lambda: code().known, on_ended)
 
 
 def schedule_steps(

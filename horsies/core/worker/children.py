@@ -60,7 +60,7 @@ class Children:
         self._closing = False
         self.is_replacing = True
         self.children: list[Child] = []
-        self.task_names: list[str] = []
+        self.task_names: frozenset[str] = frozenset()  # those that every usable child knows (O-31)
         self.async_names: list[str] = []
         self.hook_events: list[str] = []  # those that the app has handlers for
 
@@ -108,6 +108,7 @@ class Children:
         """Let this child leave after its tasks; its successor is started now."""
         if not child.is_retiring:
             child.is_retiring = True
+            self._note_names()
             self._vacancies.set()
 
     def dismiss_idle(self) -> None:
@@ -188,12 +189,20 @@ class Children:
         if not info.get("journal"):
             self._journal.give_up(f"{child.name} cannot write into it")
         child.rss_mb = child.first_rss_mb = float(str(info.get("rss_mb", 0)))
-        self.task_names = _names(info, "tasks")
+        child.task_names = frozenset(_names(info, "tasks"))
+        self._note_names()
         self.async_names, self.hook_events = _names(info, "async"), _names(info, "hooks")
         self._deaths_in_a_row = 0
         ready = self._ready.get(child)
         if ready is not None and not ready.done():
             ready.set_result(None)
+
+    def _note_names(self) -> None:
+        """Children can differ: a module may have changed on the disk between the starts of two of them."""
+        sets = {child.task_names for child in self.usable}
+        common = frozenset.intersection(*sets) if sets else self.task_names
+        if common != self.task_names:
+            self.task_names = common
 
     def _fail_ready(self, child: Child, problem: ChildBroken) -> None:
         ready = self._ready.get(child)
@@ -219,6 +228,7 @@ class Children:
         child.process.close_outbox()
         child.is_dead = True
         self.children.remove(child)
+        self._note_names()
         if returncode == EXIT_ALONE:
             child.is_killed, child.why_killed = (
                 True,
@@ -265,6 +275,7 @@ class Child:
     first_rss_mb: float = 0.0
     last_heard: float = field(default_factory=monotonic)
     is_ready: bool = False
+    task_names: frozenset[str] = frozenset()
     is_traced: bool = False  # it has OpenTelemetry loaded, and wants to know what its tasks belong to
     is_retiring: bool = False
     is_dead: bool = False

@@ -11,7 +11,8 @@ A new task wakes one idle worker, the one whose mark in `horsies_waiting` is the
 room, it takes its mark back and wakes another one; so does one that has been full for a moment.
 
 How much may be claimed, and how far ahead of its children the worker may run, is plain arithmetic in `pace.py` (W-24,
-W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`.
+W-25, W-25a). What is claimed waits in `in_hand.py` for `start.py`. Tasks that this worker does not know are left to
+others: `left_tasks.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from time import monotonic
 
@@ -29,12 +29,14 @@ import psycopg
 
 from horsies.core import events
 from horsies.core.db import Pool, is_about_content
-from horsies.core.store import caps, tasks, workers
+from horsies.core.store import caps, tasks
 from horsies.core.store.workflows import NewTask
 from horsies.core.worker import pace
 from horsies.core.worker.children import Children
 from horsies.core.worker.dispatch import Dispatcher
+from horsies.core.worker.idle import BUSY_S, IdleMark
 from horsies.core.worker.in_hand import InHand, Limits, Phase, StopReason
+from horsies.core.worker.left_tasks import LeftTasks
 from horsies.core.worker.refusals import Refusals, UnknownClaims
 from horsies.core.worker.start import Offer, Starter
 
@@ -45,7 +47,6 @@ PAUSES = (pace.FIRST_PAUSE_S, 0.1, 0.5, 1.5)
 LONG_PAUSE_S = 0.5  # before one of these it asks when the next task falls due
 LAPSED_EVERY_S = 1.0
 CAPPED_PAUSE_S = 0.25  # where tasks wait for room under a cap, which another worker may have made
-BUSY_S = 0.05  # a worker that has been given all it asked for this long is busy, and needs no notifications
 MORE = "more"  # what a worker says that wakes another one, because there is more than it can take
 
 
@@ -59,6 +60,7 @@ class Claimer:
         limits: Limits,
         *,
         wake_key: int,
+        leaves_unknown: bool,
         in_hand: InHand,
         children: Children,
         dispatcher: Dispatcher,
@@ -71,9 +73,10 @@ class Claimer:
     ) -> None:
         self._pool = pool
         self.who = who
-        self._wake_key = wake_key
-        self._limits = limits
+        self.left = LeftTasks(lambda: children.task_names if leaves_unknown else None)
+        self._limits, self._kinds = limits, pace.Kinds(limits)
         self._queues = [name for name, cap in limits.queues if cap != 0]
+        self.mark = IdleMark(pool, who.worker_id, wake_key, self._queues, poll_s)
         self._capped = sorted(limits.capped_queues() & set(self._queues))
         self._counting = caps.Counting()
         self._in_hand = in_hand
@@ -97,9 +100,6 @@ class Claimer:
         self.session = 0  # of the last claim, in the database
         self._is_called = False  # another process has woken this worker, and nobody has looked since
         self._hears_of_more = False
-        self._is_announced = False
-        self._announcement_is_old_at = 0.0
-        self._full_since: float | None = None
         self._earned = pace.EARNED  # short tasks that came in a row
         self._shares = pace.Shares(limits.shares)
         self._task_bytes = 0.0  # of the arguments of a task, as they came lately
@@ -108,7 +108,6 @@ class Claimer:
         self._along: set[str] = set()  # the tasks of a step that claims at this moment
         self.is_looking = False
         self.looked_at: float | None = None  # when a pass last succeeded, or there was no room for one
-        self.notify = "always"
         self.is_stopped = False
 
     def call(self, word: str) -> None:
@@ -132,7 +131,7 @@ class Claimer:
     def listens_anew(self) -> None:
         """Notifications were missed. After a crash of the server the row in the waiting list is gone too, because its
         table is unlogged."""
-        self._announcement_is_old_at = 0.0
+        self.mark.forget()
         self.ring()
 
     def expect(self, delay_s: float) -> None:
@@ -177,7 +176,7 @@ class Claimer:
         with self._looking():
             rows = await self._look(order)
         is_more = self._is_more or order.is_answered_in_full(rows)
-        if not is_more and rings == self._rings:
+        if not is_more and not self.left.is_walking and rings == self._rings:
             await self._run_dry()
         elif is_more:
             self._is_called = self._is_called or hears_of_more  # what it leaves, another one shall take at once
@@ -195,7 +194,7 @@ class Claimer:
     async def _be_full(self) -> None:
         """Wait for room. Whoever wakes this worker meanwhile means another one."""
         if not self._is_called:
-            await self._wait(BUSY_S if self._is_announced else self._poll_s)
+            await self._wait(BUSY_S if self.mark.is_left else self._poll_s)
         if self._is_called:
             self._hears_of_more = False
             await self.withdraw_idle()
@@ -276,6 +275,7 @@ class Claimer:
             self.is_looking = False
 
     def _next_order(self) -> tasks.ClaimOrder | None:
+        self._kinds.look(self._in_hand, monotonic())
         return next(iter(pace.orders(self._limits, self._holding(), self._children.async_names)), None)
 
     async def _claim(self, order: tasks.ClaimOrder, only: Sequence[str] | None = None) -> list[tasks.Claimed]:
@@ -286,15 +286,20 @@ class Claimer:
                 self.session = conn.pgconn.backend_pid
                 if self._capped:
                     await self._counting.fold(conn, order.counted)
-                rows = await tasks.claim(conn, self.who, order, only, self._counting, offer and offer.seats)
+                line = await self.left.line(conn, order, self.mark, only) if self.left.is_on else None
+                rows = []
+                if line is None or line.parts or only is not None:
+                    rows = await tasks.claim(conn, self.who, order, only, self._counting, offer and offer.seats, line)
         finally:
             if offer is not None:
                 offer.withdraw()
                 self.starter.wake()  # something else may have found no room meanwhile
         self.looked_at = monotonic()
+        if line is not None and only is None:
+            self.left.claimed(order, line, rows)
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
-        self._take(rows, self._keep(rows), offer)
+        self._take(rows, offer)
         if self._shares and only is None:
             await self._note_shares(order, rows)
         return rows
@@ -310,13 +315,13 @@ class Claimer:
     async def _claim_lapsed(self, queues: list[str], most: int, free_bytes: int) -> list[tasks.Claimed]:
         async with self._pool.connection() as conn:
             rows = await tasks.claim_expired(conn, self.who, queues, most, free_bytes)
-        self._take(rows, len(rows))
+        self._take(rows, keeps_all=True)
         return rows
 
     def begin_along(self, new: Sequence[NewTask]) -> tasks.ClaimOrder | None:
         """What to claim with a step that has enqueued these tasks. Only while nothing else waits as far as is known,
         because the step keeps its workflow locked; and never under a cap, whose lock comes before all others (D-63)."""
-        if self.is_looking or not self.is_dry or self.unknown.are_possible:
+        if self.is_looking or not self.is_dry or self.unknown.are_possible or self.left.is_on:
             return None
         order = self._next_order_if_on()
         if order is None or order.counted or {task.queue_name for task in new}.isdisjoint(order.queues):
@@ -334,7 +339,7 @@ class Claimer:
             self.unknown.suspect(self.session)
         else:
             self.looked_at, pauses = monotonic(), self._pauses
-            self._take(rows, self._keep(rows), offer)
+            self._take(rows, offer)
             self._pauses = pauses  # there is no more reason to look than before the step
         self._event.set() if is_all else self.ring()
 
@@ -356,13 +361,18 @@ class Claimer:
         self._earned = pace.earned_by(self._earned, paces, all_kept=stay == len(rows))
         return stay
 
-    def _take(self, rows: list[tasks.Claimed], stay: int, offer: Offer | None = None) -> None:
-        """Only the first `stay` of them stay; the others return to the queue. The `offer` was made for them."""
+    def _take(self, rows: list[tasks.Claimed], offer: Offer | None = None, *, keeps_all: bool = False) -> None:
+        """Some of them may have to return to the queue: those behind the first so many (W-25a), and those of unknown
+        names (O-31). The `offer` was made for them."""
+        rows, ours = self.left.ours_first(rows)
+        stay = ours if keeps_all else self._keep(rows[:ours])
         async_names = set(self._children.async_names)
         waiting = self._in_hand.waiting
         staying = len(waiting)
         for place, row in enumerate(rows):
-            older = self._in_hand.take(row, is_async=row.task_name in async_names)
+            is_async = row.task_name in async_names
+            self._kinds.came(is_async, monotonic())
+            older = self._in_hand.take(row, is_async=is_async)
             if older is not None:
                 self._dispatcher.stop(older, StopReason.LOST)
             if place < stay:
@@ -385,14 +395,13 @@ class Claimer:
         self._pauses = min(self._pauses + 1, len(PAUSES))
         now = monotonic()
         self._earned = pace.earned_when_dry(self._earned)
-        self._full_since = None
         self._look_at = now + min(pause, self._poll_s)
-        is_old = now >= self._announcement_is_old_at or not (self._is_announced or self.notify == "off")
-        # In the mode off too before a long sleep, because the recorded mode may have changed (D-60).
-        if is_old and (pause >= self._poll_s or self.notify != "off"):
-            await self._announce_idle()
+        if self.mark.is_due(now, before_long_sleep=pause >= self._poll_s):
+            await self.mark.leave(self.left.names)
         if pause >= LONG_PAUSE_S:
             await self._look_ahead()
+        if (again_s := self.left.pause_s()) is not None:  # tasks may have returned to a place that it has passed
+            self._look_at = min(self._look_at, now + max(again_s, pace.FIRST_PAUSE_S))
 
     async def _look_ahead(self) -> None:
         """Look again as soon as the next task falls due. This comes after the request for notifications, so that a task
@@ -412,28 +421,15 @@ class Claimer:
             self._pauses = min(self._pauses, 1)  # it may be locked for a moment when it falls due
         self._on_ahead(ahead)
 
-    async def _announce_idle(self) -> None:
-        """Request notifications for inserts, until some time after the request is renewed, at every second poll."""
-        until, begun = timedelta(seconds=3 * self._poll_s + 5), monotonic()
-        async with self._pool.connection() as conn:
-            self.notify = await workers.announce_idle(conn, self.who.worker_id, self._wake_key, self._queues, until)
-        self._is_announced = self.notify != "off"
-        self._announcement_is_old_at = begun + 1.5 * self._poll_s
-
     async def _withdraw_idle_when_busy(self) -> None:
-        """Do not withdraw for every task that fills the room for a moment: each request is a row that is written, and a
-        dead row later."""
-        self._full_since = self._full_since or monotonic()
-        if monotonic() - self._full_since > BUSY_S:
+        if self.mark.is_busy_for_long():
             await self.withdraw_idle()
 
     async def withdraw_idle(self) -> None:
         """There is plenty to do: this worker needs no notifications, and hands on the last one."""
-        if self._is_announced or self._is_called:
-            self._announcement_is_old_at = 0.0  # first, because the row may be gone even if the reply is lost
-            async with self._pool.connection() as conn:
-                await workers.withdraw_idle(conn, self.who.worker_id, self._queues)
-            self._is_announced = self._is_called = False
+        if self.mark.is_left or self._is_called:
+            await self.mark.take_back()
+            self._is_called = False
 
     async def _wait(self, seconds: float | None) -> None:
         with contextlib.suppress(TimeoutError):

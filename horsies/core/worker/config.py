@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -17,8 +18,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, ClassVar
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -32,10 +33,12 @@ from horsies.core.recovery.dead_workers import process_start
 from horsies.core.scheduler.payloads import require_schedule
 from horsies.core.schema.grants import ProcessKind
 from horsies.core.schema.install import lock_key, worker_purpose
+from horsies.core.store.names import Known
 from horsies.core.worker import in_hand, pace
 
 SHORTCUTS = ("heartbeat_interval", "sweep_interval", "sweep_threshold", "recovery_delay")
-MOST_NAMES = 1_000
+MOST_CHILDREN = 1_024
+USUAL_CONCURRENCY = 100  # of async tasks in a child
 MOST_CLAIMED = 1_000_000
 MOST_HELD_BYTES = 1 << 40
 A_MILLISECOND = timedelta(milliseconds=1)
@@ -52,7 +55,9 @@ class WorkerConfig(ConfigModel):
 
     dsn: str | None = Field(default=None, repr=False, description="use this database instead of the app's")
     queues: tuple[str, ...] | None = Field(default=None, description="serve only these queues")
-    processes: int = Field(default=1, ge=1, le=1024, description="child processes")
+    processes: int | None = Field(
+        default=None, ge=1, le=MOST_CHILDREN, description="child processes; `None`: one for each usable processor"
+    )
     max_claim_batch: int = Field(
         default=0, ge=0, le=MOST_CLAIMED, description="most tasks claimed from one queue in one pass; 0: automatic"
     )
@@ -76,7 +81,12 @@ class WorkerConfig(ConfigModel):
     sweep_interval: Duration | None = Field(default=None, description="the same")
     sweep_threshold: Duration | None = Field(default=None, description="the same")
     recovery_delay: Delay | None = Field(default=None, description="the same")
-    concurrency: int = Field(default=1, ge=1, le=10_000, description="how many async tasks each child runs at a time")
+    concurrency: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="how many async tasks each child runs at a time; `None`: 100",
+    )
     run_ahead_ms: int = Field(
         default=20,
         ge=0,
@@ -123,6 +133,7 @@ class Plan:
 
     app: Horsies
     config: WorkerConfig
+    processes: int
     postgres: PostgresConfig
     limits: in_hand.Limits
     recovery: WorkerRecoveryConfig
@@ -135,17 +146,19 @@ class Plan:
         postgres = app.config.broker
         if config.dsn is not None:
             postgres = postgres.elsewhere(config.dsn)
+        processes = config.processes or usable_processors()
         beat_ms = min(app.config.recovery.runner_heartbeat_interval_ms // 3, 1_000)
         spec = ChildSpec(
             app_locator=config.app_locator or locator_of(app),
             imports=config.imports,
             beat_interval_ms=beat_ms,
-            concurrency=config.concurrency,
+            concurrency=config.concurrency or USUAL_CONCURRENCY,
             loglevel=config.loglevel,
             log_format=config.log_format,
             database_url=config.dsn,
         )
-        return cls(app, config, postgres, _limits(app, config), config.recovery_for(app.config.worker_recovery), spec)
+        recovery = config.recovery_for(app.config.worker_recovery)
+        return cls(app, config, processes, postgres, _limits(app, config), recovery, spec)
 
     @property
     def needs(self) -> list[ProcessKind]:
@@ -159,6 +172,11 @@ class Plan:
     @property
     def max_claim_age(self) -> timedelta:
         return timedelta(milliseconds=self.app.config.max_claim_renew_age_ms)
+
+    @property
+    def leaves_unknown(self) -> bool:
+        """Whether tasks of unknown names are left to other workers (O-31)."""
+        return self.app.config.recovery.unknown_task_grace_ms > 0
 
     @property
     def poll_s(self) -> float:
@@ -180,24 +198,48 @@ class Plan:
     def headline(self) -> str:
         """The line that a worker logs when it starts (W-07)."""
         return (
-            f"worker ready: queues={','.join(self.queues)} processes={self.config.processes} "
-            f"concurrency={self.config.concurrency} cluster_wide_cap={self.limits.cluster_cap} "
+            f"worker ready: queues={','.join(self.queues)} processes={self.processes} "
+            f"concurrency={self.concurrency} cluster_wide_cap={self.limits.cluster_cap} "
             f"max_claim_per_worker={self.max_claim_per_worker} max_claim_batch={self.config.max_claim_batch} "
             f"run_ahead_ms={self.config.run_ahead_ms}"
         )
 
+    def defaults(self) -> str | None:
+        """The line that follows it, about what the worker has chosen itself."""
+        chosen: list[str] = []
+        if self.config.processes is None:
+            chosen.append(f"processes={self.processes}, one for each usable processor")
+        if self.config.concurrency is None:
+            has_async = self.limits.top_concurrency is not None
+            reason = "async tasks at a time in each process" if has_async else "as the app has no async tasks"
+            chosen.append(f"concurrency={self.concurrency}, {reason}")
+        return f"chosen by default: {'; '.join(chosen)}" if chosen else None
+
+    def heed_kinds(self, *, has_async: bool) -> None:
+        """The children have said whether the app has async tasks (W-30a)."""
+        if self.config.concurrency is None and has_async:
+            self.limits.top_concurrency = USUAL_CONCURRENCY
+
+    @property
+    def concurrency(self) -> int:
+        """How many async tasks a child runs at a time."""
+        return self.limits.top_concurrency or self.limits.concurrency
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at the same time (W-24)."""
+        return self.processes * self.concurrency
+
     @property
     def max_claim_per_worker(self) -> int:
         """The limit in effect: automatic means as many as the slots and the prefetch buffer hold (W-25)."""
-        return (
-            self.config.max_claim_per_worker or self.config.processes * self.config.concurrency + self.limits.prefetch
-        )
+        return self.config.max_claim_per_worker or self.slots + self.limits.prefetch
 
     @property
     def journal_slots(self) -> int:
         """The slots of the start journal (R-103): for twice as many tasks as the worker may hold."""
         ahead = pace.MAX_AHEAD if self.limits.may_run_ahead else 0
-        return 2 * (self.config.processes * (self.config.concurrency + ahead) + self.limits.prefetch) + 64
+        return 2 * (self.processes * (self.child_spec.concurrency + ahead) + self.limits.prefetch) + 64
 
     def refuse_too_small_memory_limit(self, warmed_mb: float) -> str | None:
         """Refuse a limit that a new child already exceeds, because it would be replaced after every task (W-41). Return
@@ -231,20 +273,21 @@ class Plan:
             "recovery": self.recovery_settings(),
             "metadata": {
                 "prefetch_buffer": self.limits.prefetch,
+                "concurrency": self.config.concurrency,
                 **{name: settings[name] for name in ("queue_priorities", "queue_max_concurrency")},
             },
         }
 
-    def team(self, task_names: Sequence[str], hook_events: Sequence[str]) -> str:
+    def team(self, names_hash: str, hook_events: Sequence[str]) -> str:
         """The same for workers that can make each other's recovery passes: the same app, hooks and settings."""
         spec = self.child_spec
-        facts = [spec.app_locator, spec.imports, sorted(task_names), sorted(hook_events), self.recovery_settings()]
+        facts = [spec.app_locator, spec.imports, names_hash, sorted(hook_events), self.recovery_settings()]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def snapshot_settings(self) -> dict[str, Any]:
         """The columns of a snapshot that do not change while the worker lives."""
         return {
-            "processes": self.config.processes,
+            "processes": self.processes,
             "queues": self.queues,
             "max_claim_batch": self.config.max_claim_batch,
             "max_claim_per_worker": self.max_claim_per_worker,
@@ -273,7 +316,8 @@ def locator_of(app: Horsies) -> str:
     raise ConfigurationError(
         "the worker's child processes cannot find the app: no loaded module has it in a variable",
         code=ErrorCode.WORKER_INVALID_LOCATOR,
-        help_text='keep the app in a module-level variable, or pass WorkerConfig(app_locator="package.module:app")',
+        help_text='keep the app in a module-level variable, or pass WorkerConfig(app_locator="package.module:app") '
+        'or "package.module:create_app()"',
     )
 
 
@@ -294,10 +338,18 @@ def _limits(app: Horsies, config: WorkerConfig) -> in_hand.Limits:
         max_claim_batch=config.max_claim_batch,
         max_claim_per_worker=config.max_claim_per_worker,
         run_ahead_ms=config.run_ahead_ms,
-        concurrency=config.concurrency,
+        concurrency=config.concurrency or 1,
         max_held_bytes=config.max_held_bytes,
         shares={name: share for name, _ in queues if (share := served[name].share) is not None},
     )
+
+
+class Code(NamedTuple):
+    """What a worker runs. Workers of the same `team` have the same code and settings, so any of them can do what is
+    shared (R-15)."""
+
+    team: str
+    known: Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,11 +382,29 @@ def identify() -> Identity:
     )
 
 
-def publishable(task_names: Sequence[str]) -> list[str] | None:
-    """The tasks that a worker can run, for its row; they are used to explain why a task is not running. None if there
-    are too many."""
-    is_small = len(task_names) <= MOST_NAMES and sum(map(len, task_names)) <= MOST_NAMES * 32
-    return list(task_names) if is_small else None
+def usable_processors() -> int:
+    """How many processors this process may use: those it is bound to, and no more than its control group is allowed (a
+    part of a processor counts as one)."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(bound, _quota(), MOST_CHILDREN)))
+
+
+def _quota() -> float:
+    """The processors that the control group of this process, or one above it, is allowed; infinite without a limit."""
+    found = re.search(r"^0::/(.*)$", _read("/proc/self/cgroup") or "", re.MULTILINE)
+    below = PurePosixPath(found.group(1) if found else "")
+    groups = [Path("/sys/fs/cgroup") / part for part in (below, *below.parents)]
+    allowed = [_read(str(group / "cpu.max")) for group in groups]
+    older = [_read(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]
+    return min(map(cpu_limit, (*allowed, " ".join(filter(None, older)))))
+
+
+def cpu_limit(text: str | None) -> float:
+    """The processors that `quota period` stands for, both in microseconds; infinite if there is no quota."""
+    quota, _, period = (text or "").partition(" ")
+    if not (quota.isdigit() and period.isdigit()) or int(quota) == 0 or int(period) == 0:
+        return math.inf
+    return int(quota) / int(period)
 
 
 def _pid_namespace() -> str | None:

@@ -65,6 +65,7 @@ class Dispatcher:
         self._is_surprised = False  # a task was long, and others that were taken for short ones may be as long
         self.is_held_up, self._held_up_at = False, 0.0  # too many bytes of results wait here (W-25b); since when
         self.on_lost: Callable[[], None] = lambda: None  # a task was not ours any more
+        self.on_note: Callable[[HeldTask, Kind, list[bytes]], None] = lambda held, kind, parts: None  # P-50, P-51a
         self.is_stopping = False
         self.is_shut = False  # the worker's own heartbeats fail, and nothing is started
 
@@ -212,6 +213,8 @@ class Dispatcher:
             elif kind is Kind.GAVE_UP:
                 for token in tokens_of(parts):
                     self._gave_up(child, token)
+            elif (held := child.fed.get(number)) is not None:  # a beat has the number 0, which no task has
+                self.on_note(held, kind, parts)
         self._set_ahead(child)
         if self._is_surprised:
             self.hand_back_surplus()

@@ -35,7 +35,7 @@ from horsies.core.models.recovery import WorkerRecoveryConfig, WorkerResilienceC
 from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, OutcomeCode, TaskError, TaskResult
 from horsies.core.recovery.decide import crashed, expired, not_charged
 from horsies.core.store import tasks
-from horsies.core.tasks.moves import Complete, Expire, Fail, Move, Requeue, Retry, SetAside, retry_or_fail
+from horsies.core.tasks.moves import Complete, Expire, Fail, Leave, Move, Requeue, Retry, SetAside, retry_or_fail
 from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 
@@ -171,7 +171,7 @@ class Finalizer:
             return True
         about = {"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}}
         log.error("the database refused the end of a task: %s", describe(problem), extra=about)
-        if not ending.replaced and not isinstance(ending.move, Requeue | Expire | SetAside):
+        if not ending.replaced and not isinstance(ending.move, Requeue | Leave | Expire | SetAside):
             ending.move, ending.replaced = of_refused_row(ending.held, describe(problem)), True
         elif isinstance(ending.move, SetAside):
             return False
@@ -200,8 +200,8 @@ class Finalizer:
                     extra={"horsies": {"task_id": ending.held.id, "task": ending.held.row.task_name}},
                 )
             move = ending.move
-            if isinstance(move, Retry) and moved.get(ending.held.id) is Fail:
-                move = move.otherwise  # the deadline left no room for it (L-22)
+            if isinstance(move, Retry | Leave) and moved.get(ending.held.id) is Fail:
+                move = move.otherwise  # the deadline left no room for it (L-22), or it was left for too long (O-32)
             self._on_settled(ending.held, move, ok)
 
 
@@ -213,7 +213,7 @@ def size_of(move: Move) -> int:
     """About how many bytes its result has."""
     if type(move) is Complete:
         return len(move.result)
-    end = move.otherwise if isinstance(move, Retry) else move
+    end = move.otherwise if isinstance(move, Retry | Leave) else move
     return len(getattr(end, "result", ""))
 
 
@@ -233,9 +233,12 @@ class ConnectionChoice:
 
 
 def of_report(held: HeldTask, done: Done) -> Move:
-    """The child has run the function (L-10, L-11, L-12)."""
+    """The child has run the function (L-10, L-11, L-12), or could not read its arguments (L-13b)."""
     if done.ok:
         return Complete(held.claim, done.result)
+    if done.leave_ms:
+        message = _clean(done.error_message)
+        return Leave(held.claim, done.leave_ms / 1000, Fail(held.claim, done.result, done.error_code, message))
     return _retry_or_fail(held, Fail(held.claim, done.result, done.error_code, _clean(done.error_message)))
 
 
@@ -292,7 +295,7 @@ def of_deadline(held: HeldTask, worker_id: str) -> Move:
 def may_be_the_end(move: Move, moved: bool) -> bool:
     """Whether this may be the end of the task. Also if nothing has moved, because an earlier try may have succeeded
     unnoticed (L-34)."""
-    return not isinstance(move, Requeue) and not (moved and isinstance(move, Retry))
+    return not isinstance(move, Requeue) and not (moved and isinstance(move, Retry | Leave))
 
 
 def describe_exit(returncode: int) -> str:
@@ -327,6 +330,7 @@ _VERBS: dict[type, str] = {
     Complete: "completed",
     Fail: "failed",
     Retry: "retried",
+    Leave: "left to others",
     Expire: "expired",
     SetAside: "set aside",
 }

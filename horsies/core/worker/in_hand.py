@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import Enum, auto
 from functools import lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from horsies.core.child.wire import Kind, pack
 from horsies.core.models.tasks import TaskOptions
@@ -92,9 +92,8 @@ class HeldTask:
         """What the code of a task can know about its run (P-02)."""
         row = self.row
         due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
-        options, attempt = self.options, row.retry_count + 1
-        places = (row.queue_name, due, options.timeout_ms, row.workflow_id, options.node)
-        return packed((row.id, row.claim_seq, attempt, *places))
+        attempt, limit, node = row.retry_count + 1, self.options.timeout_ms, self.options.node
+        return packed(row.id, row.claim_seq, attempt, row.queue_name, due, limit, row.workflow_id, node)
 
     def _about(self) -> bytes:
         """What the span of a run says about its task and its context."""
@@ -198,8 +197,10 @@ def next_to_start(fed: list[HeldTask]) -> HeldTask | None:
     return fed[0] if fed[0].stop is None else None
 
 
-class Limits(NamedTuple):
-    """How many tasks the worker may hold, and from which queues: the limits from the configuration."""
+@dataclass(slots=True)
+class Limits:
+    """How many tasks the worker may hold, and from which queues: the limits from the configuration. Only `concurrency`
+    may change: if it was left to the worker, it is 1 as long as no async task comes (W-30a, `pace.Kinds`)."""
 
     queues: Sequence[tuple[str, int | None]]  # name and max_concurrency, in claiming order
     cluster_cap: int | None
@@ -209,7 +210,8 @@ class Limits(NamedTuple):
     run_ahead_ms: int
     concurrency: int
     max_held_bytes: int = MAX_HELD_BYTES
-    shares: Mapping[str, float] = {}  # of the queues that have one (W-22b)
+    top_concurrency: int | None = None  # of a worker that changes it: while there are async tasks
+    shares: Mapping[str, float] = field(default_factory=dict)  # of the queues that have one (W-22b)
 
     @property
     def hard(self) -> bool:

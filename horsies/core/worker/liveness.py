@@ -19,9 +19,10 @@ import psutil
 
 from horsies.core.db import AWAY, Connection, answered_within, by_halves, is_about_content
 from horsies.core.store import holds, tasks, workers
+from horsies.core.store.names import Known, hash_of
 from horsies.core.tasks.moves import Claim
 from horsies.core.worker.children import Child, Children
-from horsies.core.worker.config import Identity, Plan, publishable
+from horsies.core.worker.config import Code, Identity, Plan
 from horsies.core.worker.fence import Fence, SelfFence
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, StopReason, log_fields
 
@@ -32,6 +33,7 @@ T = TypeVar("T")
 FIRST_BEAT_S = 1.0
 FINALIZING_AFTER_S = 1.0
 CONNECT_S = 5.0
+LONGEST_PAUSE_S = 300.0  # between two workers of the same code, as in a deploy; then the names count as known again
 WAITING = (Phase.CLAIMED, Phase.STARTING)
 MEASURE_S = 0.3  # the system counts in hundredths of a second: 5 % are two counts at least, and one proves nothing
 WORK = 0.05  # of one processor: a thread that uses less only waits
@@ -75,6 +77,8 @@ class Heartbeats:
         self._refreshed = 0.0
         self._asked_all = 0.0
         self._has_said_hello = False
+        self._known: Known | None = None
+        self._stored_names: str | None = None  # the hash of the names that the database knows
         self._has_work = asyncio.Event()
         self._born = monotonic()
         self.tick_s = max(0.05, min(1.0, fence.terms.shortest_s / 8))
@@ -120,21 +124,29 @@ class Heartbeats:
     async def register(self) -> None:
         """Insert or refresh the worker's row (R-40)."""
         started, self._has_said_hello = monotonic(), True
-        known = {
-            **self._registration["metadata"],
-            "task_names": publishable(self._children.task_names),
-            "team": self.team,
+        code = self.code
+        names_hash = code.known.names_hash
+        row = {
+            **self._registration,
+            "age": started - self._born,
+            "metadata": {**self._registration["metadata"], "team": code.team},
+            "names_hash": names_hash,
+            "names": None if self._stored_names == names_hash else sorted(code.known.names),
+            "pause": max(LONGEST_PAUSE_S, 3 * self._refresh_s),
         }
-        row = {**self._registration, "age": started - self._born, "metadata": known}
-        server_s, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        (server_s, are_stored), self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        self._stored_names = names_hash if are_stored else None
         self._fence.pulse.saw_time(server_s, self._fence.refreshed)
         self._refreshed = started
         self._self_fence.check()
 
     @property
-    def team(self) -> str:
-        """Workers of the same team have the same code and settings, so any of them can do what is shared (R-15)."""
-        return self._plan.team(self._children.task_names, self._children.hook_events)
+    def code(self) -> Code:
+        """What this worker runs. Its children may change that (O-31)."""
+        names = self._children.task_names
+        if self._known is None or self._known.names is not names:
+            self._known = Known(names, hash_of(names))
+        return Code(self._plan.team(self._known.names_hash, self._children.hook_events), self._known)
 
     async def unregister(self) -> None:
         """Delete the worker's row (W-53), if it has one."""

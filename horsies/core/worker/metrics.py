@@ -79,7 +79,7 @@ class Exposure:
             children=children,
             listener=listener,
             pulse=pulse,
-            processes=plan.config.processes,
+            processes=plan.processes,
             poll_s=plan.poll_s,
             is_stopping=is_stopping,
             on_clock=self._set_clock,
@@ -132,7 +132,7 @@ class Exposure:
             hostname=self._me.hostname,
             version=self._version,
             is_ready=is_ready,
-            slots=self._plan.config.processes * self._plan.config.concurrency,
+            slots=self._plan.slots,
             in_hand=self._by_phase(),
             children=self._child_states(),
             supervisor_bytes=self._process.memory_info().rss,
@@ -241,7 +241,7 @@ class Snapshots:
     one every half hour, so that retention never leaves a worker without them."""
 
     def __init__(
-        self, pool: Pool, me: Identity, settings: Mapping[str, Any], in_hand: InHand, children: Children
+        self, pool: Pool, me: Identity, settings: Callable[[], dict[str, Any]], in_hand: InHand, children: Children
     ) -> None:
         self._pool = pool
         self._me = me
@@ -258,7 +258,7 @@ class Snapshots:
         now = monotonic()
         is_full = now >= self._settings_due
         row = {
-            **self._settings,
+            **self._settings(),
             **({} if is_full else workers.NO_SETTINGS),
             "worker_id": self._me.worker_id,
             "hostname": self._me.hostname,

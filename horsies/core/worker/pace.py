@@ -41,6 +41,8 @@ BUSY_FACTOR = 8
 MOST_OWED = 2_000  # a share of so many tasks at most is made up for
 EPSILON = 1e-6
 
+QUIET_S = 5.0  # after the last async task, claims are plain again
+
 EARNED = 16  # so many short tasks must come in a row before there is run-ahead again
 GROWTH = 2
 MOST_EARNED = 10_000
@@ -212,6 +214,27 @@ def polling_pause(idle_s: float, longest_s: float) -> float:
     """How long to wait before the next look, if nothing but a look finds tasks: short while there is work, and then at
     most a quarter of the time for which there has been none."""
     return min(longest_s, max(FIRST_PAUSE_S, idle_s / 4))
+
+
+class Kinds:
+    """Sets the concurrency that was left to the worker (W-30a): the top one while async tasks are here or have come
+    lately, otherwise 1. With 1, claims need not tell async tasks from sync ones, and may start tasks (W-21b)."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._last = 0.0  # when an async task came
+
+    def came(self, is_async: bool, now: float) -> None:
+        """A task has been claimed."""
+        if is_async and self._limits.top_concurrency is not None:
+            self._limits.concurrency, self._last = self._limits.top_concurrency, now
+
+    def look(self, in_hand: InHand, now: float) -> None:
+        """Called before every claim."""
+        limits = self._limits
+        is_quiet = limits.top_concurrency is not None and limits.concurrency > 1 and now - self._last > QUIET_S
+        if is_quiet and not any(held.is_async for held in in_hand.held.values()):
+            limits.concurrency = 1
 
 
 class Holding(NamedTuple):

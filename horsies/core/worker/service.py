@@ -32,6 +32,7 @@ from horsies.core.worker.helper_process import HelperChild
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase
 from horsies.core.worker.liveness import Heartbeats
 from horsies.core.worker.metrics import Exposure, Snapshots
+from horsies.core.worker.notes import NoteWriter
 from horsies.core.worker.shutdown import ForcedShutdown, Shutdown, sign_off
 from horsies.core.worker.start import Apart, Starter
 from horsies.core.worker.startup import (
@@ -101,9 +102,7 @@ class Worker:
             await self._close()
         code = 1 if self._failure is not None or self._is_cut_off else 0
         log.info("worker stopped: %s", self._outcomes.in_all(), extra={"horsies": {"worker": self.worker_id}})
-        if self._failure is not None and not isinstance(
-            self._failure, children.ChildBroken | DatabaseGone | HorsiesError
-        ):
+        if not isinstance(self._failure, children.ChildBroken | DatabaseGone | HorsiesError | None):
             raise self._failure
         return code
 
@@ -120,9 +119,7 @@ class Worker:
         self._outcomes = finalize.OutcomeLog(me.worker_id)
         self._fence = fence.Fence.of(plan.app.config.recovery, plan.recovery)
         self._capped = plan.limits.capped_queues()
-        self._children = children.Children(
-            plan.child_spec, plan.config.processes, self._journal, on_change=self._on_room
-        )
+        self._children = children.Children(plan.child_spec, plan.processes, self._journal, on_change=self._on_room)
         self._build_helper()
         self._build_stages()
         self._build_liveness()
@@ -137,7 +134,7 @@ class Worker:
             build_later=self._advancer.build_later,
             looks=LooksChoice(self._is_idle, self._database, self._pools.care),
             is_idle=self._is_idle,
-            team=lambda: self._heartbeats.team,
+            code=lambda: self._heartbeats.code,
         )
         self._listener = self._build_listener()
         self._exposure = Exposure(
@@ -204,6 +201,7 @@ class Worker:
             self._who,
             plan.limits,
             wake_key=me.liveness_key,
+            leaves_unknown=plan.leaves_unknown,
             in_hand=self._in_hand,
             children=self._children,
             dispatcher=self._dispatcher,
@@ -215,6 +213,7 @@ class Worker:
             on_ahead=lambda ahead: self._recovery.deadlines.saw(ahead),
         )
         self._dispatcher.on_lost = self._claimer.unknown.suspect
+        self._notes = NoteWriter(self._pools.care, me.worker_id, self._dispatcher)
 
     def _build_liveness(self) -> None:
         """What the worker says about itself, and what it does when nobody hears it."""
@@ -232,8 +231,7 @@ class Worker:
         )
         self._pings = questions.Pings(self._database, self.me)
         self._lost_claims = questions.Questions(self._check_claims, questions.CHECK_PAUSE_S)
-        settings = self.plan.snapshot_settings()
-        self._snapshots = Snapshots(self._database, self.me, settings, self._in_hand, self._children)
+        self._snapshots = Snapshots(self._database, self.me, self.plan.snapshot_settings, self._in_hand, self._children)
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
         return partial(connect, self.plan.postgres, session=session, name=name, options=BY_INDEX)
@@ -270,6 +268,7 @@ class Worker:
     async def _startup(self) -> None:
         # The children start first because they check the app: an app with errors shall not touch the database.
         await self._children.start()
+        self.plan.heed_kinds(has_async=bool(self._children.async_names))
         persistently = Persistence(self.plan.app.config.resilience, self._stop, self._fence.pulse)
         await persistently("schema", self._install_schema)
         if self._stop.is_set():
@@ -282,10 +281,12 @@ class Worker:
         if self._stop.is_set():
             return
         log.info(self.plan.headline(), extra={"horsies": {"worker": self.worker_id, "pid": self.me.pid}})
+        if (defaults := self.plan.defaults()) is not None:
+            log.info(defaults)
         warn_without_session(self.plan)
 
     async def _install_schema(self) -> None:
-        self._claimer.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
+        self._claimer.mark.notify, has_all_limits = await install_schema(self.plan.postgres, self.plan.needs)
         if not has_all_limits:
             self._upgrade = asyncio.create_task(add_limits(self.plan.postgres))
 
@@ -304,7 +305,7 @@ class Worker:
         self._serve_step("heartbeats", self._heartbeats.step, self._fence.terms.shortest_s / 8)
         self._serve_step("pings", self._pings.step)
         self._serve_step("lost claims", self._lost_claims.step)
-        for name, step in (*self._recovery.steps(), *self._schedules):
+        for name, step in (("notes", self._notes.step), *self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
             "snapshots",
@@ -350,6 +351,7 @@ class Worker:
         await self._hooks.close()
         await self._children.close()
         await cancel_all((*self._services, *filter(None, [self._upgrade])))
+        await self._notes.flush()
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heartbeats.close()
@@ -410,16 +412,15 @@ class Worker:
             self._forced.settled(held, move, moved)
         if moved:
             self._outcomes.note(held, move)
+            self._claimer.left.ended(held.row.task_name, move)
             if isinstance(move, Retry):
                 self._claimer.expect(move.delay_s)
         else:
             self._claimer.unknown.suspect()
         if held.row.workflow_id is not None and finalize.may_be_the_end(move, moved):
             self._advancer.put(held.id, held.row.workflow_id)
-        if held.row.queue_name in self._capped:
-            self._claimer.ring()  # there is room under the cap again, and a task may have waited for it
-        else:
-            self._claimer.room()
+        # Where there is room under a cap again, a task may have waited for it.
+        self._claimer.ring() if held.row.queue_name in self._capped else self._claimer.room()
 
     def _stuck(self, held: HeldTask) -> None:
         """Its code has ended or has never begun, so nothing has to wait for it (R-58)."""

@@ -63,11 +63,18 @@ class Shutdown:
             self.dispatcher.take_back(child)
         running = self.in_hand.count(Phase.FED, Phase.STARTED)
         if running:
-            log.info("stopping: waiting for %s", logs.counted(running, "running task"))
+            log.info("stopping: waiting for %s; %s", logs.counted(running, "running task"), self._prospects(running))
         if settling := self.in_hand.count(Phase.SETTLING):
             log.info("stopping: waiting for the end of %s to be written", logs.counted(settling, "task"))
         if not await self._finished(self.grace_s):
             await self._cut_running_tasks()
+
+    def _prospects(self, running: int) -> str:
+        """What ends the wait, for the person at the terminal."""
+        them = "it" if running == 1 else "them"
+        if self.grace_s is None:
+            return f"press Ctrl-C again (or send a second signal) to interrupt {them}"
+        return f"{self.grace_s:g} s or a second Ctrl-C (or signal) will interrupt {them}"
 
     async def _finished(self, grace_s: float | None) -> bool:
         """Everything has ended and is written. False when told to hurry, or when code still runs after the grace

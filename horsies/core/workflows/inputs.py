@@ -1,13 +1,15 @@
-"""What a node is called with: its own arguments, the results of others, and the context (F-33 to F-37); and how a map
-becomes its elements (F-95).
+"""What a node is called with: its own arguments, the results of others or their values, and the context (F-33 to F-37);
+and how a map becomes its elements (F-95).
 
-Everything here is JSON text that is combined and never decoded: the child that runs the task decodes it by its types.
+Everything here is JSON text that is cut and combined as it stands: the child that runs the task decodes it by its
+types.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from horsies.core.codec.serde import serialize_error_payload
 from horsies.core.models import codes, tasks
@@ -19,10 +21,14 @@ CTX, META = "workflow_ctx", "workflow_meta"
 
 NO_RESULT = '{"ok":null}'
 
+_DECODER = json.JSONDecoder()
+_SPACE = " \t\r\n"
+_OK = re.compile(r'\{[ \t\r\n]*"ok"[ \t\r\n]*:[ \t\r\n]*')
+
 
 def sources_of(payload: Payload) -> set[int]:
     """The indexes of the nodes whose results this node uses."""
-    taken = {*payload.args_from.values(), *(payload.ctx_from or ())}
+    taken = {*(_wanted(entry).node for entry in payload.args_from.values()), *(payload.ctx_from or ())}
     if payload.node_type == "MAP" and payload.map_options is not None:
         taken.add(payload.map_options["over"])
     return taken
@@ -41,14 +47,16 @@ def result_of(source: Source) -> str | None:
 
 
 def injected(payload: Payload, sources: Mapping[int, Source]) -> dict[str, str]:
-    """For each parameter of `args_from`, the JSON of the result; a source without a result is left out."""
+    """For each parameter of `args_from`, the JSON of what it takes. A source that has nothing for it is left out, and
+    the parameter keeps its default."""
     found: dict[str, str] = {}
-    for name, index in payload.args_from.items():
+    for name, entry in payload.args_from.items():
+        index, form = _wanted(entry)
         if index not in sources:
             raise InputError(f"the node {index}, which {name!r} comes from, does not exist")
-        result = result_of(sources[index])
-        if result is not None:
-            found[name] = result
+        given = result_of(sources[index]) if form == "result" else _value_of(sources[index], form)
+        if given is not None:
+            found[name] = given
     return found
 
 
@@ -99,6 +107,8 @@ def expand(payload: Payload, sources: Mapping[int, Source], first: int) -> Expan
     if "over" not in options:
         raise InputError("its row does not name the node that it maps over")
     members = elements(sources.get(options["over"]))
+    if options.get("takes_values"):
+        members = [ok_text(member) for member in members]
     arguments = _arguments_for(payload, sources, options["param"])
     rows: list[dict[str, Any]] = [
         {
@@ -132,10 +142,18 @@ def elements(source: Source | None) -> list[str]:
     """The members of the list that a map goes over, each as its original JSON text."""
     result = None if source is None else result_of(source)
     members = _members(result or "")
-    if members is None:
+    if source is None or members is None:
         kind = "was skipped" if source and source.status is WorkflowTaskStatus.SKIPPED else "gave no list"
         raise InputError(f"the node {source.node_id if source else '?'}, which it maps over, {kind}")
     return members
+
+
+def ok_text(result: str) -> str:
+    """The value of a result, as its original JSON text. `InputError` if the text is no ok result."""
+    found = _ok_text(result)
+    if found is None:
+        raise InputError("a result that it takes the value of has no value")
+    return found
 
 
 def mapped_result(results: Iterable[str | None]) -> str:
@@ -169,30 +187,58 @@ def _without_meta(kwargs: str | None) -> tuple[str | None, bool]:
     return json.dumps(given), had
 
 
-def _members(result: str) -> list[str] | None:
-    """The texts of the list in `{"ok": [...]}`, cut out unchanged; None if it is something else."""
-    decoder = json.JSONDecoder()
+class _Wanted(NamedTuple):
+    node: int
+    form: Any
+
+
+def _wanted(entry: Any) -> _Wanted:
+    """An entry of `args_from`: an index stands for the whole result of that node."""
+    index, form = (entry.get("node"), entry.get("takes")) if isinstance(entry, dict) else (entry, "result")
+    return _Wanted(index if isinstance(index, int) else -1, form)  # there is no node -1
+
+
+def _value_of(source: Source, form: Any) -> str | None:
+    """The value of a node that has completed, or those of the elements of a map; None if it has not (F-34, F-35)."""
+    if source.status is not WorkflowTaskStatus.COMPLETED:
+        return None
+    if form == "value":
+        return ok_text(source.result or NO_RESULT)
+    return f"[{','.join(ok_text(member) for member in elements(source))}]"
+
+
+def _ok_text(result: str) -> str | None:
+    """The text of the value in `{"ok": ...}`, cut out unchanged; None if it is something else."""
     text = result.strip()
+    head = _OK.match(text)
     try:
-        outer = decoder.decode(text)
-        if not isinstance(outer, dict) or not isinstance(outer.get("ok"), list):
+        if head is None:
             return None
-        place = text.index("[", text.index('"ok"'))
-        members: list[str] = []
-        while True:
-            place = _skip(text, place + 1)
-            if text[place] == "]":
-                return members
-            _, end = decoder.raw_decode(text, place)
-            members.append(text[place:end])
-            place = _skip(text, end)
-            if text[place] == "]":
-                return members
-    except (ValueError, IndexError, RecursionError):
+        end = _DECODER.raw_decode(text, head.end())[1]
+        return text[head.end() : end] if text[end:].lstrip(_SPACE) == "}" else None
+    except (ValueError, RecursionError):
         return None
 
 
+def _members(result: str) -> list[str] | None:
+    """The texts of the list in `{"ok": [...]}`, cut out unchanged; None if it is something else."""
+    text = _ok_text(result)
+    if text is None or not text.startswith("["):
+        return None
+    members: list[str] = []
+    place = 0
+    while True:
+        place = _skip(text, place + 1)
+        if text[place] == "]":
+            return members
+        end = _DECODER.raw_decode(text, place)[1]
+        members.append(text[place:end])
+        place = _skip(text, end)
+        if text[place] == "]":
+            return members
+
+
 def _skip(text: str, place: int) -> int:
-    while text[place] in " \t\r\n":
+    while text[place] in _SPACE:
         place += 1
     return place

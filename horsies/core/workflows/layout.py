@@ -5,7 +5,7 @@ wait for nothing, and the same for its children.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -172,12 +172,17 @@ def _node(node: NodePlan, workflow_id: str, index: int, dependents: list[int], k
         "good_until": node.good_until and node.good_until.isoformat(),
         "dependencies": node.dependencies,
         "dependents": dependents,
-        "args_from": dict(node.args_from),
+        "args_from": {name: _taken(node, name, index) for name, index in node.args_from.items()},
         "ctx_from": node.ctx_from,
         "join_type": node.join,
         "min_success": node.min_success,
         "allow_failed_deps": node.allow_failed_deps,
         "status": WorkflowTaskStatus.PENDING,
-        "map_options": options and {"over": options.over, "param": options.param, "max_parallel": options.max_parallel},
+        "map_options": options and asdict(options),
         "sub_workflow_key": node.sub_workflow_key,
     }
+
+
+def _taken(node: NodePlan, name: str, index: int) -> int | dict[str, Any]:
+    form = node.forms.get(name, "result")
+    return index if form == "result" else {"node": index, "takes": form}

@@ -272,8 +272,8 @@ class NodeCodecs:
                 return None
             if node.node_type != "MAP":
                 return task.codec.result
-            of_element: Any = task.codec.signature.returns
-            return ResultCodec(list[of_element])
+            of_element: Any = task.codec.ok_type
+            return ResultCodec(list[tasks.TaskResult[of_element, tasks.TaskError]])
         except (HorsiesError, PydanticUserError, SchemaError):  # a type that cannot be resolved here
             return None
 

@@ -59,6 +59,16 @@ def maybe(a: TaskResult[int, TaskError] | None = None) -> TaskResult[int, TaskEr
     return TaskResult(ok=1)
 
 
+@APP.task("plain", queue_name="fast")
+def plain(value: int) -> int:
+    return value
+
+
+@APP.task("summed", queue_name="fast")
+def summed(values: list[int]) -> int:
+    return sum(values)
+
+
 @APP.task("see", queue_name="fast")
 def see(workflow_ctx: WorkflowContext | None = None, k: int = 1) -> TaskResult[int, TaskError]:
     return TaskResult(ok=1)

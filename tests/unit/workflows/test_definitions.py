@@ -331,7 +331,9 @@ def test_f61_parameters_of_a_sub_workflow_are_checked_like_those_of_a_task() -> 
     assert codes_of(lambda: workflow(SubWorkflowNode(Sized, {"size": 1, "y": 1}))) == ["HRS-019"]
     assert codes_of(lambda: workflow(SubWorkflowNode(Sized))) == ["HRS-020"]
     assert codes_of(lambda: workflow(SubWorkflowNode(Sized, {"size": "1"}))) == ["HRS-031"]
-    assert codes_of(lambda: workflow(a, SubWorkflowNode(Sized, {"size": from_node(a)}))) == ["HRS-024"]
+    assert codes_of(lambda: workflow(b, SubWorkflowNode(Sized, {"size": from_node(b)}))) == ["HRS-024"]
+    plan = workflow(a, SubWorkflowNode(Sized, {"size": from_node(a)})).plan()
+    assert plan.nodes[1].forms == {"size": "value"}
     assert codes_of(lambda: workflow(b, SubWorkflowNode(Fed, {"number": from_node(b)}))) == ["HRS-024"]
     assert codes_of(lambda: workflow(a, SubWorkflowNode(Idle, waits_for=[a], workflow_ctx_from=[a]))) == ["HRS-010"]
     assert codes_of(lambda: workflow(a, SubWorkflowNode(Sized, {"size": 1}, waits_for=[a], workflow_ctx_from=[a]))) == [

@@ -14,7 +14,7 @@ from horsies.core.store.workflows import Closing, Flow, FlowNode, Payload, Sourc
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.core.workflows import finish
 from horsies.core.workflows.finish import NodeEnd, conclude, deciding, end_of_map
-from horsies.core.workflows.inputs import arguments, elements, expand
+from horsies.core.workflows.inputs import arguments, elements, expand, ok_text
 from horsies.core.workflows.settle import Readiness, Settling, readiness
 
 PENDING, READY, RUNNING = WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY, WorkflowTaskStatus.RUNNING
@@ -178,6 +178,35 @@ def test_f33_f34_f35_results_of_others_stand_beside_what_was_given() -> None:
     assert found["gone"]["err"]["error_code"] == {BUILTIN_KEY: "UPSTREAM_SKIPPED"}
 
 
+def test_f33_f34_f35_values_of_others_and_none_of_those_that_have_none() -> None:
+    sources = {
+        0: source(0, COMPLETED, '{ "ok" : {"a": [1.10, "}"]} }'),
+        1: source(1, FAILED, BAD),
+        2: source(2, SKIPPED),
+        3: source(3, RUNNING),
+        4: source(4, COMPLETED, '{"ok":[{"ok":1.10},{"ok":[2]},{"ok":null}]}'),
+        5: source(5, COMPLETED),
+    }
+    taken = {f"p{index}": {"node": index, "takes": "values" if index == 4 else "value"} for index in sources}
+    text = arguments(payload(kwargs='{"x": [1]}', args_from={**taken, "r": 0}), sources) or ""
+    assert json.loads(text) == {
+        "x": [1], "p0": {"a": [1.1, "}"]}, "p4": [1.1, [2], None], "p5": None, "r": {"ok": {"a": [1.1, "}"]}},
+    }  # fmt: skip
+    assert '{"a": [1.10, "}"]}' in text and "[1.10,[2],null]" in text, "the texts are those of the results"
+
+
+@pytest.mark.parametrize("result", [BAD, "5", '{"ok":1,"x":2}', '{"no":1}', '{"ok":}', '{"ok":1', "nonsense", ""])
+def test_f33_a_value_is_cut_out_of_nothing_but_a_result(result: str) -> None:
+    with pytest.raises(InputError):
+        ok_text(result)
+
+
+@pytest.mark.parametrize("entry", ["0", None, {"takes": "value"}, {"node": [0], "takes": "value"}, [0]])
+def test_f33_f72_an_input_that_names_no_node_is_refused(entry: Any) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        arguments(payload(args_from={"p": entry}), {0: source(0, COMPLETED, OK)})
+
+
 def test_f36_the_context_holds_what_has_ended() -> None:
     sources = {0: source(0, COMPLETED, OK), 1: source(1, RUNNING)}
     found = json.loads(arguments(payload(ctx_from=[0, 1]), sources) or "")["workflow_ctx"]
@@ -219,6 +248,15 @@ def test_f95_f37_an_element_has_its_own_place() -> None:
         "y": 2, "x": 8, "workflow_meta": {"workflow_id": "w", "task_index": 11, "task_name": "t"},
     }  # fmt: skip
     assert json.loads(found.options) == {**options, "first": 10, "count": 2}
+
+
+def test_f95_f33_a_map_over_a_map_takes_its_values() -> None:
+    options = {"over": 0, "param": "x", "max_parallel": None, "takes_values": True}
+    given = payload(node_type="MAP", map_options=options)
+    found = expand(given, {0: source(0, COMPLETED, '{"ok":[{"ok":7},{"ok":[8]}]}')}, first=10)
+    assert [json.loads(row["task_kwargs"]) for row in found.rows] == [{"x": 7}, {"x": [8]}]
+    with pytest.raises(InputError):
+        expand(given, {0: source(0, COMPLETED, f'{{"ok":[{OK},{BAD}]}}')}, first=10)
 
 
 def test_f95_a_map_succeeds_with_as_many_elements_as_it_needs() -> None:

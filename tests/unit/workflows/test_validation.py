@@ -5,8 +5,9 @@ and how findings are shown. Codes of definitions and sub-workflows are in `test_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from horsies import (
     from_node,
 )
 from horsies.core.errors import MultipleWorkflowErrors
+from horsies.core.models.workflow.input_checks import form_of
 from tests.unit.workflows.sample import (
     APP,
     URL,
@@ -37,7 +39,9 @@ from tests.unit.workflows.sample import (
     number,
     numbers,
     placed,
+    plain,
     see,
+    summed,
     take,
     where,
     words,
@@ -218,8 +222,14 @@ def test_f12_f90_hrs_021_given_twice() -> None:
         (TaskResult[str, TaskError], number, False),
         (TaskResult[list[int], TaskError], words, False),
         (TaskResult[bool, TaskError], number, False),
-        (int, number, False),
-        (Any, number, False),
+        (int, number, True),
+        (int | None, number, True),
+        (float, number, True),
+        (Any, number, True),
+        (int | TaskResult[str, TaskError], number, True),
+        (list[str], words, True),
+        (str, number, False),
+        (list[int], words, False),
         (None, number, False),
     ],
 )
@@ -238,11 +248,89 @@ def test_f33_f90_hrs_024_types_of_sources(annotation: Any, source: Any, accepted
     assert codes_of(build) == ([] if accepted else ["HRS-024"])
 
 
-def test_f33_hrs_024_without_an_annotation() -> None:
+Int = TaskResult[int, TaskError]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "form"),
+    [
+        (Int, "result"),
+        (Int | None, "result"),
+        (int | Int, "result"),
+        (object | TaskResult[str, TaskError], "value"),
+        (int, "value"),
+        (float | None, "value"),
+        (Any, "value"),
+        (str, None),
+        (TaskResult[str, TaskError], None),
+    ],
+)
+def test_f33_a_parameter_takes_the_whole_result_if_it_accepts_it_and_else_the_value(annotation: Any, form: Any) -> None:
+    assert form_of(annotation, number.node()()) == form
+
+
+@pytest.mark.parametrize(
+    ("annotation", "form"),
+    [
+        (TaskResult[list[Int], TaskError], "result"),
+        (list[Int], "value"),
+        (Sequence[Int] | None, "value"),
+        (list[int], "values"),
+        (Sequence[float], "values"),
+        (list[Any], "values"),
+        (Any, "values"),
+        (list[str], None),
+        (list[TaskResult[str, TaskError]], None),
+        (int, None),
+        (set[int], None),
+    ],
+)
+def test_f33_f95_a_parameter_takes_the_results_of_a_map_or_their_values(annotation: Any, form: Any) -> None:
+    assert form_of(annotation, number.map_node(over=from_node(numbers.node()()))()) == form
+
+
+def test_f33_the_plan_knows_which_parameters_take_values() -> None:
     a = number.node()()
-    with pytest.raises(WorkflowValidationError, match=r"annotate it TaskResult\[int, TaskError\], not Any") as raised:
-        workflow(a, loose.node()(a=from_node(a)))
-    assert raised.value.code == "HRS-024"
+    given = [number.node()(x=from_node(a)), loose.node()(a=from_node(a)), take.node()(a=from_node(a), y=from_node(a))]
+    plan = workflow(a, *given).plan()
+    assert [node.forms for node in plan.nodes] == [{}, {"x": "value"}, {"a": "value"}, {"y": "value"}]
+
+
+def test_f33_f90_hrs_024_values_of_a_map_whose_elements_may_fail() -> None:
+    source = numbers.node()()
+
+    def over(**options: Any) -> Any:
+        return number.map_node(over=from_node(source), **options)()
+
+    whole = over()
+    plan = workflow(source, whole, summed.node()(values=from_node(whole))).plan()
+    assert plan.nodes[2].forms == {"values": "values"}
+    for some in (over(join="any"), over(min_success=2)):
+        with pytest.raises(WorkflowValidationError, match=r"failed: annotate it list\[TaskResult\[int") as raised:
+            workflow(source, some, summed.node()(values=from_node(some)))
+        assert raised.value.code == "HRS-024"
+        assert codes_of(partial(workflow, source, some, number.map_node(over=from_node(some))())) == ["HRS-024"]
+    second = number.map_node(over=from_node(whole))()
+    options = workflow(source, whole, second).plan().nodes[2].map_options
+    assert options is not None and options.takes_values
+
+
+@pytest.mark.parametrize("join", ["any", "quorum"])
+def test_f34_f35_f90_hrs_013_a_value_that_may_be_missing_needs_a_default(join: Any) -> None:
+    a = number.node()()
+    more = {"min_success": 1} if join == "quorum" else {}
+    assert codes_of(lambda: workflow(a, plain.node(join=join, **more)(value=from_node(a)))) == ["HRS-013"]
+    assert codes_of(lambda: workflow(a, number.node(join=join, **more)(x=from_node(a)))) == []
+
+
+def test_f34_f90_hrs_013_a_node_that_allows_failures_needs_a_default_or_the_result() -> None:
+    a = number.node()()
+    text = r"'value' gets no value from a source that failed: give .* default, or annotate it TaskResult\[int"
+    with pytest.raises(WorkflowValidationError, match=text) as raised:
+        workflow(a, plain.node(allow_failed_deps=True)(value=from_node(a)))
+    assert raised.value.code == "HRS-013"
+    assert codes_of(lambda: workflow(a, number.node(allow_failed_deps=True)(x=from_node(a)))) == []
+    assert codes_of(lambda: workflow(a, take.node(allow_failed_deps=True)(a=from_node(a)))) == []
 
 
 def test_f12_f90_hrs_026_parameters_that_only_go_by_position() -> None:

@@ -19,7 +19,8 @@ class WorkerStateInfo:
     """A worker according to the registry and its newest snapshot.
 
     `is_live`: its last heartbeat is younger than three of its own intervals. Values from a snapshot are None or empty
-    until there is one; `task_names` is None if the worker did not publish them.
+    until there is one; `task_names` and `concurrency` (async tasks per process) are None if the worker did not publish
+    them.
     """
 
     worker_id: str
@@ -44,6 +45,7 @@ class WorkerStateInfo:
     queue_max_concurrency: Mapping[str, int | None]
     prefetch_buffer: int | None
     snapshot_at: datetime | None
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

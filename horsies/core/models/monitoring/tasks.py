@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from pydantic_core import to_jsonable_python
 
 from horsies.core.models import codes, tasks
+from horsies.core.models.notes import TaskProgress
 from horsies.core.types import Err, Ok, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class TaskSummary:
     worker_hostname: str | None
     worker_pid: int | None
     workflow_id: str | None
+    progress: TaskProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class TaskDetail:
     workflow_id: str | None
     idempotency_key: str | None
     attempts: tuple[tasks.TaskAttemptInfo, ...] = ()
+    progress: TaskProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)

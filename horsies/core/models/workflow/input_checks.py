@@ -55,7 +55,7 @@ def child_problems(draft: plan.Draft) -> Iterator[HorsiesError]:
 def input_problems(draft: plan.Draft) -> Iterator[HorsiesError]:
     """What is wrong with the arguments of the nodes. What can be written of the arguments is written, for the plan."""
     for index, node in enumerate(draft.nodes):
-        draft.kwargs_json[index] = None
+        draft.kwargs_json[index], draft.forms[index] = None, {}
         if node.args_from or node.workflow_ctx_from:
             yield from _sources(draft, index, node)
         if not _is_sound(node):
@@ -181,27 +181,42 @@ class _Inputs:
             yield self._error(ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS, text)
 
     def _args_from(self, unknown: Collection[str]) -> Iterator[HorsiesError]:
-        """Each parameter accepts what its source gives, and has a default if the source may have no result yet."""
-        may_lack = self.node.join != "all" and not isinstance(self.node, MapNode)
+        """Each parameter accepts what its source gives, and has a default if the source may have nothing for it."""
         for name, source in self.node.args_from.items():
             if name in unknown or not isinstance(source, Node):
                 continue
-            if problem := self._type_problem(name, source):
+            form = form_of(self._annotation(name), source)
+            if problem := self._type_problem(name, source, form):
                 yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, problem)
-            if may_lack and name in self.signature.required:
-                text = f"with join={self.node.join!r} {name!r} may get no value: give the parameter a default"
-                yield self._error(ErrorCode.WORKFLOW_INVALID_JOIN, text)
+            elif form is not None:
+                self.draft.forms[self.index][name] = form
+            if name in self.signature.required and (problem := self._why_lacking(name, source, form)):
+                yield self._error(ErrorCode.WORKFLOW_INVALID_JOIN, problem)
 
-    def _type_problem(self, name: str, source: Node[Any]) -> str | None:
+    def _type_problem(self, name: str, source: Node[Any], form: plan.Form | None) -> str | None:
         annotation = self._annotation(name)
-        wanted = results_in(annotation)
-        gives = plan.type_of(source)
-        if not wanted:
-            proper = f"TaskResult[{shown(gives)}, TaskError]"
-            return f"{name!r} gets a whole result: annotate it {proper}, not {shown(annotation)}"
-        if any(fits(gives, each) for each in wanted):
+        if form is None:
+            return f"{name!r} is {shown(annotation)}, but {source!r} gives {shown(plan.type_of(source))}"
+        return self._why_not_values(name, annotation, source) if form == "values" else None
+
+    def _why_not_values(self, name: str, annotation: Any, source: Node[Any]) -> str | None:
+        """Why a parameter cannot take the values of a map: an element that failed has none."""
+        if not isinstance(source, MapNode) or source.needs_all:
             return None
-        return f"{name!r} is {shown(annotation)}, but {source!r} gives {shown(gives)}"
+        proper = shown(plan.type_of(source))
+        return f"{name!r} is {shown(annotation)}, but elements of {source!r} may have failed: annotate it {proper}"
+
+    def _why_lacking(self, name: str, source: Node[Any], form: plan.Form | None) -> str | None:
+        """Why a parameter may get nothing from its source, if it may."""
+        if self.node.join != "all" and not isinstance(self.node, MapNode):
+            return f"with join={self.node.join!r} {name!r} may get no value: give the parameter a default"
+        if self.node.allow_failed_deps and form in ("value", "values"):
+            proper = f"TaskResult[{shown(plan.type_of(source))}, TaskError]"
+            return (
+                f"with allow_failed_deps {name!r} gets no value from a source that failed: give the parameter a "
+                f"default, or annotate it {proper} to get the error"
+            )
+        return None
 
     def _map(self, node: MapNode[Any], given: set[str]) -> Iterator[HorsiesError]:
         """The parameter of the elements; it is added to the given ones."""
@@ -219,9 +234,18 @@ class _Inputs:
         if element is None:
             text = f"it maps over {node.over!r}, which gives {shown(gives)}, not a list"
             yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, text)
-        elif self._is_parameter(param) and not fits(element[0], self._annotation(param)):
-            text = f"{param!r} is {shown(self._annotation(param))}, but the elements are {shown(element[0])}"
-            yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, text)
+        elif self._is_parameter(param) and (problem := self._element_problem(param, node.over, element[0])):
+            yield self._error(ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH, problem)
+
+    def _element_problem(self, param: str, over: Node[Any], element: Any) -> str | None:
+        """Why the parameter cannot take the elements. Those of another map are results, or their values."""
+        annotation = self._annotation(param)
+        if isinstance(over, MapNode) and not results_in(annotation) and fits(_value_in(element), annotation):
+            self.draft.forms[self.index][param] = "values"
+            return self._why_not_values(param, annotation, over)
+        if fits(element, annotation):
+            return None
+        return f"{param!r} is {shown(annotation)}, but the elements are {shown(element)}"
 
     def _values(self, unknown: Collection[str]) -> Iterator[HorsiesError]:
         known = {name: value for name, value in self.node.kwargs.items() if name not in unknown}
@@ -276,6 +300,18 @@ def fits(source: Any, target: Any) -> bool:
     return _classes_fit(source, target)
 
 
+def form_of(annotation: Any, source: Node[Any]) -> plan.Form | None:
+    """What a parameter with this annotation takes of a source: the whole result if it accepts that, else the value. The
+    value of a map is a list of results; a list of anything else takes the values in them. None if nothing fits."""
+    gives = plan.type_of(source)
+    if any(fits(gives, each) for each in results_in(annotation)):
+        return "result"
+    if isinstance(source, MapNode) and not _elements_are_results(annotation):
+        values = _value_in((element_of(gives) or (Any,))[0])
+        return "values" if fits(list[values], annotation) else None  # type: ignore[valid-type]
+    return "value" if fits(gives, annotation) else None
+
+
 def results_in(annotation: Any) -> list[Any]:
     """The types `T` of every `TaskResult[T, ...]` that the annotation accepts; none if it accepts no result."""
     annotation = _bare(annotation)
@@ -284,6 +320,16 @@ def results_in(annotation: Any) -> list[Any]:
     if annotation is TaskResult:
         return [Any]
     return [get_args(annotation)[0]] if get_origin(annotation) is TaskResult else []
+
+
+def _elements_are_results(annotation: Any) -> bool:
+    element = element_of(annotation)
+    return element is not None and bool(results_in(element[0]))
+
+
+def _value_in(result: Any) -> Any:
+    """`T` of a `TaskResult[T, TaskError]`."""
+    return (results_in(result) or [Any])[0]
 
 
 def element_of(annotation: Any) -> tuple[Any] | None:

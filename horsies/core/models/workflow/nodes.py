@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
 
 from horsies.core.codec.shapes import ResultCodec
 from horsies.core.errors import ErrorCode, SourceLocation, WorkflowContextMissingIdError, WorkflowValidationError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+R = TypeVar("R")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -66,7 +68,20 @@ class NodeKey(Generic[T_co]):
         return None if self._node is None else self._node.result_codec()
 
 
-class Node(Generic[T_co]):
+class GivesValue(Generic[T_co]):
+    """Something that can be the source of a parameter that takes a `T_co` (F-33). It exists for type checkers, which
+    find out from the parameter in which of its forms `from_node(...)` gives the result of a node."""
+
+
+class GivesResult(Generic[T_co]):
+    """The same for a parameter that takes the whole `TaskResult`."""
+
+
+class GivesValues(Generic[T_co]):
+    """The same for a parameter that takes the list of the values of a map."""
+
+
+class Node(GivesValue[T_co], GivesResult[TaskResult[T_co, TaskError]]):
     """What all nodes have in common; `T_co` is the type of its result."""
 
     kwargs: Mapping[str, Any]
@@ -237,13 +252,13 @@ class TaskNode(Node[T_co]):
         return str(getattr(self.fn, "task_name", self.fn))
 
     def ok_type(self) -> Any:
-        return get_args(self.fn.codec.signature.returns)[0]
+        return self.fn.codec.ok_type
 
     def result_codec(self) -> ResultCodec:
         return self.fn.codec.result
 
 
-class MapNode(TaskNode[list[TaskResult[T, TaskError]]]):
+class MapNode(TaskNode[list[TaskResult[T, TaskError]]], GivesValues[list[T]]):
     """A node that runs a task for each element of the list that `over` gives (F-95)."""
 
     over: Node[Any]
@@ -291,6 +306,11 @@ class MapNode(TaskNode[list[TaskResult[T, TaskError]]]):
 
     def ok_type(self) -> Any:
         return list[TaskResult[super().ok_type(), TaskError]]  # type: ignore[misc]
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether every element has succeeded when the node has."""
+        return self.join == "all" and self.min_success is None
 
     def result_codec(self) -> ResultCodec:
         return ResultCodec(self.ok_type())
@@ -350,9 +370,16 @@ class FromNode:
     node: Node[Any]
 
 
-def from_node(node: Node[T]) -> TaskResult[T, TaskError]:
-    """The result of another node as an argument: `task.node()(x=from_node(a))`. A type checker sees it as that
-    result."""
+# The parameter decides which form of the result it takes, so a type checker must find `R` by the place of the call.
+# mypy does that only if the return type is more than a type variable; `| Any` accepts nothing that `R` does not. The
+# second signature is for calls that stand in no such place.
+@overload
+def from_node(node: GivesValue[R] | GivesResult[R] | GivesValues[R]) -> R | Any: ...
+@overload
+def from_node(node: GivesResult[R]) -> R | Any: ...  # type: ignore[overload-cannot-match]
+def from_node(node: Any) -> Any:
+    """The result of another node as an argument: `task.node()(x=from_node(a))`. A parameter that is annotated with a
+    `TaskResult` gets the whole result, any other parameter its value (F-33)."""
     if not isinstance(node, Node):
         raise WorkflowValidationError(
             f"from_node takes a node, not {type(node).__name__}",
@@ -360,8 +387,7 @@ def from_node(node: Node[T]) -> TaskResult[T, TaskError]:
             location=SourceLocation.of_caller(),
             help_text="make a node from a task with task.node(...)(...)",
         )
-    marker: Any = FromNode(node)
-    return marker  # type: ignore[no-any-return]
+    return FromNode(node)
 
 
 def placed(nodes: Sequence[Node[Any]], ids: Sequence[str]) -> tuple[Node[Any], ...]:

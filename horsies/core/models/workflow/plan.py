@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 
 NodeType: TypeAlias = Literal["TASK", "SUBWORKFLOW", "MAP"]
 
+# What a parameter takes of its source (F-33): the whole result, its value, or the values of all elements of a map.
+Form: TypeAlias = Literal["result", "value", "values"]
+
 
 @dataclass(frozen=True, slots=True)
 class MapOptions:
-    """How a map node becomes elements (F-95): which source, which parameter, how many at once."""
+    """How a map node becomes elements (F-95): which source, which parameter, how many at once, and whether the elements
+    are the values of the results in the list."""
 
     over: int
     param: str
     max_parallel: int | None = None
+    takes_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class NodePlan:
     good_until: datetime | None = None
     dependencies: tuple[int, ...] = ()
     args_from: Mapping[str, int] = field(default_factory=dict)  # parameter -> index; not the source of a map
+    forms: Mapping[str, Form] = field(default_factory=dict)  # of parameters that do not take the whole result
     ctx_from: tuple[int, ...] | None = None
     join: Join = "all"
     min_success: int | None = None  # of the dependencies (quorum), or of a map's elements (None: all)
@@ -95,7 +101,9 @@ class Draft:
     app: Any
     location: SourceLocation | None
     declared: tuple[Any, ...] = ()
-    kwargs_json: dict[int, str | None] = field(default_factory=dict)  # by index, written while they are checked
+    # By index, written while the arguments are checked: what was given, and what each parameter takes of its source.
+    kwargs_json: dict[int, str | None] = field(default_factory=dict)
+    forms: dict[int, dict[str, Form]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -237,15 +245,18 @@ def _node(draft: Draft, index: int, node: Node[Any]) -> NodePlan:
         "kwargs_json": draft.kwargs_json[index],
         "dependencies": draft.dependencies[index],
         "args_from": {name: draft.index_of(source) for name, source in node.args_from.items()},
+        "forms": {name: form for name in node.args_from if (form := _form(draft, index, name)) != "result"},
         "ctx_from": _ctx_from(draft, node),
         "allow_failed_deps": node.allow_failed_deps,
     }
     match node:
         case MapNode():
+            param = map_param(node) or ""
+            takes_values = _form(draft, index, param) == "values"
             return NodePlan(
                 node_type="MAP",
                 min_success=1 if node.join == "any" else node.min_success,
-                map_options=MapOptions(draft.index_of(node.over) or 0, map_param(node) or "", node.max_parallel),
+                map_options=MapOptions(draft.index_of(node.over) or 0, param, node.max_parallel, takes_values),
                 **common,
                 **_task(draft, node, draft.kwargs_json[index]),
             )
@@ -266,6 +277,10 @@ def _node(draft: Draft, index: int, node: Node[Any]) -> NodePlan:
                 **common,
             )
     raise AssertionError(f"{type(node).__name__} is not a known kind of node")
+
+
+def _form(draft: Draft, index: int, name: str) -> Form:
+    return draft.forms.get(index, {}).get(name, "result")
 
 
 def _task(draft: Draft, node: TaskNode[Any], kwargs_json: str | None) -> dict[str, Any]:

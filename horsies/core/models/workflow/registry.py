@@ -131,7 +131,7 @@ def signature_of(
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """`injected`: for each parameter of `args_from`, the JSON of the whole `TaskResult`."""
+    """`injected`: for each parameter of `args_from`, the JSON of what it takes (F-33)."""
 
     definition_key: str
     kwargs_json: str | None

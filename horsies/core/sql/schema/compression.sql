@@ -8,7 +8,7 @@ BEGIN
         SELECT c.oid::regclass AS name, string_agg(format('ALTER COLUMN %I SET COMPRESSION lz4', a.attname), ', ') AS changes
         FROM (VALUES ('horsies_tasks', 'args'), ('horsies_tasks', 'kwargs'), ('horsies_tasks', 'result'),
                      ('horsies_workflow_tasks', 'task_kwargs'), ('horsies_workflow_tasks', 'result'),
-                     ('horsies_workflows', 'result')) AS v(name, attname)
+                     ('horsies_workflows', 'result'), ('horsies_task_logs', 'lines')) AS v(name, attname)
         JOIN pg_class c ON c.oid = to_regclass(v.name)
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = v.attname
         WHERE EXISTS (SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals))

@@ -4,7 +4,8 @@
 
 -- Wakes idle workers that serve this queue, each on a channel of its own (D-61); no more of them than `most`, the one first
 -- whose mark is the newest, and `giver` only if there is no other. A worker whose session has ended is passed over: its
--- liveness lock is free (D-62). Nothing can come between taking that lock and releasing it, because no statement ends there.
+-- liveness lock is free (D-62). So is one that leaves tasks of this name to others (O-31); the `word` is the id of the task, which
+-- is read only where such a mark exists. Nothing can come between taking that lock and releasing it, because no statement ends there.
 CREATE OR REPLACE FUNCTION horsies_wake_workers(queue text, most bigint, giver text, word text)
 RETURNS void AS $$
 BEGIN
@@ -12,6 +13,7 @@ BEGIN
         SELECT idle.wake_key FROM (
             SELECT wake_key FROM horsies_waiting
             WHERE topic = 'worker' AND until > clock_timestamp() AND queue = ANY(queues)
+              AND (leaves IS NULL OR COALESCE((SELECT t.task_name <> ALL(leaves) FROM horsies_tasks t WHERE t.id = word), TRUE))
             ORDER BY holder IS NOT DISTINCT FROM giver, age(xmin) OFFSET 0
         ) idle
         WHERE CASE WHEN pg_try_advisory_lock(idle.wake_key) THEN NOT pg_advisory_unlock(idle.wake_key) ELSE TRUE END
@@ -54,14 +56,23 @@ END;
 $$ LANGUAGE plpgsql;
 
 -- A task that is deleted while it is in flight, by hand, is in flight no more (D-56). After TRUNCATE, which names no rows,
--- nothing is counted until the next claim under a cap.
+-- nothing is counted until the next claim under a cap. The progress and the logs of a task go with it (D-22, D-23); this is
+-- not a function of its own, because a call costs more than what it does where there are none.
 CREATE OR REPLACE FUNCTION horsies_count_deleted_tasks()
 RETURNS trigger AS $$
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         DELETE FROM horsies_load;
         DELETE FROM horsies_load_moves;
-    ELSIF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
+        DELETE FROM horsies_task_progress;
+        DELETE FROM horsies_task_logs;
+        RETURN NULL;
+    END IF;
+    IF (SELECT TRUE FROM horsies_task_progress LIMIT 1) OR (SELECT TRUE FROM horsies_task_logs LIMIT 1) THEN
+        DELETE FROM horsies_task_progress WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
+        DELETE FROM horsies_task_logs WHERE task_id = ANY(ARRAY(SELECT id FROM old_rows));
+    END IF;
+    IF (SELECT TRUE FROM horsies_load ORDER BY queue_name DESC, number DESC LIMIT 1) THEN
         INSERT INTO horsies_load_moves (queue_name, xid, held, running)
         SELECT d.name, pg_current_xact_id()::text::bigint, -d.held, -d.running
         FROM (
@@ -164,6 +175,8 @@ $$ LANGUAGE plpgsql IMMUTABLE;
 -- The rows that stand in the way of these sends, by id (T-54) or by idempotency key (T-57), each with the place of the
 -- send it concerns. By id comes first: it is the same send, whatever its key. It runs with the rights of its owner and
 -- compares here, so that a role that may send can repeat a send without a right to read what others have sent (O-20).
+-- A send that may reuse its key takes it from a task that ended without success, and then finds nothing in its way. Two such
+-- sends wait for each other at the row, and the second finds the task that the first has written.
 -- Every operand has the exact type of its operator: another one, which somebody might define, cannot fit better.
 CREATE OR REPLACE FUNCTION horsies_find_sent(sends json)
 RETURNS TABLE (place int, same_id boolean, task_id text, same_payload boolean, differing text) AS $$
@@ -175,6 +188,17 @@ DECLARE
 BEGIN
     IF NOT has_any_column_privilege(caller, 'horsies_tasks'::text, 'INSERT'::text) THEN
         RAISE insufficient_privilege USING MESSAGE = 'permission denied for table horsies_tasks';
+    END IF;
+    IF EXISTS (SELECT FROM json_to_recordset(sends) AS w(reuse boolean) WHERE w.reuse) THEN
+        UPDATE horsies_tasks t SET idempotency_key = NULL
+        FROM (
+            SELECT o.id FROM horsies_tasks o
+            JOIN json_to_recordset(sends) AS w(id text, task_name text, idempotency_key text, reuse boolean)
+              ON o.task_name::text = w.task_name AND o.idempotency_key::text = w.idempotency_key AND o.id::text <> w.id
+            WHERE w.reuse AND o.status::text IN ('FAILED'::text, 'EXPIRED'::text, 'CANCELLED'::text)
+            ORDER BY o.id FOR NO KEY UPDATE OF o
+        ) freed
+        WHERE t.id = freed.id;
     END IF;
     RETURN QUERY
     SELECT f.place, f.same_id, f.id, f.sent_sha IS NOT DISTINCT FROM f.enqueue_sha,

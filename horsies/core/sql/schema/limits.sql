@@ -7,6 +7,16 @@ ALTER TABLE horsies_heartbeats ADD CONSTRAINT horsies_heartbeats_limits_check CH
     AND sent_at < '10000-01-01Z'
 ) NOT VALID;
 
+ALTER TABLE horsies_known_names ADD CONSTRAINT horsies_known_names_limits_check CHECK (
+    LEAST(since, seen_at) >= '0001-01-01Z'
+    AND GREATEST(since, seen_at) < '10000-01-01Z'
+) NOT VALID;
+
+ALTER TABLE horsies_left_tasks ADD CONSTRAINT horsies_left_tasks_limits_check CHECK (
+    left_at >= '0001-01-01Z'
+    AND left_at < '10000-01-01Z'
+) NOT VALID;
+
 ALTER TABLE horsies_load ADD CONSTRAINT horsies_load_limits_check CHECK (
     used_at >= '0001-01-01Z'
     AND used_at < '10000-01-01Z'
@@ -19,6 +29,20 @@ ALTER TABLE horsies_tasks ADD CONSTRAINT horsies_tasks_limits_check CHECK (
         claim_expires_at, created_at, updated_at, finalizing_at) < '10000-01-01Z'
     AND LEAST(retry_count, max_retries, claim_seq, start_failures) >= 0
     AND GREATEST(retry_count, max_retries, claim_seq, start_failures) <= 1000000000
+) NOT VALID;
+
+ALTER TABLE horsies_task_logs ADD CONSTRAINT horsies_task_logs_limits_check CHECK (
+    written_at >= '0001-01-01Z'
+    AND written_at < '10000-01-01Z'
+    AND LEAST(claim_seq, attempt, first_line, last_line) >= 0
+    AND GREATEST(claim_seq, attempt, first_line, last_line) <= 2000000000
+) NOT VALID;
+
+ALTER TABLE horsies_task_progress ADD CONSTRAINT horsies_task_progress_limits_check CHECK (
+    LEAST(first_at, updated_at) >= '0001-01-01Z'
+    AND GREATEST(first_at, updated_at) < '10000-01-01Z'
+    AND LEAST(claim_seq, attempt) >= 0
+    AND GREATEST(claim_seq, attempt) <= 2000000000
 ) NOT VALID;
 
 ALTER TABLE horsies_waiting ADD CONSTRAINT horsies_waiting_limits_check CHECK (

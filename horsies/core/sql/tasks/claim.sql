@@ -13,6 +13,8 @@
 -- With `starting`, tasks for which children have `seats` are RUNNING at once (W-21b); a seat is the number of its child. The
 -- first `free` seats are in idle children, for whatever comes; behind them only tasks that are short, like all before them,
 -- find a child that is ready for them (W-25a). Tasks that have a history or a node are started by a statement of their own.
+-- With `leaving`, tasks of other names than the worker's are left to others (O-31): of each priority only the part of the line is
+-- read that `line` has looked at.
 WITH
 --{ counted
 queues AS (
@@ -43,6 +45,7 @@ due AS (
     FROM (SELECT * FROM room WHERE take > 0 ORDER BY place) r CROSS JOIN LATERAL (
         -- From priority to priority: one walk through the queue would pass every task that is not due yet. Backwards,
         -- because claimed tasks leave their dead entries in front; who waits is at the back.
+        --{ !leaving
         WITH RECURSIVE level AS (
             (SELECT priority FROM horsies_tasks WHERE is_waiting AND queue_name = r.name
              ORDER BY queue_name DESC, priority DESC LIMIT 1)
@@ -52,7 +55,17 @@ due AS (
                 ORDER BY queue_name DESC, priority DESC LIMIT 1
             ) n
         )
-        SELECT c.* FROM (SELECT priority FROM level ORDER BY priority) l CROSS JOIN LATERAL (
+        --}
+        SELECT c.* FROM (
+            --{ !leaving
+            SELECT priority FROM level ORDER BY priority
+            --}
+            --{ leaving
+            SELECT * FROM unnest(%(in_queues)s::text[], %(in_priorities)s::int[], %(afters)s::timestamptz[], %(after_ids)s::text[],
+                                 %(untils)s::timestamptz[], %(until_ids)s::text[])
+                          AS p(queue, priority, after, after_id, until, until_id) WHERE queue = r.name ORDER BY priority
+            --}
+        ) l CROSS JOIN LATERAL (
             SELECT ctid AS at, id, task_name, priority, enqueued_at,
                    --{ starting
                    workflow_id IS NULL AND retry_count = 0 AND start_failures = 0 AND failed_reason IS NULL AS is_plain,
@@ -61,6 +74,10 @@ due AS (
             WHERE is_waiting AND NOT is_held AND queue_name = r.name AND priority = l.priority AND enqueued_at <= statement_timestamp()
               AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
               AND (good_until IS NULL OR good_until > statement_timestamp())
+              --{ leaving
+              AND task_name = ANY(%(names_here)s::text[])
+              AND (enqueued_at, id) > (l.after, l.after_id) AND (enqueued_at, id) <= (l.until, l.until_id)
+              --}
               -- The truth: `is_held` may be behind (R-39). As a value: EXISTS could be planned as a hash of every open workflow.
               AND (workflow_id IS NULL
                    OR (SELECT w.status FROM horsies_workflows w WHERE w.id = p.workflow_id) IN ('PENDING', 'RUNNING'))

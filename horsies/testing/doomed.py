@@ -1,0 +1,189 @@
+"""The worker process of a test: `python -m horsies.testing.doomed`. It is an ordinary worker, which says in a file when
+it is ready and ends with the process that has started it; if its orders name a moment (X-14), it dies there.
+
+The order comes on standard input, as one line of JSON, because it contains the address of the database; a second line
+tells it to begin. What the worker
+is observed by are its own events and stages, from outside: an ordinary worker does not import this module, and nothing
+in its environment makes it die. The moments inside a child are the business of `doomed_child.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from psycopg.conninfo import conninfo_to_dict
+
+from horsies.core import events, locate, logs
+from horsies.core.app import Horsies
+from horsies.core.tasks.moves import Complete, Fail, Move, Retry
+from horsies.core.worker.config import WorkerConfig
+from horsies.core.worker.in_hand import HeldTask
+from horsies.core.worker.service import Worker
+from horsies.testing.moments import VARIABLE, Doom, Moment
+
+IN_CHILD = "horsies.testing.doomed_child"
+GO = "go"  # the second line of its input: begin to work
+GONE_S = 1.0
+CUT_EVERY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOrder:
+    """What the process is started with."""
+
+    locator: str
+    database_url: str
+    ready: str = ""  # the file that says so
+    processes: int = 1
+    with_scheduler: bool = False
+    doom: str | None = None
+    sys_path: list[str] = field(default_factory=lambda: list(sys.path))
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class DoomedWorker(Worker):
+    """A worker that says when it is ready, and to which something happens if there is a doom."""
+
+    def __init__(self, app: Horsies, config: WorkerConfig, ready: Path, doom: Doom | None) -> None:
+        super().__init__(app, config)
+        self._ready = ready
+        self._doom = doom
+
+    def _build(self) -> None:
+        super()._build()
+        if self._doom is not None and not self._doom.moment.is_in_child:
+            self._await_doom(self._doom)
+
+    async def _startup(self) -> None:
+        await super()._startup()
+        self._ready.touch()
+
+    def _await_doom(self, doom: Doom) -> None:
+        match doom.moment:
+            case Moment.CLAIMED:
+                # Otherwise a claim could make the task RUNNING with the same statement.
+                self._starter.offer = lambda *_, **__: None  # type: ignore[method-assign]
+                events.subscribe(lambda name, facts: _on_event(doom, "tasks.claimed", name, _claimed(facts)))
+            case Moment.STARTED:
+                events.subscribe(lambda name, facts: _on_event(doom, "tasks.started", name, _started(facts)))
+            case _:
+                self._await_result(doom)
+
+    def _await_result(self, doom: Doom) -> None:
+        """The result of a task is known, and is about to be written."""
+        put = self._finalizer.put
+
+        def put_or_die(held: HeldTask, move: Move, *, uncertain: bool = False) -> None:
+            if isinstance(move, Complete | Fail | Retry) and doom.strikes(held.row.task_name):
+                if doom.moment is Moment.FINALIZING:
+                    die()
+                cut_off(self.plan.postgres.dsn())
+            put(held, move, uncertain=uncertain)
+
+        self._finalizer.put = put_or_die  # type: ignore[method-assign]
+
+
+def _on_event(doom: Doom, awaited: str, name: str, task_names: list[str]) -> None:
+    if name == awaited and any(doom.strikes(task_name) for task_name in task_names):
+        die()
+
+
+def _claimed(facts: Mapping[str, Any]) -> list[str]:
+    return [row.task_name for row in facts.get("rows", ())]
+
+
+def _started(facts: Mapping[str, Any]) -> list[str]:
+    return [held.row.task_name for held in facts.get("batch", ())]
+
+
+def die() -> NoReturn:
+    """At once, as by the kernel: nothing is cleaned up or said."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("a process survives nothing of this kind")
+
+
+def cut_off(dsn: str, seconds: float = GONE_S) -> None:
+    """End every connection of this process to the database, also those that it opens anew meanwhile."""
+    port = str(conninfo_to_dict(dsn).get("port") or 5432)
+    _cut(port)  # now, before anything is written
+    until = time.monotonic() + seconds
+
+    def go_on() -> None:
+        while time.monotonic() < until:
+            _cut(port)
+            time.sleep(CUT_EVERY_S)
+
+    threading.Thread(target=go_on, daemon=True).start()
+
+
+def _cut(port: str) -> None:
+    for connection in _sockets():
+        with connection, contextlib.suppress(OSError):
+            peer = connection.getpeername()
+            is_ours = ".s.PGSQL." in str(peer) if connection.family == socket.AF_UNIX else str(peer[1]) == port
+            if is_ours:
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def _sockets() -> Iterator[socket.socket]:
+    """A second descriptor of each socket of this process, so that closing it does no harm."""
+    for number in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):
+            copy = os.dup(int(number))
+            try:
+                yield socket.socket(fileno=copy)
+            except OSError:
+                os.close(copy)
+
+
+def _end_with_parent(directory: Path) -> None:
+    """Its standard input ends when the process that has started it does, however that happens; nobody else removes its
+    files then."""
+    with contextlib.suppress(OSError):
+        while sys.stdin.read(1):
+            pass
+    shutil.rmtree(directory, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    order = WorkerOrder(**json.loads(sys.stdin.readline()))
+    sys.path[:] = order.sys_path
+    logs.configure("INFO", "text")
+    doom = None
+    if order.doom is not None:
+        doom = replace(Doom.from_json(order.doom), supervisor=os.getpid())
+        os.environ[VARIABLE] = doom.to_json()  # for its children
+    config = WorkerConfig(
+        dsn=order.database_url,
+        app_locator=order.locator,
+        processes=order.processes,
+        with_scheduler=order.with_scheduler,
+        imports=(IN_CHILD,) if doom is not None and doom.moment.is_in_child else (),
+    )
+    app = locate.load_app(order.locator)
+    if sys.stdin.readline().strip() != GO:
+        return  # nobody needs it any more
+    ready = Path(order.ready)
+    threading.Thread(target=_end_with_parent, args=(ready.parent,), daemon=True).start()
+    worker = DoomedWorker(app, config, ready, doom)
+    sys.exit(asyncio.run(worker.run(install_signals=True)))
+
+
+if __name__ == "__main__":
+    main()

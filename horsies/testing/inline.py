@@ -1,0 +1,274 @@
+"""Inline mode (X-11): no database. A send encodes its arguments, decodes them again and runs the task at once, in this
+process; an attempt that would be retried is retried without waiting, and the handle has the result.
+
+The sends of an app go through its `Sender`, and everything else through its broker. Inside an inline block both are
+replaced: `InlineSender` runs what is sent, and `InlineBroker` answers questions about these tasks from memory. What
+needs a database (workflows, schedules at run time, monitoring, sends by name) is refused, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from horsies.core.brokers.actions import TaskActionResult, why_not_cancelled
+from horsies.core.brokers.postgres import KnowsTasks, PostgresBroker
+from horsies.core.db import Bridge, OperationRefused
+from horsies.core.models import broker, tasks
+from horsies.core.producer import bulk, enqueue
+from horsies.core.producer.hub import Hub
+from horsies.core.producer.send import Sender, TaskHandle, failure, failure_of_many
+from horsies.core.producer.waiter import Ending, TimedOut
+from horsies.core.recovery.decide import expired
+from horsies.core.store.sends import Drafts, Send
+from horsies.core.store.tasks import EndedTask
+from horsies.core.tasks.context import packed
+from horsies.core.tasks.definition import TaskDefinition
+from horsies.core.tasks.moves import Claim, Fail, Retry, retry_or_fail
+from horsies.core.types import Err, Ok, TaskStatus
+from horsies.testing.running import run_here
+from horsies.testing.sent import SentRow
+
+if TYPE_CHECKING:
+    from horsies.core.tasks.definition import CallerConnection
+
+T = TypeVar("T")
+
+NO_DATABASE = (
+    "there is no database inside app.testing.inline(); use app.testing.drain() on a database of the test "
+    "(the fixture horsies_app) for workflows, schedules, monitoring and sends by name"
+)
+
+
+@dataclass(slots=True)
+class InlineTask:
+    """A task that was sent inline, and how far it has come."""
+
+    send: Send
+    sent: SentRow
+    status: TaskStatus = TaskStatus.PENDING
+    result: str | None = None
+    error_code: str | None = None
+    retry_count: int = 0
+    max_retries: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class InlineLog:
+    """Everything that was sent inside one block, in order."""
+
+    tasks: dict[str, InlineTask] = field(default_factory=dict)
+
+    def rows(self) -> list[SentRow]:
+        return [task.sent for task in self.tasks.values()]
+
+    def with_key(self, send: Send) -> InlineTask | None:
+        """The task that was sent with the same idempotency key."""
+        key, name = send.payload.idempotency_key, send.payload.task_name
+        found = (task for task in self.tasks.values() if task.sent.idempotency_key == key)
+        return None if key is None else next((task for task in found if task.sent.task_name == name), None)
+
+
+class InlineSender(Sender):
+    """Runs what is sent. A `connection=` is not used: nothing is written that could be rolled back."""
+
+    def __init__(self, inline_broker: InlineBroker) -> None:
+        super().__init__(inline_broker)
+        self._log = inline_broker.log
+
+    async def send(
+        self,
+        payload: tasks.TaskSendPayload,
+        task: TaskDefinition[Any, T],
+        *,
+        task_id: str | None = None,
+        connection: CallerConnection | None = None,
+    ) -> tasks.TaskSendResult[TaskHandle[T]]:
+        send = Send(task_id or enqueue.new_task_id(), payload)
+        try:
+            ran = await self._take(send, task)
+        except enqueue.SendMismatchError as problem:
+            return Err(failure(send, problem))
+        return Ok(TaskHandle(ran, self._broker, task.codec.result))
+
+    def stream(self, sent_at: datetime) -> bulk.Stream:
+        return _NoStream()
+
+    async def send_many(
+        self,
+        sends: Sequence[Send],
+        task: TaskDefinition[Any, T],
+        *,
+        connection: CallerConnection | None = None,
+        stream: bulk.Stream | None = None,
+    ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
+        for place, send in enumerate(sends):  # all or none: nothing runs if one of them is refused
+            if self._is_mismatch(send):
+                return Err(failure_of_many(sends, enqueue.SendMismatchError(place, _mismatch(send))))
+        return Ok([TaskHandle(await self._take(send, task), self._broker, task.codec.result) for send in sends])
+
+    def _is_mismatch(self, send: Send) -> bool:
+        known = self._log.with_key(send)
+        return known is not None and _call_of(known.send) != _call_of(send)
+
+    async def _take(self, send: Send, task: TaskDefinition[Any, Any]) -> str:
+        """Run it; the id of the task, which is that of an earlier one with the same key."""
+        if self._is_mismatch(send):
+            raise enqueue.SendMismatchError(0, _mismatch(send))
+        if (known := self._log.with_key(send)) is not None:
+            return known.sent.task_id
+        record = self._log.tasks[send.task_id] = InlineTask(send, _row(send))
+        await _run(record, task)
+        return send.task_id
+
+
+class InlineBroker(PostgresBroker):
+    """Knows the tasks of the block; everything else it refuses."""
+
+    def __init__(self, config: broker.PostgresConfig, app: KnowsTasks) -> None:
+        super().__init__(config, app=app)
+        self.bridge = _NoBridge()
+        self.log = InlineLog()
+
+    async def wait_async(self, task_id: str, timeout_ms: int | None = None) -> Ending:
+        found = self.log.tasks.get(task_id)
+        if found is None:
+            return EndedTask(task_id, None, None, None, None)
+        if not found.status.is_terminal:
+            return TimedOut()  # it runs at this moment, and whoever waits for it is called by it
+        return EndedTask(task_id, found.sent.task_name, found.status, found.result, None)
+
+    async def get_task_info_async(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> broker.BrokerResult[tasks.TaskInfo | None]:
+        found = self.log.tasks.get(task_id)
+        return Ok(None if found is None else self._read_info(_columns(found, include_result=include_result)))
+
+    async def cancel_task_async(self, task_id: str, *, include_running: bool = False) -> TaskActionResult:
+        found = self.log.tasks.get(task_id)
+        return Err(why_not_cancelled(task_id, None if found is None else (found.status.value, None)))
+
+
+async def _run(record: InlineTask, task: TaskDefinition[Any, Any]) -> None:
+    """All attempts of a task, one after the other."""
+    payload = record.send.payload
+    options = tasks.TaskOptions.from_json(payload.task_options)
+    record.max_retries = options.max_retries
+    record.started_at = datetime.now(UTC)
+    if payload.good_until is not None and payload.good_until <= record.started_at:
+        record.result, record.status = expired(Claim(record.sent.task_id, 1), "inline").result, TaskStatus.EXPIRED
+        return
+    record.status = TaskStatus.RUNNING
+    while True:
+        claim = Claim(record.sent.task_id, record.retry_count + 1)
+        due = record.sent.due_at.timestamp()
+        facts = packed(*claim, record.retry_count + 1, payload.queue_name, due, options.timeout_ms)
+        report = (await run_here(task, payload.args_json, payload.kwargs_json, facts)).report
+        fail = Fail(claim, report.result, report.error_code, report.error_message)
+        move = None if report.ok else retry_or_fail(fail, options.retry_policy, record.retry_count, options.max_retries)
+        if not isinstance(move, Retry):
+            break
+        record.retry_count += 1
+    record.result, record.error_code, record.ended_at = report.result, report.error_code, datetime.now(UTC)
+    record.status = TaskStatus.COMPLETED if report.ok else TaskStatus.FAILED
+
+
+def _row(send: Send) -> SentRow:
+    payload = send.payload
+    due = payload.sent_at + timedelta(seconds=payload.enqueue_delay_seconds or 0.0)
+    return SentRow(
+        send.task_id, payload.task_name, payload.queue_name, payload.priority, payload.args_json, payload.kwargs_json,
+        payload.sent_at, due, payload.good_until, payload.idempotency_key, None,
+    )  # fmt: skip
+
+
+def _mismatch(send: Send) -> str:
+    return f"idempotency key {send.payload.idempotency_key!r} belongs to a task with other arguments"
+
+
+def _call_of(send: Send) -> tuple[str | None, str | None]:
+    return send.payload.args_json, send.payload.kwargs_json
+
+
+def _columns(task: InlineTask, *, include_result: bool) -> dict[str, Any]:
+    """What the row of the task would contain."""
+    sent = task.sent
+    flags = task.send.payload.flags_json
+    return {
+        "task_id": sent.task_id,
+        "task_name": sent.task_name,
+        "status": task.status,
+        "queue_name": sent.queue,
+        "priority": sent.priority,
+        "retry_count": task.retry_count,
+        "max_retries": task.max_retries,
+        "next_retry_at": None,
+        "sent_at": sent.sent_at,
+        "enqueued_at": sent.due_at,
+        "claimed_at": task.started_at,
+        "started_at": task.started_at,
+        "completed_at": task.ended_at if task.status is TaskStatus.COMPLETED else None,
+        "failed_at": task.ended_at if task.status is TaskStatus.FAILED else None,
+        "worker_hostname": None,
+        "worker_pid": None,
+        "worker_process_name": None,
+        "error_code": task.error_code,
+        "good_until": sent.good_until,
+        "flags": json.loads(flags) if flags else {},
+        "claimed_by_worker_id": None,
+        "finalizing_at": None,
+        "result": task.result if include_result else None,
+        "failed_reason": None,
+    }
+
+
+class _NoStream(bulk.Stream):
+    """Nothing is written while a `send_many` encodes."""
+
+    def __init__(self) -> None:
+        pass
+
+    def put(self, part: Drafts | None) -> None:
+        pass
+
+    async def end(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+
+class _NoBridge(Bridge[Hub]):
+    """There is no loop to talk to a database; whoever asks for it is told why."""
+
+    def __init__(self) -> None:
+        super().__init__(_refuse, dispose=Hub.close)
+
+    def run(self, make_call: Callable[[], Awaitable[T]]) -> T:
+        _refuse()
+
+    async def call(self, make_call: Callable[[], Awaitable[T]]) -> T:
+        _refuse()
+
+    def begin(self, make_call: Any) -> NoReturn:
+        _refuse()
+
+    def ask(self, begin: Any) -> NoReturn:
+        _refuse()
+
+    async def ask_async(self, begin: Any) -> NoReturn:
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise OperationRefused(broker.BrokerErrorCode.DB_OPERATION_FAILED, NO_DATABASE)
