@@ -156,11 +156,6 @@ def whose_lines(kitchen: Kitchen, names: dict[str, Any]) -> None:
     assert {(line["task"], line["attempt"]) for line in mine} == {("stock.check", 1)}
 
 
-def nothing_is_left_of_the_first(kitchen: Kitchen, names: dict[str, Any]) -> None:
-    counted, deleted = kitchen.printed.values()
-    assert "1" in counted and "1" in deleted
-
-
 def probes_of_the_manifest(kitchen: Kitchen, names: dict[str, Any]) -> None:
     [text] = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     manifest = yaml.safe_load((ROOT / "deploy/kubernetes/worker.yaml").read_text())
@@ -177,7 +172,6 @@ def next_runs_are_listed(kitchen: Kitchen, names: dict[str, Any]) -> None:
 
 ALSO: dict[str, Callable[[Kitchen, dict[str, Any]], None]] = {
     "Log lines that say whose they are": whose_lines,
-    "Delete what nobody needs": nothing_is_left_of_the_first,
     "Health and metrics for Kubernetes": probes_of_the_manifest,
     "Workdays at 6:30 in Berlin": next_runs_are_listed,
 }
