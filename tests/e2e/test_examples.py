@@ -162,7 +162,8 @@ def test_every_example_is_tested() -> None:
         "workflow_saga.py",
     ]
     assert sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__") == [
-        "fastapi_app"  # tests/e2e/test_example_fastapi.py
+        "crash_tests",  # tests/testing/test_pages.py
+        "fastapi_app",  # tests/e2e/test_example_fastapi.py
     ]
 
 

@@ -23,10 +23,18 @@ APP = """
 import logging
 import os
 from datetime import time
-from horsies import AppConfig, DailySchedule, Horsies, ScheduleConfig, TaskError, TaskResult, TaskSchedule
+from horsies import (
+    AppConfig, DailySchedule, Horsies, RecoveryConfig, ScheduleConfig, TaskError, TaskResult, TaskSchedule,
+)
 
 nightly = TaskSchedule(name="nightly", task_name="quiet", pattern=DailySchedule(time=time(3)))
-app = Horsies(AppConfig.for_database_url(os.environ["SHOP_DATABASE_URL"], schedule=ScheduleConfig(schedules=[nightly])))
+app = Horsies(
+    AppConfig.for_database_url(
+        os.environ["SHOP_DATABASE_URL"],
+        schedule=ScheduleConfig(schedules=[nightly]),
+        recovery=RecoveryConfig(unknown_task_grace_ms=0),
+    )
+)
 
 
 @app.task("quiet")

@@ -30,6 +30,7 @@ async def test_r40_r41_r42_a_worker_registers_enrolls_its_claims_and_leaves(
     assert (own["enabled"], own["heartbeat_interval"]) == (takes_part, 1_000 if takes_part else 30_000)
     told = {
         "prefetch_buffer": 0,
+        "concurrency": 1,
         "queue_priorities": {"default": 100},
         "queue_max_concurrency": {"default": None},
     }

@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant("every code is retried", "horsies/core/tasks/moves.py",
            "error_code in BUILTIN_CODE_REGISTRY and error_code not in RETRY_ELIGIBLE", "False"),
     Mutant("a retry beyond the deadline is forgotten", "horsies/core/store/tasks.py",
-           "if kind is Retry and batch:", "if False:"),
+           "if kind in (Retry, Leave) and batch:", "if False:"),
     Mutant("a claim that is held already is taken twice", "horsies/core/worker/in_hand.py",
            "older is not None and older.claim == claim", "False"),
 )  # fmt: skip

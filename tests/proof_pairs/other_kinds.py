@@ -21,7 +21,7 @@ from horsies.core.producer.enqueue import (
     in_transaction,
     run_async,
 )
-from horsies.core.store import ends, names, retention, sends, workers
+from horsies.core.store import names, retention, sends, workers
 from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in, word
@@ -207,11 +207,11 @@ SEND_KINDS = (
 WORD_KINDS = (
     Kind(
         "announce",
-        ends.announce,
+        sends.announce,
         lambda pick, start: {**_words(pick, start), "seconds": pick.of((5.0, 9.0))},
         _word,
     ),
-    Kind("withdraw", ends.withdraw, _words, _word),
+    Kind("withdraw", sends.withdraw, _words, _word),
     Kind(
         "announce_idle",
         workers.announce_idle,

@@ -65,7 +65,7 @@ def test_every_function_of_the_store_that_writes_takes_part() -> None:
 
 def test_a_function_that_writes_is_recognised() -> None:
     reading = {name for name, function in functions().items() if is_reading(function)}
-    assert {"ends.ended", "recovery.find_stale", "sends.find", "sends.due_at", "holds.unknown_claims"} <= reading
+    assert {"sends.ended", "recovery.find_stale", "sends.find", "sends.due_at", "holds.unknown_claims"} <= reading
     assert not reading & {"tasks.claim", "tasks.apply", "holds.heartbeat", "workers.pong", "sends.insert", "sends.copy"}
 
 

@@ -16,7 +16,7 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import RetrievalCode, TaskResult
 from horsies.core.producer import waiter
 from horsies.core.sql import load
-from horsies.core.store import ends as result_rows
+from horsies.core.store import sends as result_rows
 from horsies.core.types.status import TaskStatus
 from tests.doorbell_support import change_mode, done, listening, topics
 from tests.factories import end_task, given_task

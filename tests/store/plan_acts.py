@@ -16,7 +16,7 @@ from horsies.core.brokers import actions
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.sql import texts
-from horsies.core.store import ends, holds, recovery, retention, sends, task_reads, tasks, workers
+from horsies.core.store import holds, recovery, retention, sends, task_reads, tasks, workers
 from horsies.core.store.holds import Beat
 from horsies.core.store.retention import Choice
 from horsies.core.store.tasks import Claimant, ClaimOrder, Seats
@@ -188,10 +188,10 @@ PREPARED = {
         "workers/neighbours", lambda conn: workers.neighbours(conn, identify()), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),
     "delete_row": Act("workers/delete_row", lambda conn: workers.delete_row(conn, "alive"), {OWNER}, 2 * BATCH, 300),
-    "results": by_id("tasks/results", lambda conn: ends.ended(conn, ids("a")), 1_600),
+    "results": by_id("tasks/results", lambda conn: sends.ended(conn, ids("a")), 1_600),
     "find_sent": Act("tasks/find_sent", find, {PKEY, KEY}, 3 * BATCH, 2_500),
-    "announce": beside("waiting/announce", lambda conn: ends.announce(conn, ids("e"), "h", 1.0), 2_000),
-    "withdraw": beside("waiting/withdraw", lambda conn: ends.withdraw(conn, ids("e"), "h"), 1_200),
+    "announce": beside("waiting/announce", lambda conn: sends.announce(conn, ids("e"), "h", 1.0), 2_000),
+    "withdraw": beside("waiting/withdraw", lambda conn: sends.withdraw(conn, ids("e"), "h"), 1_200),
 }
 
 # Planned anew each time, with the sizes of the moment.

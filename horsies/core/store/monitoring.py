@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from horsies.core.db import Connection
 from horsies.core.models.monitoring import cluster
 from horsies.core.models.monitoring import tasks as models
-from horsies.core.sql import load, stored
+from horsies.core.sql import load, stored, texts
 from horsies.core.store import task_reads
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
@@ -83,10 +83,19 @@ async def schedules(conn: Connection, *, most: int) -> tuple[cluster.ScheduleSta
 
 
 async def workers(conn: Connection, *, most: int) -> tuple[cluster.WorkerStateInfo, ...]:
+    """Also of a schema that does not know the names of tasks yet."""
     async with conn.cursor(row_factory=dict_row) as cursor:
-        wanted = {"most": most, "most_names": MOST_NAMES}
-        await cursor.execute(load("monitoring/workers"), wanted, prepare=False)
-        return tuple([_worker(row) for row in await cursor.fetchall()])
+        await cursor.execute(load("monitoring/workers"), {"most": most}, prepare=False)
+        rows = await cursor.fetchall()
+    names = await _known_names(conn, {row["names_hash"] for row in rows} - {None})
+    return tuple([_worker(row, names.get(row.pop("names_hash"))) for row in rows])
+
+
+async def _known_names(conn: Connection, hashes: set[str]) -> dict[str, list[str]]:
+    if not hashes:
+        return {}
+    wanted = {"hashes": texts(sorted(hashes)), "most": MOST_NAMES}
+    return dict(await (await conn.execute(load("monitoring/known_names"), wanted, prepare=False)).fetchall())
 
 
 async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tuple[cluster.WorkerHistoryPoint, ...]:
@@ -207,8 +216,8 @@ def _schedule(row: dict[str, Any]) -> cluster.ScheduleStateInfo:
     return cluster.ScheduleStateInfo(**{**row, "definition": parsed})
 
 
-def _worker(row: dict[str, Any]) -> cluster.WorkerStateInfo:
-    names = row["task_names"]
+def _worker(row: dict[str, Any], known: list[str] | None) -> cluster.WorkerStateInfo:
+    names = row["task_names"] if known is None else known
     return cluster.WorkerStateInfo(
         **{
             **row,

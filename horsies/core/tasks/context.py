@@ -71,7 +71,7 @@ class RunFacts(NamedTuple):
         )
 
 
-_NUMBERS = Struct("<iidqHHH")  # claim_seq, attempt, enqueued_at, timeout_ms, and the lengths of the first three texts
+_NUMBERS = Struct("<qqdqHHH")  # claim_seq, attempt, enqueued_at, timeout_ms, and the lengths of the first three texts
 
 
 def packed(
