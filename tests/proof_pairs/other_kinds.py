@@ -21,7 +21,7 @@ from horsies.core.producer.enqueue import (
     in_transaction,
     run_async,
 )
-from horsies.core.store import names, retention, sends, workers
+from horsies.core.store import names, notes, retention, sends, workers
 from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in, word
@@ -275,6 +275,7 @@ def _workflows_and_nodes(start: Start, arguments: Arguments) -> set[str]:
 PRUNE_KINDS = (
     _pruning("prune_tasks", retention.prune_tasks, _ended_and_nodes),
     _pruning("prune_heartbeats", retention.prune_heartbeats, _always("horsies_heartbeats"), longest=SHORT),
+    _pruning("prune_logs", notes.prune_logs, _always("horsies_task_logs"), most=9),
     _pruning("prune_worker_states", retention.prune_worker_states, _always("horsies_worker_states")),
     _pruning("prune_workers", retention.prune_workers, _all_workers),
     _pruning("prune_workflows", retention.prune_workflows, _workflows_and_nodes),
