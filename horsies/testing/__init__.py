@@ -2,7 +2,15 @@
 fixtures for pytest are in the module `pytest_horsies`, which pytest finds by itself.
 """
 
-from horsies.testing.crash import Crash, CrashOutcome, CrashReport, InvariantBroken, MomentNotReached, NotSettled
+from horsies.testing.crash import (
+    Crash,
+    CrashOutcome,
+    CrashReport,
+    InvariantBroken,
+    MomentNotReached,
+    NotSettled,
+    TaskUnknown,
+)
 from horsies.testing.drain import DrainedTask, DrainIncomplete
 from horsies.testing.kit import AppTesting
 from horsies.testing.moments import Moment
@@ -24,4 +32,5 @@ __all__ = [
     "SentTasks",
     "WorkerFailed",
     "SpawnedWorker",
+    "TaskUnknown",
 ]

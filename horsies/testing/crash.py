@@ -44,6 +44,10 @@ class NotSettled(AssertionError):
     """After the crash, something was left that nobody has brought to its end."""
 
 
+class TaskUnknown(NotSettled):
+    """No worker can run it: its module is not one that the app imports."""
+
+
 class Crash:
     """One crash, as a context manager: what is sent inside the block runs in a worker that dies at the moment. Leaving
     the block waits until another worker has recovered everything, and everything has ended."""
@@ -118,6 +122,10 @@ class Crash:
             if calm_since is not None and not self.has_happened and now - calm_since >= REACH_S:
                 what = "a task" if self._name is None else f"task {self._name!r}"
                 raise MomentNotReached(f"{what} never came to the moment {self.moment.value!r}")
+            if work.unknown:
+                names = ", ".join(map(repr, work.unknown))
+                where = "put it into a module that the app imports (app.discover_tasks)"
+                raise TaskUnknown(f"no worker knows the task {names}: {where}")
             if now > until:
                 raise NotSettled(f"after {self._settle_s:.0f} s there was left: {_described(work)}")
             time.sleep(LOOK_S)
@@ -143,7 +151,8 @@ class CrashOutcome:
         if self.problem is None:
             return f"{self.moment.value}: held"
         why = "".join(traceback.format_exception_only(self.problem)).strip()
-        return f"{self.moment.value}: BROKEN\n" + "\n".join(f"      {line}" for line in why.splitlines())
+        what = "NOT SETTLED" if isinstance(self.problem, NotSettled) else "BROKEN"
+        return f"{self.moment.value}: {what}\n" + "\n".join(f"      {line}" for line in why.splitlines())
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +218,7 @@ def _problem_at(
             _call(scenario)
         if check is not None and _call(check) is False:
             raise AssertionError("the check returned False")
-    except MomentNotReached:
+    except (MomentNotReached, TaskUnknown):
         raise  # the test is wrong, not what it tests
     except Exception as problem:
         return problem

@@ -1,10 +1,10 @@
-"""The worker process of a test: `python -m horsies.testing.doomed`. It is an ordinary worker, which says in a file when
-it is ready and ends with the process that has started it; if its orders name a moment (X-14), it dies there.
+"""The worker process of a test; `main` runs it. It is an ordinary worker, which says in a file when it is ready, and
+ends with the process that has started it; if its orders name a moment (X-14), it dies there.
 
 The order comes on standard input, as one line of JSON, because it contains the address of the database; a second line
-tells it to begin. What the worker
-is observed by are its own events and stages, from outside: an ordinary worker does not import this module, and nothing
-in its environment makes it die. The moments inside a child are the business of `doomed_child.py`.
+tells it to begin. What the worker is observed by are its own events and stages, from outside: an ordinary worker does
+not import this module, and nothing in its environment makes it die. The moments inside a child are the business of
+`doomed_child.py`.
 """
 
 from __future__ import annotations
@@ -183,7 +183,3 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(ready.parent,), daemon=True).start()
     worker = DoomedWorker(app, config, ready, doom)
     sys.exit(asyncio.run(worker.run(install_signals=True)))
-
-
-if __name__ == "__main__":
-    main()

@@ -78,7 +78,7 @@ class SpawnedWorker:
         order = replace(self._order, ready=str(self._file("ready")))
         with self._file("log").open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "horsies.testing.doomed"],
+                [sys.executable, "-c", "from horsies.testing.doomed import main; main()"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from horsies.testing import InvariantBroken, Moment, MomentNotReached, WorkerFailed
+from horsies.testing import InvariantBroken, Moment, MomentNotReached, TaskUnknown, WorkerFailed
 from horsies.testing.moments import VARIABLE, Doom
 from tests.e2e.page_support import ROOT, imported
 from tests.support import eventually_sync
@@ -166,3 +166,17 @@ def test_x14_nothing_of_this_steers_a_worker_of_production(
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_x14_a_task_that_no_worker_knows_is_said_at_once(fragile: Any) -> None:
+    @fragile.app.task("only.here")
+    def only_here() -> None: ...
+
+    with pytest.raises(TaskUnknown, match=r"no worker knows the task 'only\.here': put it into a module"):
+        fragile.app.testing.every_crash(lambda: only_here.send_or_raise(), moments=[Moment.CLAIMED, Moment.STARTED])
+
+
+def test_x11_the_log_of_a_worker_has_no_warning_of_pythons_own(fragile: Any) -> None:
+    with fragile.app.testing.worker() as worker:
+        assert fragile.once.send_or_raise("it").get(30_000).is_ok()
+        assert "RuntimeWarning" not in worker.log

@@ -16,6 +16,7 @@ class OpenWork(NamedTuple):
     retries: int  # that are not due yet
     workflows: int
     next_retry_s: float  # until the first of the retries is due
+    unknown: tuple[str, ...] = ()  # names of due tasks that no worker knows
 
 
 async def sent(conn: Connection) -> Sequence[tuple[Any, ...]]:
@@ -37,7 +38,8 @@ async def ring(conn: Connection) -> None:
 
 async def open_work(conn: Connection) -> OpenWork:
     [row] = await (await conn.execute(load("testing/open_tasks"))).fetchall()
-    return OpenWork(*row)
+    unknown = await (await conn.execute(load("testing/unknown"))).fetchall() if row[1] else []
+    return OpenWork(*row)._replace(unknown=tuple(name for (name,) in unknown))
 
 
 async def fired(conn: Connection) -> int:
