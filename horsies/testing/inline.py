@@ -42,6 +42,9 @@ NO_DATABASE = (
 )
 
 
+RELEASING = (TaskStatus.FAILED, TaskStatus.EXPIRED, TaskStatus.CANCELLED)  # with `reuse_after_failure`
+
+
 @dataclass(slots=True)
 class InlineTask:
     """A task that was sent inline, and how far it has come."""
@@ -69,8 +72,10 @@ class InlineLog:
     def with_key(self, send: Send) -> InlineTask | None:
         """The task that was sent with the same idempotency key."""
         key, name = send.payload.idempotency_key, send.payload.task_name
-        found = (task for task in self.tasks.values() if task.sent.idempotency_key == key)
-        return None if key is None else next((task for task in found if task.sent.task_name == name), None)
+        found = [task for task in self.tasks.values() if key is not None and task.sent.idempotency_key == key]
+        known = next((task for task in reversed(found) if task.sent.task_name == name), None)
+        is_free = known is not None and send.payload.reuse_after_failure and known.status in RELEASING
+        return None if is_free else known
 
 
 class InlineSender(Sender):

@@ -77,7 +77,7 @@ if os.environ.get("HOOKED"):
     @app.after_task
     def after(ctx: TaskContext, result: TaskResult[Any, TaskError]) -> None:
         note(f"after {ctx.task_name} {'ok' if result.is_ok() else result.unwrap_err().code}")
-        raise SystemExit("a hook that wants to leave")
+        raise (SystemExit if ctx.task_name == "know" else asyncio.CancelledError)("a hook that wants to leave")
 
     @app.on_failure
     async def failed_async(ctx: AsyncTaskContext, error: TaskError) -> None:

@@ -185,3 +185,18 @@ def test_x11_what_needs_a_database_is_refused_inline_and_says_why(app: Horsies) 
             with pytest.raises(RuntimeError, match="needs a database"):
                 method(*given)
     assert "no database" not in app.ping_database().unwrap_err().message
+
+
+@pytest.mark.usefixtures("inline")
+def test_x11_t57a_a_key_is_free_again_after_a_failure(app: Horsies) -> None:
+    ran: list[int] = []
+
+    @app.task("sometimes")
+    def sometimes(value: int) -> int:
+        ran.append(value)
+        return 10 // (len(ran) - 1)
+
+    keyed = sometimes.with_options(idempotency_key="k", reuse_after_failure=True)
+    first, second, third = (keyed.send(1).unwrap() for _ in range(3))
+    assert first.get().is_err() and second.get().is_ok()
+    assert first.task_id != second.task_id == third.task_id and ran == [1, 1]

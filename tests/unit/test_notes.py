@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs, TaskProgress
-from horsies.core.child.notes import Bell, LogPart, Notes, RunLog
+from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind
 from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, lines_of, progress_of
 
@@ -228,3 +228,13 @@ def test_p51a_gaps_are_counted_and_what_cannot_be_read_is_one() -> None:
     assert [line.text for _, line in lines_of(rows, place)] == ["g", "i", "z"]  # a row that was read in part
     for odd in ('{"a": 1}', "[1]", '[["x", 1, 2, 3]]', "[[1e400, 1, 2, 3]]", "[" * 100_000):
         assert list(lines_of([(1, 1, 1, odd)], LogPlace())) == []
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 20_000, "\x00" * 20_000, "x" * 20_000, "\u4e00" * 9_000])
+def test_p51a_a_line_fits_into_a_frame_whatever_its_characters_are(text: str) -> None:
+    log = RunLog(TaskLogs())
+    log.add(1.0, "INFO", "shop", text)
+    part = log.part()
+    assert part is not None and len(part.lines) <= FRAME_BYTES + 2
+    [[_, _, _, kept]] = json.loads(part.lines)
+    assert kept.startswith(text[:2_000]) and "more characters" in kept

@@ -72,15 +72,23 @@ class RunLog:
         return bool(self._unsent_head or self._unsent_tail)
 
     def add(self, time: float, level: str, logger: str, text: str) -> None:
-        if len(text) > self._longest:
-            text = f"{text[: self._longest]}… ({len(text) - self._longest} more characters)"
         self._count += 1
-        line = LogLine(self._count, json.dumps([round(time, 3), level[:50], logger[:255], text]))
+        line = LogLine(self._count, self._packed(round(time, 3), level[:50], logger[:255], text))
         if self._head_end is None and self._has_room_in_front(line):
             self._head_bytes += line.size
             self._unsent_head.append(line)
         else:
             self._add_behind(line)
+
+    def _packed(self, time: float, level: str, logger: str, text: str) -> str:
+        """A line as JSON. It fits into a frame, whatever its characters need there."""
+        most = min(len(text), self._longest)
+        while True:
+            cut = text if most == len(text) else f"{text[:most]}… ({len(text) - most} more characters)"
+            line = json.dumps([time, level, logger, cut])
+            if len(line) <= FRAME_BYTES or not most:
+                return line
+            most = most * FRAME_BYTES // len(line) * 9 // 10
 
     def _has_room_in_front(self, line: LogLine) -> bool:
         return line.number <= self._most_lines and self._head_bytes + line.size <= self._most_bytes

@@ -32,8 +32,8 @@ from horsies.core.child.notes import Notes
 from horsies.core.models.notes import Progress
 from horsies.core.models.tasks import OperationalErrorCode, TaskError
 from horsies.core.tasks import context, execute
-from horsies.core.tasks.context import Run
-from horsies.core.tasks.execute import AnyTask, Report, StopTask
+from horsies.core.tasks.context import Run, StopTask
+from horsies.core.tasks.execute import AnyTask, Report
 
 log = logging.getLogger("horsies.child")
 

@@ -86,7 +86,7 @@ def frame(
 ) -> Result[Frame, TaskSendError]:
     """Everything except the arguments, or what is wrong with it."""
     queue_name = task.queue_name if options.queue is None else options.queue
-    if queue_name not in task.known_queues:
+    if not isinstance(queue_name, str) or queue_name not in task.known_queues:
         return refused(task, f"there is no queue {queue_name!r}; known: {', '.join(sorted(task.known_queues))}")
     try:
         _check_deadline(options.good_until)

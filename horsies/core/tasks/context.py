@@ -91,6 +91,10 @@ def packed(
     return numbers + words.encode("utf-8", "replace")
 
 
+class StopTask(BaseException):
+    """Raised into the code of a task that must stop, because its time is over or it was cancelled."""
+
+
 class Station(Protocol):
     """The child that runs tasks, as their contexts see it."""
 

@@ -18,7 +18,7 @@ from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.codec.shapes import CodecError, TypeMismatchError
 from horsies.core.models import tasks as models
 from horsies.core.tasks import context
-from horsies.core.tasks.context import Run
+from horsies.core.tasks.context import Run, StopTask
 from horsies.core.tasks.definition import TaskDefinition
 
 log = logging.getLogger("horsies.task")
@@ -28,10 +28,6 @@ AnyTask: TypeAlias = TaskDefinition[Any, Any]
 AnyResult: TypeAlias = models.TaskResult[Any, models.TaskError]
 
 _MAX_MESSAGE_CHARS = 4_000
-
-
-class StopTask(BaseException):
-    """Raised into the code of a task that must stop, because its time is over or it was cancelled."""
 
 
 class Report(NamedTuple):

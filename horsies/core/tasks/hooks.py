@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from asyncio import CancelledError, current_task
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -17,16 +18,16 @@ from contextlib import (
     ExitStack,
     asynccontextmanager,
     contextmanager,
+    suppress,
 )
 from typing import Any, TypeAlias, TypeVar
 
 from horsies.core import errors
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.tasks.context import AsyncTaskContext, TaskContext
+from horsies.core.tasks.context import AsyncTaskContext, StopTask, TaskContext
 
 log = logging.getLogger("horsies.hooks")
 
-RAISED = (Exception, SystemExit, KeyboardInterrupt)  # by a hook. What stops or cancels the task passes.
 
 AnyHook = TypeVar("AnyHook", bound=Callable[..., Any])
 AnyContext: TypeAlias = TaskContext | AsyncTaskContext
@@ -139,8 +140,8 @@ def _call(hook: Callable[..., Any], *args: Any, or_coroutine: bool = False) -> A
         return None  # for async tasks only
     try:
         return hook(*args)
-    except RAISED:
-        _tell(hook)
+    except BaseException as problem:
+        _tell(hook, problem)
         return None
 
 
@@ -149,23 +150,23 @@ async def _call_async(hook: Callable[..., Any], *args: Any) -> None:
         answer = hook(*args)
         if inspect.isawaitable(answer):
             await answer
-    except RAISED:
-        _tell(hook)
+    except BaseException as problem:
+        _tell(hook, problem)
 
 
 def _enter(stack: ExitStack | AsyncExitStack, hook: Callable[..., Any], manager: AbstractContextManager[Any]) -> None:
     try:
         manager.__enter__()
-    except RAISED:
-        _tell(hook)
+    except BaseException as problem:
+        _tell(hook, problem)
         return
 
     def leave(kind: Any, error: Any, trace: Any) -> bool:
         try:
             manager.__exit__(kind, error, trace)
-        except RAISED as problem:
+        except BaseException as problem:
             if problem is not error:
-                _tell(hook)
+                _tell(hook, problem)
         return False  # the outcome of the task is its own
 
     stack.push(leave)
@@ -176,21 +177,32 @@ async def _enter_async(
 ) -> None:
     try:
         await manager.__aenter__()
-    except RAISED:
-        _tell(hook)
+    except BaseException as problem:
+        _tell(hook, problem)
         return
 
     async def leave(kind: Any, error: Any, trace: Any) -> bool:
         try:
             await manager.__aexit__(kind, error, trace)
-        except RAISED as problem:
+        except BaseException as problem:
             if problem is not error:
-                _tell(hook)
+                _tell(hook, problem)
         return False
 
     stack.push_async_exit(leave)
 
 
-def _tell(hook: Callable[..., Any]) -> None:
+def _tell(hook: Callable[..., Any], problem: BaseException) -> None:
+    """Log what a hook has raised, whatever it is; unless it means that the task was told to stop, which goes on."""
+    if isinstance(problem, StopTask) or (isinstance(problem, CancelledError) and _is_cancelled()):
+        raise problem
     name = getattr(hook, "__qualname__", repr(hook))
-    log.error("the hook %s raised; the task goes on without it", name, exc_info=True)
+    log.error("the hook %s raised; the task goes on without it", name, exc_info=problem)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody wants the task to end. A hook may also raise this because something else was cancelled."""
+    with suppress(RuntimeError):  # there is no loop
+        task = current_task()
+        return task is not None and task.cancelling() > 0
+    return False

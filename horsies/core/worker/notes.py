@@ -59,7 +59,12 @@ class NoteWriter:
                 self._keep(notes.LogRow(*run, first, last, lines.decode()))
                 if before:
                     self._trims[run[:2]] = notes.LogTrim(*run[:2], after, before)
-        except (ValueError, TypeError):  # code of the user may have written into our socket
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+        ):  # code of the user may have written into our socket
             return
         self._some.set()
 
@@ -101,8 +106,9 @@ class NoteWriter:
                 raise
             else:
                 self._failures = 0
-            if trims:
-                self._trims.clear()
+            for trim in trims:
+                if self._trims.get(trim[:2]) is trim:  # a newer one may have come meanwhile
+                    del self._trims[trim[:2]]
 
     def _next_logs(self) -> list[notes.LogRow]:
         rows: list[notes.LogRow] = []
