@@ -39,8 +39,9 @@ class Watching:
             is_new = _seen(info) != _seen(self._last)
             self._last = info
             if info.status in TASK_TERMINAL_STATES:
-                # An unfinished progress may be an old one: it is looked at once more.
-                self._is_over = self._has_ended or info.progress is None or info.progress.fraction == 1.0
+                # An unfinished progress may be an old one, or the first one may still come: it is looked at once more.
+                is_whole = info.progress is not None and info.progress.fraction == 1.0
+                self._is_over = self._has_ended or is_whole
                 self._has_ended = True
             if is_new:
                 return info

@@ -44,8 +44,8 @@ def run_sync(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         try:
             coroutine.send(None)
         except StopIteration as end:
-            result: T = end.value
-            return result
+            # Not kept in a variable: this frame may be part of a traceback inside the value, which would keep itself alive.
+            return end.value  # type: ignore[no-any-return]
         finally:
             _thread.loop = outer
         coroutine.close()
