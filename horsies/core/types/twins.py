@@ -44,7 +44,7 @@ def run_sync(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
         try:
             coroutine.send(None)
         except StopIteration as end:
-            # Not kept in a variable: this frame may be part of a traceback inside the value, which would keep itself alive.
+            # Not kept in a variable: this frame may be part of a traceback in the value, and keep the value alive.
             return end.value  # type: ignore[no-any-return]
         finally:
             _thread.loop = outer
