@@ -293,16 +293,17 @@ async def test_p50_a_missing_right_harms_nothing(
 
 
 async def test_p50_steps_write_once_a_second_at_most(
-    db: AsyncConnection, writer: NoteWriter, monkeypatch: pytest.MonkeyPatch
+    db: AsyncConnection, database: Database, writer: NoteWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await running(db)
     monkeypatch.setattr(worker_notes, "PAUSE_S", 3600.0)
+    written = asyncio.Event()
+    database.meanwhile = written.set
     say(writer, task, 1)
     step = asyncio.create_task(writer.step())
     try:
         async with asyncio.timeout(10):
-            while not await stored(db):
-                await asyncio.sleep(0.01)
+            await written.wait()
         say(writer, task, 2)
         await asyncio.sleep(0.05)
         assert not step.done() and [row[3] for row in await stored(db)] == [1.0]
