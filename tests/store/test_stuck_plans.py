@@ -85,8 +85,7 @@ LOOKS: dict[str, tuple[str, Callable[[AsyncConnection[Any]], Awaitable[object]],
     "among elements that wait": (
         "workflows/find_stuck",
         lambda conn: recovery.nodes(conn, GRACE, NodePosition("map", 5000), BATCH),
-        # Which of the last two finds those that wait depends on the sample that ANALYZE has taken.
-        {f"{NODES}_in_flight_idx", f"{NODES}_workflow_id_task_index_key", f"{NODES}_status_idx"},
+        {f"{NODES}_in_flight_idx", f"{NODES}_workflow_id_task_index_key"},
         # Those that wait are passed once to find the ones that are on their way, which are behind them.
         2 * BATCH + 10_000,
     ),
@@ -127,6 +126,16 @@ def told(server_url: str, template: str) -> Iterator[dict[str, list[Plan]]]:
         yield asyncio.run(look(url))
 
 
+def _found_by(plan: Plan) -> set[str]:
+    """The indexes of its first table. Beside the nodes in flight, those that wait are found by either of two others, as
+    the sample of ANALYZE has it; both read the nodes of one workflow in order."""
+    found = plan.indexes(NODES)
+    either = f"{NODES}_status_idx"
+    if f"{NODES}_in_flight_idx" in found and either in found:
+        return found - {either} | {f"{NODES}_workflow_id_task_index_key"}
+    return found
+
+
 @pytest.mark.parametrize("name", LOOKS)
 def test_r17_a_look_reads_what_it_looks_at_by_its_index(
     told: dict[str, list[Plan]], name: str, server_version: int
@@ -135,7 +144,7 @@ def test_r17_a_look_reads_what_it_looks_at_by_its_index(
     assert [plan.name for plan in told[name]] == [statement] * 2
     for plan in told[name]:
         assert plan.whole_scans <= {"horsies_workers"}  # a row for each worker
-        assert plan.indexes(NODES) <= indexes and bool(plan.indexes(NODES)) == bool(indexes)
+        assert _found_by(plan) == indexes
         seen = {table: plan.rows(table) for table in (NODES, "horsies_workflows", "horsies_tasks")}
         assert max(seen.values()) <= rows, seen
         assert plan.sorted <= BATCH
