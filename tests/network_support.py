@@ -33,6 +33,7 @@ class Network:
         self.whole = asyncio.Event()
         self.whole.set()
         self.traps: dict[bytes, tuple[bool, asyncio.Event]] = {}
+        self.statements = 0  # that were sent to the server
         self._is_cut = False
         self._lines: set[Line] = set()
 
@@ -80,6 +81,23 @@ class Network:
             self._lines.discard(line)
 
 
+class Messages:
+    """What one side of a connection sends, as messages: a letter, the length of the rest, the rest. The first one
+    opens the session and has no letter."""
+
+    def __init__(self) -> None:
+        self._open = bytearray(b"-")
+
+    def feed(self, data: bytes) -> str:
+        """The letters of the messages that are whole now."""
+        self._open += data
+        letters = ""
+        while len(self._open) >= 5 and len(self._open) > (length := int.from_bytes(self._open[1:5])):
+            letters += chr(self._open[0])
+            del self._open[: length + 1]
+        return letters
+
+
 class Line:
     """One connection, both ways."""
 
@@ -88,6 +106,7 @@ class Line:
         self._reader, self._writer = reader, writer
         self._server: asyncio.StreamWriter | None = None
         self._cut_at_answer: asyncio.Event | None = None
+        self._messages = Messages()
         self._prepared: dict[bytes, bytes] = {}  # statements by the names that psycopg gives them
 
     async def carry(self) -> None:
@@ -107,6 +126,8 @@ class Line:
         with contextlib.suppress(OSError):
             while data := await self._reader.read(1 << 16):
                 await self._network.whole.wait()
+                letters = self._messages.feed(data)
+                self._network.statements += letters.count("E") + letters.count("Q")
                 if (trap := self._trap_in(data)) is not None:
                     is_heard, cut = trap
                     if not is_heard:

@@ -21,7 +21,15 @@ from horsies.core.store import caps
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.fence import Pulse
 from tests.audit import audit, transactions
-from tests.factories import given_attempt, given_heartbeat, given_task, given_worker, task_row
+from tests.factories import (
+    given_attempt,
+    given_heartbeat,
+    given_node,
+    given_task,
+    given_worker,
+    given_workflow,
+    task_row,
+)
 from tests.recovery_support import LONG_AGO, hasty, options_with
 
 PENDING, CLAIMED, RUNNING = TaskStatus.PENDING, TaskStatus.CLAIMED, TaskStatus.RUNNING
@@ -137,6 +145,9 @@ async def test_r16_a_pass_that_fails_is_logged_and_does_not_stop_the_next(
     overdue, claimed = await given_task(db, good_until=LONG_AGO), await stale(db, CLAIMED)
     await db.execute("INSERT INTO horsies_waiting VALUES ('queue:default', 'dead', now() - interval '1 h')")
     await given_heartbeat(db, "a task", "runner", sent_at=LONG_AGO)
+    await given_node(
+        db, await given_workflow(db, open_nodes=1), status="RUNNING"
+    )  # without one, the pass over nodes looks no further
     await db.execute("ALTER TABLE horsies_workers RENAME TO elsewhere")
     reaper = a_reaper(pool)
     try:

@@ -101,6 +101,12 @@ LOOKS: dict[str, tuple[str, Callable[[AsyncConnection[Any]], Awaitable[object]],
         {f"{NODES}_status_idx"},
         3 * BATCH,
     ),
+    "whether there is any": (
+        "workflows/is_any_open",
+        recovery.is_any_workflow_open,
+        {f"{NODES}_in_flight_idx"},
+        1,
+    ),
     "without an open node": ("workflows/find_over", lambda conn: recovery.over(conn, most=BATCH), set(), BATCH),
 }
 
@@ -166,5 +172,6 @@ def test_r17_the_looks_find_what_is_there(told: dict[str, list[Plan]]) -> None:
         "among elements that wait": [1, 1],
         "among nodes that are ready": [2, 2],  # the oldest, and the last
         "deadlines": [pytest.approx(BATCH * 0.9, abs=5)] * 2,
+        "whether there is any": [1, 1],
         "without an open node": [10, 10],
     }

@@ -9,6 +9,7 @@ stale tasks must not wait for it. `Deadlines` runs beside the ticks. Which worke
 import asyncio
 import contextlib
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -28,7 +29,7 @@ from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.recovery.unknown_names import UnknownNames
 from horsies.core.store import caps, odd_rows, tasks, workers
-from horsies.core.store.recovery import STEP, Expired, expire_waiting, overdue
+from horsies.core.store.recovery import STEP, Expired, expire_waiting, is_any_workflow_open, overdue
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
 
@@ -39,6 +40,7 @@ EXPIRY_S = 1.0
 MOST_SHARES = 5  # of the looks for what has expired: if the other workers die, this one looks again soon
 IDLE_S = 6.0  # a little longer than the default of `notify_poll_interval_ms`, after which the worker looks ahead
 UNUSED = timedelta(days=1)  # a queue for which no worker has had a cap for so long is not counted any more (D-56)
+FORGET_EVERY_S = 120.0
 MOST_IN_PARTS = 5_000  # tasks past their deadline, if one of them is refused
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
@@ -83,6 +85,8 @@ class Reaper:
         self._failures: dict[str, int] = {}
         self._odd = odd_rows.OddSearch(pool)
         self._refusals: Counter[str] = Counter()  # by task, of the last pass
+        self._forgot_at = -math.inf
+        self._has_workflows = True  # or not, as the pass over nodes has just found
 
     @property
     def passes(self) -> Iterator[tuple[str, Pass]]:
@@ -208,24 +212,36 @@ class Reaper:
 
     async def reconcile(self) -> None:
         """Repair nodes that nothing moves any more (R-30 to R-35)."""
-        await self._reconciler.reconcile(self._deadline())
+        async with self._pool.connection() as conn:
+            self._has_workflows = await is_any_workflow_open(conn)
+        if self._has_workflows:
+            await self._reconciler.reconcile(self._deadline())
 
     async def end_workflows(self) -> None:
         """End workflows past their deadline, and workflows whose nodes have all ended (R-36, R-38)."""
-        await self._reconciler.end_workflows(self._deadline())
+        if self._has_workflows:
+            await self._reconciler.end_workflows(self._deadline())
+        self._has_workflows = True
 
     async def prune_heartbeats(self) -> None:
         """Delete heartbeats that are no longer needed (R-81)."""
         await self._retention.prune_heartbeats(self._deadline())
 
     async def forget_sleepers(self) -> None:
-        """Delete rows of the waiting list whose time is over, because the processes that wrote them have died."""
+        """Delete rows of the waiting list whose time is over, because the processes that wrote them have died. They do
+        nothing there, so that it is enough now and then."""
+        if monotonic() < self._forgot_at + FORGET_EVERY_S:
+            return
         async with self._pool.connection() as conn:
-            await workers.forget_sleepers(conn)
+            are_more = await workers.forget_sleepers(conn)
+        if not are_more:
+            self._forgot_at = monotonic()
 
     async def check_counts(self) -> None:
         """See to it that the count of each queue with a cap is right (D-56), and that it stays short."""
         async with self._pool.connection() as conn:
+            if not await caps.is_counting(conn):
+                return
             for queue, held, running in await caps.compare(conn):
                 log.warning(
                     "the count of tasks in flight of %s was wrong, by %d in flight and %d of them running, and is "

@@ -6,6 +6,7 @@ decides about each task in the statement that ends it: a worker that knows the n
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -22,6 +23,7 @@ log = logging.getLogger("horsies.recovery")
 MOST_STEPS = 20  # of one pass in which nothing was ended
 OLD = timedelta(days=2)  # what nobody has needed for so long is deleted, or for twice the grace
 PRUNED = 500
+PRUNE_EVERY_S = 600.0
 
 
 class UnknownNames:
@@ -41,6 +43,7 @@ class UnknownNames:
         self._known = known
         self._on_ended = on_ended
         self._places: dict[Level, Place] = {}
+        self._pruned_at = -math.inf
 
     async def end_orphans(self, until: float) -> None:
         """One pass, until this time at most."""
@@ -56,9 +59,14 @@ class UnknownNames:
                 break
 
     async def prune(self) -> None:
-        """Delete what was noted about names and left tasks, and is not needed any more."""
+        """Delete what was noted about names and left tasks, and is not needed any more; every ten minutes, until there
+        is no more."""
+        if monotonic() < self._pruned_at + PRUNE_EVERY_S:
+            return
         async with self._pool.connection() as conn:
-            await store.prune(conn, max(OLD, 2 * self._grace), PRUNED)
+            count = await store.prune(conn, max(OLD, 2 * self._grace), PRUNED)
+        if count < PRUNED:
+            self._pruned_at = monotonic()
 
     async def _end(self, found: Sequence[UnknownTask], names_hash: str) -> int:
         async def fail(part: Sequence[UnknownTask]) -> set[OrphanedName]:

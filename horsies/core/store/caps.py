@@ -90,6 +90,12 @@ async def fold(conn: Connection, names: Sequence[str] | None, capped: Sequence[s
     await conn.execute(load("caps/fold"), params)
 
 
+async def is_counting(conn: Connection) -> bool:
+    """Whether any queue is counted."""
+    [(is_any,)] = await _rows(conn, "caps/is_counting", {})
+    return bool(is_any)
+
+
 async def compare(conn: Connection) -> list[Difference]:
     """Correct the counts that are wrong, and say by how much they were; nothing if another process is at it."""
     async with conn.transaction():

@@ -140,9 +140,10 @@ async def fail_unknown(
     return {OrphanedName(*row) for row in await cursor.fetchall()}
 
 
-async def prune(conn: Connection, age: timedelta, most: int) -> None:
-    """Delete what nobody needs any more about names and left tasks."""
-    await conn.execute(load("workers/prune_names"), {"age": age, "most": most}, prepare=False)
+async def prune(conn: Connection, age: timedelta, most: int) -> int:
+    """Delete what nobody needs any more about names and left tasks; return of how many tasks."""
+    cursor = await conn.execute(load("workers/prune_names"), {"age": age, "most": most}, prepare=False)
+    return cursor.rowcount
 
 
 def hash_of(names: Iterable[str]) -> str:

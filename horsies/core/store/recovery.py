@@ -166,6 +166,12 @@ class Due(NamedTuple):
 NODES, DEADLINES, WORKFLOWS = NodePosition("", -1), Due("-infinity", ""), ""  # where each search begins
 
 
+async def is_any_workflow_open(conn: Connection) -> bool:
+    """Whether the statements below can find anything."""
+    [(is_any,)] = await _rows(conn, "workflows/is_any_open", {})
+    return bool(is_any)
+
+
 async def nodes(
     conn: Connection, grace: timedelta, after: NodePosition = NODES, most: int = LOOK_AT
 ) -> tuple[list[Stuck], NodePosition | None]:

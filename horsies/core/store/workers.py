@@ -20,6 +20,7 @@ from horsies.core.sql import load, numbers, texts
 from horsies.core.store.recovery import STEP, in_flight
 from horsies.core.tasks.moves import InFlight
 
+FORGOTTEN = 1000  # rows of the waiting list at once, at most
 _JSON_SETTINGS = ("queue_priorities", "queue_max_concurrency", "recovery_config")
 NO_SETTINGS: Mapping[str, Any] = {"queues": [], **dict.fromkeys(_JSON_SETTINGS)}  # of most snapshots (W-71)
 
@@ -90,9 +91,9 @@ async def mark_advancing(conn: Connection, worker_id: str, age_s: float, flows: 
     await conn.execute(load("workers/mark_advancing"), params)
 
 
-async def forget_sleepers(conn: Connection) -> None:
-    """Delete some rows of the waiting list whose time is over."""
-    await conn.execute(load("workers/forget_sleepers"))
+async def forget_sleepers(conn: Connection) -> bool:
+    """Delete some rows of the waiting list whose time is over; return whether there may be more."""
+    return (await conn.execute(load("workers/forget_sleepers"), {"most": FORGOTTEN})).rowcount >= FORGOTTEN
 
 
 async def newest(conn: AsyncConnection[Any]) -> list[WorkerStateSnapshot]:

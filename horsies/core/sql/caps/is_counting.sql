@@ -1,0 +1,2 @@
+-- Whether any queue is counted (D-56).
+SELECT EXISTS (SELECT FROM horsies_load)
