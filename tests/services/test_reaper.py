@@ -15,9 +15,11 @@ from psycopg.types.json import Jsonb
 from horsies.core.db.pool import Pool
 from horsies.core.hooks import HookRegistry, JobInterrupted, JobRecovery, JobRecoveryResult
 from horsies.core.models.recovery import WorkerRecoveryConfig
+from horsies.core.recovery import unknown_names
 from horsies.core.recovery.hooks import InProcess, NoHooks
 from horsies.core.recovery.reaper import Reaper
-from horsies.core.store import caps
+from horsies.core.store import caps, workers
+from horsies.core.store.names import Known
 from horsies.core.types.status import TaskStatus
 from horsies.core.worker.fence import Pulse
 from tests.audit import audit, transactions
@@ -133,6 +135,57 @@ async def test_r16_d56_a_tick_corrects_the_count_of_a_queue_with_a_cap(
         "SELECT q, f.* FROM unnest(%s::text[]) q, horsies_in_flight(q) f", [["default", "other"]]
     )
     assert await counted.fetchall() == [("default", 1, 1), ("other", 0, 0)]
+
+
+async def test_r16_sleepers_are_forgotten_now_and_then_and_at_each_tick_while_there_are_more(
+    db: Db, pool: Pool
+) -> None:
+    async def sleepers() -> int:
+        [(count,)] = await (await db.execute("SELECT count(*) FROM horsies_waiting")).fetchall()
+        return int(count)
+
+    async def given_sleepers(count: int) -> None:
+        await db.execute(
+            "INSERT INTO horsies_waiting SELECT 'queue:default', 'dead' || n, now() - interval '1 h'"
+            " FROM generate_series(1, %s) AS n", [count],
+        )  # fmt: skip
+
+    await given_sleepers(workers.FORGOTTEN + 1)
+    reaper = a_reaper(pool)
+    left = []
+    for _ in range(2):
+        await reaper.tick()
+        left.append(await sleepers())
+    assert left == [1, 0]
+    await given_sleepers(1)
+    await reaper.tick()
+    assert await sleepers() == 1
+
+
+async def test_d57_d58_notes_about_names_are_pruned_now_and_then_and_at_each_tick_while_there_are_more(
+    db: Db, pool: Pool
+) -> None:
+    async def left() -> int:
+        [(count,)] = await (await db.execute("SELECT count(*) FROM horsies_left_tasks")).fetchall()
+        return int(count)
+
+    async def given_left(count: int) -> None:
+        await db.execute(
+            "INSERT INTO horsies_left_tasks (task_id, left_at, reason)"
+            " SELECT 't' || n, now() - interval '1 year', '' FROM generate_series(1, %s) AS n", [count],
+        )  # fmt: skip
+
+    await given_left(unknown_names.PRUNED + 1)
+    unknown = unknown_names.UnknownNames(pool, ["default"], timedelta(hours=1), lambda: Known(frozenset(), "h"))
+    reaper = a_reaper(pool, unknown=unknown)
+    counts = []
+    for _ in range(2):
+        await reaper.tick()
+        counts.append(await left())
+    assert counts == [1, 0]
+    await given_left(1)
+    await reaper.tick()
+    assert await left() == 1
 
 
 async def is_filled(db: Db, table: str) -> bool:

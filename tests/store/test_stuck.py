@@ -305,3 +305,29 @@ async def test_r38_the_walk_over_the_deadlines_is_bounded(frozen: Db) -> None:
         found, place = await recovery.overdue_nodes(frozen, place, most=2)
         looks.append(found)
     assert len(ids) == 3 and looks == [[], [waiting], []]
+
+
+# Whether there is anything to look for
+
+
+async def test_r16_where_every_workflow_is_well_or_has_ended_nothing_is_looked_for(frozen: Db) -> None:
+    for status, open_nodes in (("COMPLETED", 0), ("FAILED", 0), ("CANCELLED", 0), ("RUNNING", 1), ("PENDING", 1)):
+        past = {"good_until": await ago(frozen, GRACE)} if open_nodes == 0 else {}
+        workflow_id = await given_workflow(frozen, status=status, open_nodes=open_nodes, **past)
+        await given_node(frozen, workflow_id, status="PENDING" if open_nodes else "COMPLETED")
+    await given_task(frozen)
+    assert await recovery.is_any_workflow_open(frozen) is False
+
+
+@pytest.mark.parametrize("what", ["READY", "ENQUEUED", "RUNNING", "over", "overdue", "held"])
+async def test_r16_each_that_a_look_could_find_is_enough(frozen: Db, what: str) -> None:
+    running = {"status": "RUNNING", "open_nodes": 1}
+    if what == "over":
+        await given_workflow(frozen, status="RUNNING", open_nodes=0)
+    elif what == "overdue":
+        await given_workflow(frozen, **running, good_until=await ago(frozen, timedelta()))
+    elif what == "held":
+        await given_task(frozen, workflow_id=await given_workflow(frozen, **running), is_held=True)
+    else:
+        await a_node(frozen, what, None, workflow={"status": "COMPLETED", "open_nodes": 0})
+    assert await recovery.is_any_workflow_open(frozen) is True
