@@ -12,6 +12,8 @@ from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.task_decorator import TaskFunction
 
+Add = TaskFunction[[int, int], int]
+
 
 @contextlib.contextmanager
 def an_app(url: str, *, postgres: dict[str, Any] | None = None, **config: Any) -> Iterator[Horsies]:
@@ -23,7 +25,7 @@ def an_app(url: str, *, postgres: dict[str, Any] | None = None, **config: Any) -
         app.get_broker().close()
 
 
-def define_add(app: Horsies) -> TaskFunction[[int, int], int]:
+def define_add(app: Horsies) -> Add:
     """A task with two parameters."""
 
     @app.task("add")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import psutil
@@ -10,11 +10,13 @@ import pytest
 import pytest_asyncio
 from psycopg import AsyncConnection
 
+from horsies.core.app import Horsies
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.db.connections import BY_INDEX, make_pool
 from horsies.core.db.pool import Pool
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.worker.launcher import Launcher
+from tests.app_support import Add, an_app, define_add
 from tests.services.children import Child, descendants, end_children, is_alive, start_child
 from tests.support import eventually
 
@@ -22,7 +24,7 @@ _EMPTY = """
     DROP TABLE IF EXISTS audit;
     DROP FUNCTION IF EXISTS audit, refuse CASCADE;
     TRUNCATE horsies_tasks, horsies_task_attempts, horsies_heartbeats, horsies_workers, horsies_worker_states,
-        horsies_workflows, horsies_workflow_tasks, horsies_waiting
+        horsies_workflows, horsies_workflow_tasks, horsies_waiting, horsies_known_names, horsies_left_tasks
 """
 
 
@@ -68,6 +70,18 @@ async def broker(database_url: str) -> AsyncIterator[PostgresBroker]:
     broker = PostgresBroker(PostgresConfig(database_url=database_url))
     yield broker
     await broker.close_async()
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Horsies]:
+    """An app on the test's own database."""
+    with an_app(database_url) as app:
+        yield app
+
+
+@pytest.fixture
+def add(app: Horsies) -> Add:
+    return define_add(app)
 
 
 @pytest.fixture

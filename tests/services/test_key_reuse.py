@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from horsies import Horsies, TaskSendErrorCode
-from horsies.core.task_decorator import TaskFunction
-from tests.app_support import an_app, define_add
+from horsies import TaskSendErrorCode
+from tests.app_support import Add
 from tests.factories import count_tasks, task_row
 from tests.services.test_send import fail_inserts, somebody_waits_for_a_lock
 from tests.support import eventually
-
-Add = TaskFunction[[int, int], int]
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 async def end(db: AsyncConnection, task_id: str, status: str = "FAILED") -> None:

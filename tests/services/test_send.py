@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,24 +18,10 @@ from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult, TaskSe
 from horsies.core.producer import enqueue as enqueue_module
 from horsies.core.producer import send
 from horsies.core.producer.envelope import enqueue_sha, with_sha
-from horsies.core.task_decorator import TaskFunction
-from tests.app_support import an_app, define_add
+from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks, task_row
 from tests.services.test_pool import refusing_port
 from tests.support import eventually
-
-Add = TaskFunction[[int, int], int]
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 async def fail_inserts(db: AsyncConnection, *, times: int, sqlstate: str = "53100") -> None:

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -17,25 +17,11 @@ import sqlalchemy
 from psycopg import AsyncConnection
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 
-from horsies import Horsies, TaskSendErrorCode
-from horsies.core.task_decorator import TaskFunction
-from tests.app_support import an_app, define_add
+from horsies import TaskSendErrorCode
+from tests.app_support import Add
 from tests.factories import count_tasks, task_row
 from tests.services.test_send import somebody_waits_for_a_lock
 from tests.support import eventually
-
-Add = TaskFunction[[int, int], int]
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 @pytest.fixture

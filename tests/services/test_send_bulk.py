@@ -17,14 +17,13 @@ from pydantic import BeforeValidator
 from horsies import Horsies, RetryPolicy, TaskError, TaskResult, TaskSendErrorCode
 from horsies.core.producer import bulk
 from horsies.core.task_decorator import TaskFunction
-from tests.app_support import an_app, define_add
+from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks
 from tests.network_support import network
 from tests.services.test_send import fail_inserts, pauses, tries
 
 __all__ = ["pauses"]  # a fixture
 
-Add = TaskFunction[[int, int], int]
 MANY = 2 * bulk.PART + 7
 PATIENCE_S = 30.0
 # In the middle of a stream, its session has written a part and waits for the next one.
@@ -35,17 +34,6 @@ WRITING = "application_name = 'horsies' AND state = 'idle in transaction' AND qu
 def _without_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another test may have imported it; with spans nothing is written early."""
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 def sessions(url: str, which: str) -> int:

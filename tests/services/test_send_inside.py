@@ -25,13 +25,10 @@ from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sqlalchemy_async
 
 from horsies import Horsies, TaskError, TaskResult, TaskSendErrorCode, TaskSendResult
-from horsies.core.task_decorator import TaskFunction
-from tests.app_support import an_app, define_add
+from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks, task_row
 from tests.services.test_send import fail_inserts, seconds_until_due, somebody_waits_for_a_lock, tries
 from tests.support import eventually
-
-Add = TaskFunction[[int, int], int]
 
 
 @dataclass
@@ -165,17 +162,6 @@ KINDS = {
     "asyncpg": of_asyncpg,
     "asyncpg session": of_sqlalchemy_on_asyncpg,
 }
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 @pytest.fixture(params=list(KINDS))

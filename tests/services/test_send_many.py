@@ -17,8 +17,7 @@ from psycopg import AsyncConnection
 
 from horsies import Horsies, PayloadPolicy, TaskError, TaskResult, TaskSendError, TaskSendErrorCode
 from horsies.core.producer.enqueue import MAX_ROWS
-from horsies.core.task_decorator import TaskFunction
-from tests.app_support import an_app, define_add
+from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks, task_row
 from tests.services.test_pool import refusing_port
 from tests.services.test_send import fail_inserts, pauses, somebody_waits_for_a_lock, tries
@@ -26,19 +25,7 @@ from tests.support import eventually
 
 __all__ = ["pauses"]  # a fixture
 
-Add = TaskFunction[[int, int], int]
 SEVERAL_STATEMENTS = 2 * MAX_ROWS + 7
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 async def rows_in_order(db: AsyncConnection) -> list[tuple[Any, ...]]:

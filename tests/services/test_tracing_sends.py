@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +18,6 @@ from horsies.core.app import Horsies
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskResult
 from horsies.core.producer import envelope
 from horsies.core.tasks.definition import NO_OPTIONS
-from tests.app_support import an_app
 from tests.tracing_support import Spans, facts_of, spans_here
 from tests.worker_support import Rows
 
@@ -29,12 +28,6 @@ SECRET = "a-secret-argument"
 @pytest.fixture
 def spans() -> Spans:
     return spans_here()
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
 
 
 @pytest.fixture

@@ -379,12 +379,6 @@ class Grumpy(BaseModel):
         raise KeyError("surprise")
 
 
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
 async def test_t60_the_value_comes_back_as_its_type(app: Horsies, db: AsyncConnection) -> None:
     @app.task("locate")
     def locate() -> TaskResult[Point, TaskError]:

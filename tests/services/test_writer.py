@@ -20,25 +20,11 @@ from horsies.core.models.tasks import TaskSendErrorCode, TaskSendPayload
 from horsies.core.producer.enqueue import new_task_id
 from horsies.core.producer.envelope import payload_for
 from horsies.core.store.sends import Send
-from horsies.core.task_decorator import TaskFunction
 from horsies.core.types.result import Ok
-from tests.app_support import an_app, define_add
+from tests.app_support import Add, an_app, define_add
 from tests.factories import count_tasks
 from tests.services.test_send import somebody_waits_for_a_lock
 from tests.support import eventually
-
-Add = TaskFunction[[int, int], int]
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
-
-
-@pytest.fixture
-def add(app: Horsies) -> Add:
-    return define_add(app)
 
 
 async def test_many_sends_at_once_take_few_transactions_and_keep_their_own_ids(add: Add, db: AsyncConnection) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,12 +39,6 @@ LONG_AGO = "2020-01-01"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 
 Db = AsyncConnection[Any]
-
-
-@pytest.fixture
-def app(database_url: str) -> Iterator[Horsies]:
-    with an_app(database_url) as app:
-        yield app
 
 
 @pytest.fixture
