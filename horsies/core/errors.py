@@ -130,7 +130,7 @@ class ErrorCode(StrEnum):
     MODULE_EXEC_ERROR = "HRS-210", "a module that fails on import"
     BROKER_INIT_FAILED = "HRS-211", "the database does not answer"
     CHECK_RESERVED_CODE_COLLISION = "HRS-212", "a mapper or a default that uses a built-in error code"
-    CHILD_HOOK_INVALID = "HRS-214", "an invalid child start hook"
+    CHILD_HOOK_INVALID = "HRS-214", "an invalid child start hook, or an invalid hook around tasks"
     CONFIG_INVALID = "HRS-215", "any other invalid setting"
     CHECK_RETRY_MISSES_DEADLINE = "HRS-216", "retries that cannot happen before the deadline of their node"
     CHECK_RETRY_CODE_NEVER_SEEN = "HRS-217", "a code in `auto_retry_for` that never causes a retry"
