@@ -103,7 +103,10 @@ class ErrorCode(StrEnum):
 
     TASK_NO_RETURN_TYPE = "HRS-100", "a task function without a return type"
     TASK_INVALID_RETURN_TYPE = "HRS-101", "a return type that is not `TaskResult[T, TaskError]`"
-    TASK_INVALID_OPTIONS = "HRS-102", "an unknown task option, or an invalid value of one"
+    TASK_INVALID_OPTIONS = (
+        "HRS-102",
+        "an unknown task option, an invalid value of one, or a `ctx` that cannot be filled in",
+    )
     TASK_INVALID_QUEUE = "HRS-103", "an unknown queue, or no queue where one is required"
     TASK_PREDECORATED_NOT_SUPPORTED = (
         "HRS-104",
