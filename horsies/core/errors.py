@@ -103,7 +103,10 @@ class ErrorCode(StrEnum):
 
     TASK_NO_RETURN_TYPE = "HRS-100", "a task function without a return type"
     TASK_INVALID_RETURN_TYPE = "HRS-101", "a return type that is not `TaskResult[T, TaskError]`"
-    TASK_INVALID_OPTIONS = "HRS-102", "an unknown task option, or an invalid value of one"
+    TASK_INVALID_OPTIONS = (
+        "HRS-102",
+        "an unknown task option, an invalid value of one, or a `ctx` that cannot be filled in",
+    )
     TASK_INVALID_QUEUE = "HRS-103", "an unknown queue, or no queue where one is required"
     TASK_PREDECORATED_NOT_SUPPORTED = (
         "HRS-104",
@@ -130,7 +133,7 @@ class ErrorCode(StrEnum):
     MODULE_EXEC_ERROR = "HRS-210", "a module that fails on import"
     BROKER_INIT_FAILED = "HRS-211", "the database does not answer"
     CHECK_RESERVED_CODE_COLLISION = "HRS-212", "a mapper or a default that uses a built-in error code"
-    CHILD_HOOK_INVALID = "HRS-214", "an invalid child start hook"
+    CHILD_HOOK_INVALID = "HRS-214", "an invalid child start hook, or an invalid hook around tasks"
     CONFIG_INVALID = "HRS-215", "any other invalid setting"
     CHECK_RETRY_MISSES_DEADLINE = "HRS-216", "retries that cannot happen before the deadline of their node"
     CHECK_RETRY_CODE_NEVER_SEEN = "HRS-217", "a code in `auto_retry_for` that never causes a retry"

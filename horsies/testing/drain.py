@@ -1,5 +1,6 @@
 """Drains a database in this process (X-11): claims what is due, starts it, runs it here, writes its end and advances
-its workflow, one task after the other, until nothing is due.
+its workflow, one task after the other, until nothing is due. Tasks of names that the app does not know are left to
+others, as a worker leaves them (O-31).
 
 Everything is done with the statements and decisions of a worker: `store/tasks.py` claims, starts and moves,
 `worker/finalize.py` says what a report means, and `workflows/advance.py` takes the steps of workflows. The code of
@@ -9,9 +10,11 @@ need itself.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,12 +22,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from horsies.core.child.wire import Done
+from horsies.core.db import Connection
 from horsies.core.models.tasks import TaskError, TaskFailed, TaskResult
 from horsies.core.models.workflow.registry import LocalBuilder
 from horsies.core.producer.send import TaskHandle
 from horsies.core.producer.waiter import result_of
 from horsies.core.recovery.reconcile import Reconciler
-from horsies.core.store import caps, sends, tasks, workflows
+from horsies.core.sql import texts
+from horsies.core.store import caps, names, sends, tasks, workflows
 from horsies.core.store.recovery import expire_waiting
 from horsies.core.tasks import execute
 from horsies.core.tasks.context import packed
@@ -42,8 +47,10 @@ if TYPE_CHECKING:
     from horsies.core.app import Horsies
     from horsies.core.brokers.postgres import PostgresBroker
 
+log = logging.getLogger("horsies.testing")
 A_YEAR_S = 365 * 86_400.0
 LEASE = timedelta(minutes=10)  # a claim of a drain that was killed can be taken over after this
+WHOLE_LINE = 1_000_000  # tasks of one priority: the database of a test has fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +90,15 @@ class Drain:
         self._counting = caps.Counting()
         self._ended: list[DrainedTask] = []
         self._attempts = 0
+        self._leaves_unknown = app.config.recovery.unknown_task_grace_ms > 0
+        self._has_met_unknown = False
 
     async def run(self) -> list[DrainedTask]:
         """Work until nothing is due, or until it has what it was to wait for."""
         while not await self._is_over():
             held = await self._broker.bridge.call(self._next)
             if held is None:
-                await self._give_up()
+                await self._give_up(await self._broker.bridge.call(self._left))
                 break
             self._attempts += 1
             attempt = await self._run(held)
@@ -115,14 +124,26 @@ class Drain:
             case _:
                 return bool(self._until(list(self._ended)))
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, left: str | None) -> None:
+        """Nothing is due any more, except for what is `left` to others."""
+        if left is not None:
+            log.warning("drain %s", left)
         if self._until is None or await self._is_over():
             return
         ended = ", ".join(map(str, self._ended)) or "nothing"
-        later = await self._broker.bridge.call(self._later)
-        raise DrainIncomplete(
-            f"nothing is due any more, and there was not yet {_described(self._until)}\n  ended: {ended}\n  {later}"
-        )
+        facts = [f"ended: {ended}", *([] if left is None else [left]), await self._broker.bridge.call(self._later)]
+        what = f"nothing is due any more, and there was not yet {_described(self._until)}"
+        raise DrainIncomplete("\n  ".join([what, *facts]))
+
+    async def _left(self) -> str | None:
+        """What was left to others, in words; None if nothing was."""
+        if not self._has_met_unknown:
+            return None
+        async with self._broker.hub.connection() as conn:
+            found, _ = await names.find_unknown(conn, self._queues, self._names, timedelta(0), {}, most=WHOLE_LINE)
+        counts = Counter(task.task_name for task in found)
+        which = ", ".join(f"{count} {name!r}" for name, count in sorted(counts.items()))
+        return f"left to others, because this app has no such task: {which}" if which else None
 
     async def _later(self) -> str:
         async with self._broker.hub.connection() as conn:
@@ -142,14 +163,29 @@ class Drain:
         await self._expire()
         while True:
             async with self._broker.hub.connection() as conn:
-                rows = await tasks.claim(conn, self._who, self._order(), counting=self._counting)
+                line = await self._line(conn) if self._has_met_unknown else None
+                rows = await tasks.claim(conn, self._who, self._order(), counting=self._counting, line=line)
                 if not rows:
                     return None
                 held = HeldTask(rows[0], is_async=False, token=0, claim=Claim(rows[0].id, rows[0].claim_seq))
+                if self._leaves_unknown and held.row.task_name not in self._app.tasks:
+                    self._has_met_unknown = True
+                    await tasks.apply(conn, self._worker_id, [Requeue(held.claim)])
+                    continue
                 if await self._start(conn, held):
                     return held
             await self._advance(held)
             self._ended += await self._read({held.id: held.row.workflow_id})
+
+    @property
+    def _names(self) -> str:
+        return texts(sorted(self._app.tasks))
+
+    async def _line(self, conn: Connection) -> names.Line:
+        """The tasks that are claimed from now on: those of known names, in each priority that has any."""
+        ours = self._names
+        found = await names.look(conn, self._queues, ours, {}, most=WHOLE_LINE)
+        return names.Line(ours, tuple((one.level, names.BEGIN, names.END) for one in found if one.first is not None))
 
     def _order(self) -> tasks.ClaimOrder:
         config = self._app.config
@@ -165,7 +201,7 @@ class Drain:
             async_names=[],
         )
 
-    async def _start(self, conn: Any, held: HeldTask) -> bool:
+    async def _start(self, conn: Connection, held: HeldTask) -> bool:
         """Whether it is RUNNING now. Otherwise its deadline has passed, or its workflow does not allow it to run."""
         given = (self._worker_id, socket.gethostname(), [held.claim], [os.getpid()], ["drain"])
         if held.row.workflow_id is None:

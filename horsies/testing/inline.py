@@ -20,12 +20,11 @@ from horsies.core.db import Bridge, OperationRefused
 from horsies.core.models import broker, tasks
 from horsies.core.producer import bulk, enqueue
 from horsies.core.producer.hub import Hub
-from horsies.core.producer.send import Sender, TaskHandle, failure, failure_of_many
+from horsies.core.producer.send import AnyTask, Sender, Written, failure, failure_of_many
 from horsies.core.producer.waiter import Ending, TimedOut
 from horsies.core.recovery.decide import expired
 from horsies.core.store.sends import Drafts, EndedTask, Send
 from horsies.core.tasks.context import packed
-from horsies.core.tasks.definition import TaskDefinition
 from horsies.core.tasks.moves import Claim, Fail, Retry, retry_or_fail
 from horsies.core.types import Err, Ok, TaskStatus
 from horsies.testing.running import run_here
@@ -85,42 +84,28 @@ class InlineSender(Sender):
         super().__init__(inline_broker)
         self._log = inline_broker.log
 
-    async def send(
-        self,
-        payload: tasks.TaskSendPayload,
-        task: TaskDefinition[Any, T],
-        *,
-        task_id: str | None = None,
-        connection: CallerConnection | None = None,
-    ) -> tasks.TaskSendResult[TaskHandle[T]]:
-        send = Send(task_id or enqueue.new_task_id(), payload)
-        try:
-            ran = await self._take(send, task)
-        except enqueue.SendMismatchError as problem:
-            return Err(failure(send, problem))
-        return Ok(TaskHandle(ran, self._broker, task.codec.result))
-
     def stream(self, sent_at: datetime) -> bulk.Stream:
         return _NoStream()
 
-    async def send_many(
-        self,
-        sends: Sequence[Send],
-        task: TaskDefinition[Any, T],
-        *,
-        connection: CallerConnection | None = None,
-        stream: bulk.Stream | None = None,
-    ) -> tasks.TaskSendResult[list[TaskHandle[T]]]:
+    async def _send(self, send: Send, task: AnyTask, connection: CallerConnection | None) -> Written:
+        try:
+            return Ok([await self._take(send, task)])
+        except enqueue.SendMismatchError as problem:
+            return Err(failure(send, problem))
+
+    async def _send_all(
+        self, sends: Sequence[Send], task: AnyTask, connection: CallerConnection | None, stream: bulk.Stream | None
+    ) -> Written:
         for place, send in enumerate(sends):  # all or none: nothing runs if one of them is refused
             if self._is_mismatch(send):
                 return Err(failure_of_many(sends, enqueue.SendMismatchError(place, _mismatch(send))))
-        return Ok([TaskHandle(await self._take(send, task), self._broker, task.codec.result) for send in sends])
+        return Ok([await self._take(send, task) for send in sends])
 
     def _is_mismatch(self, send: Send) -> bool:
         known = self._log.with_key(send)
         return known is not None and _call_of(known.send) != _call_of(send)
 
-    async def _take(self, send: Send, task: TaskDefinition[Any, Any]) -> str:
+    async def _take(self, send: Send, task: AnyTask) -> str:
         """Run it; the id of the task, which is that of an earlier one with the same key."""
         if self._is_mismatch(send):
             raise enqueue.SendMismatchError(0, _mismatch(send))
@@ -163,7 +148,7 @@ class InlineBroker(PostgresBroker):
         return Err(why_not_cancelled(task_id, None if found is None else (found.status.value, None)))
 
 
-async def _run(record: InlineTask, task: TaskDefinition[Any, Any]) -> None:
+async def _run(record: InlineTask, task: AnyTask) -> None:
     """All attempts of a task, one after the other."""
     payload = record.send.payload
     options = tasks.TaskOptions.from_json(payload.task_options)

@@ -49,20 +49,23 @@ def new() -> None:
 """
 
 
+@pytest.fixture
+def newer(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a newer version, which knows one task more than `shop.py` beside its directory."""
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    (tmp_path / "shop.py").write_text(APP)
+    file = tmp_path / "newer" / "shop.py"
+    file.parent.mkdir()
+    file.write_text(APP + NEWER)
+    return file
+
+
 def quoted(words: str) -> str:
     assert words in PAGE, f"the page no longer says {words!r}"
     return words
 
 
-def test_the_commands_say_what_the_page_quotes(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATABASE_URL", database_url)
-    (tmp_path / "shop.py").write_text(APP)
-    newer = tmp_path / "newer" / "shop.py"
-    newer.parent.mkdir()
-    newer.write_text(APP + NEWER)
-
+def test_the_commands_say_what_the_page_quotes(newer: Path, database_url: str, tmp_path: Path) -> None:
     def say(command: str, task_id: str) -> str:
         done = run(command, "shop.py", task_id, cwd=tmp_path, DATABASE_URL=database_url)
         return done.stdout + done.stderr
@@ -91,13 +94,8 @@ def test_the_commands_say_what_the_page_quotes(
 
 
 def test_the_check_finds_waiting_tasks_that_the_code_does_not_know(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    newer: Path, database_url: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("DATABASE_URL", database_url)
-    (tmp_path / "shop.py").write_text(APP)
-    newer = tmp_path / "newer" / "shop.py"
-    newer.parent.mkdir()
-    newer.write_text(APP + NEWER)
     with imported(newer) as shop:
         shop.new.send_or_raise()
     done = run("check", "shop.py", "--live", cwd=tmp_path, DATABASE_URL=database_url)

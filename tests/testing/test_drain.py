@@ -13,6 +13,7 @@ from horsies import (
     CustomQueueConfig,
     Horsies,
     QueueMode,
+    RecoveryConfig,
     RetryPolicy,
     SubWorkflowNode,
     TaskContext,
@@ -236,7 +237,59 @@ def test_x11_queues_with_caps_are_drained_in_the_order_of_claims(database_url: s
         assert order == ["a", "a", "b", "b"]
 
 
-def test_x11_a_task_that_nobody_knows_fails_as_in_a_worker(app: Horsies) -> None:
-    task_id = app.get_broker().enqueue("stranger").unwrap()
-    [ended] = app.testing.drain()
-    assert (ended.task_id, ended.result.err_value.code) == (task_id, "WORKER_RESOLUTION_ERROR")
+def test_x11_o31_tasks_of_another_app_are_left_to_it(
+    app: Horsies, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task("ours")
+    def ours() -> int:
+        return 1
+
+    with an_app(database_url) as other:
+
+        @other.task("theirs")
+        def theirs() -> int:
+            return 2
+
+        node = theirs.node()()
+        flow = other.workflow("flow", [node], output=node, definition_key="testing.theirs").start().unwrap()
+        first = [handle.task_id for handle in theirs.send_many([()] * 3).unwrap()]
+        urgent = theirs.with_options(priority=1).send_or_raise()
+        ours.send_or_raise()
+        ours.with_options(priority=1).send_or_raise()
+        assert [str(task) for task in app.testing.drain()] == ["ours COMPLETED", "ours COMPLETED"]
+        assert "left to others, because this app has no such task: 5 'theirs'" in caplog.text
+        for task_id in (*first, urgent.task_id):
+            info = other.get_broker().get_task_info(task_id, include_attempts=True).unwrap()
+            assert info is not None and (info.status, info.attempts) == (TaskStatus.PENDING, [])
+        assert app.testing.drain() == [], "it ends, whatever others have left"
+        assert [str(task) for task in other.testing.drain()] == ["theirs COMPLETED"] * 5
+        assert flow.get().unwrap() == 2
+
+
+def test_x11_o31_what_a_drain_waits_for_in_vain_is_told_with_what_it_left(app: Horsies) -> None:
+    app.get_broker().enqueue("stranger").unwrap()
+    with pytest.raises(DrainIncomplete, match=r"\n  left to others, because this app has no such task: 1 'stranger'\n"):
+        app.testing.drain(until=lambda ended: len(ended) == 1)
+
+
+def test_x11_o31_more_tasks_of_others_than_a_look_of_a_worker_reads(app: Horsies, database_url: str) -> None:
+    @app.task("ours")
+    def ours() -> int:
+        return 1
+
+    with an_app(database_url) as other:
+
+        @other.task("theirs")
+        def theirs() -> None:
+            pass
+
+        theirs.send_many([()] * 1_200).unwrap()
+        ours.send_or_raise()
+        assert [str(task) for task in app.testing.drain()] == ["ours COMPLETED"]
+
+
+def test_x11_o31_without_a_grace_a_task_that_nobody_knows_fails_as_in_a_worker(database_url: str) -> None:
+    with an_app(database_url, recovery=RecoveryConfig(unknown_task_grace_ms=0)) as app:
+        task_id = app.get_broker().enqueue("stranger").unwrap()
+        [ended] = app.testing.drain()
+        assert (ended.task_id, ended.result.err_value.code) == (task_id, "WORKER_RESOLUTION_ERROR")

@@ -14,6 +14,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter
+from types import UnionType
 from typing import Any
 
 from pydantic_core import from_json
@@ -30,6 +31,14 @@ FILLED = {"workflow_ctx": context.WorkflowContext | None, "workflow_meta": conte
 _MAX_REMEMBERED = 256
 
 
+class FilledParameterError(ValueError):
+    """A parameter that the library fills in is declared in a way in which it cannot be filled in."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name  # as it must be called
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The parameters of a task by kind, with their types, and its return annotation."""
@@ -42,6 +51,7 @@ class Signature:
     var_positional: str | None
     var_keyword: str | None
     injected: Mapping[str, bool]  # name -> has a default
+    injected_at: Mapping[str, int]  # name -> its place among the parameters by position, not counting `ctx`
     returns: Any
     context_kind: type[context.RunContext] | None = None  # of the parameter `ctx`
     context_at: int | None = None  # its position; None if it can only be given by name
@@ -92,9 +102,10 @@ class Signature:
 
 def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -> Signature:
     """The signature with its annotations resolved. `NameError` if one of them names something that does not exist
-    yet."""
+    yet, `FilledParameterError` if the library could not fill in a parameter."""
     hints = typing.get_type_hints(fn, localns=dict(local_names or {}), include_extras=True)
     parameters = _parameters(fn)
+    _check_filled(parameters, hints)
     kind_of_context = _context_kind(hints.get(CONTEXT))
     filled = INJECTED if kind_of_context is None else INJECTED | {CONTEXT}
     taken = [parameter for parameter in parameters if parameter.name not in filled]
@@ -108,18 +119,61 @@ def read(fn: Callable[..., Any], local_names: Mapping[str, Any] | None = None) -
         var_positional=_only(parameters, Parameter.VAR_POSITIONAL),
         var_keyword=_only(parameters, Parameter.VAR_KEYWORD),
         injected={p.name: p.default is not Parameter.empty for p in parameters if p.name in INJECTED},
+        injected_at=_places(parameters, without=None if kind_of_context is None else CONTEXT),
         returns=hints.get("return", Parameter.empty),
         context_kind=kind_of_context,
         context_at=next((at for at, p in enumerate(parameters) if p.name == CONTEXT and p.kind in _BY_POSITION), None),
     )
 
 
+def unwrapped(annotation: Any) -> Any:
+    """The type that an annotation means: without `Annotated`, and without the name that `type X = ...` has given it."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return unwrapped(typing.get_args(annotation)[0])
+    if _is_alias(annotation):
+        return unwrapped(annotation.__value__)
+    if _is_alias(origin):
+        meant = dict(zip(origin.__type_params__, typing.get_args(annotation), strict=True))
+        value = origin.__value__
+        return unwrapped(value[tuple(meant[variable] for variable in value.__parameters__)])
+    return annotation
+
+
+def _is_alias(annotation: Any) -> bool:
+    return type(annotation).__name__ == "TypeAliasType"  # of typing or, for older Pythons, of typing_extensions
+
+
 def _context_kind(annotation: Any) -> type[context.RunContext] | None:
     """The kind of context that an annotation names, also as `TaskContext | None`."""
-    for kind in (annotation, *typing.get_args(annotation)):
-        if isinstance(kind, type) and issubclass(kind, context.RunContext):
-            return kind
-    return None
+    meant = unwrapped(annotation)
+    if typing.get_origin(meant) in (typing.Union, UnionType):
+        return next(filter(None, map(_context_kind, typing.get_args(meant))), None)
+    return meant if isinstance(meant, type) and issubclass(meant, context.RunContext) else None
+
+
+def _check_filled(parameters: list[Parameter], hints: Mapping[str, Any]) -> None:
+    """Each parameter that is filled in has its name, and is one that a value can be given to in every call."""
+    may_be_left_out = False  # one of the parameters before
+    for parameter in parameters:
+        name, is_context = parameter.name, _context_kind(hints.get(parameter.name)) is not None
+        if is_context and name != CONTEXT:
+            raise FilledParameterError(CONTEXT, f"has a context as {name!r}, and only a parameter {CONTEXT!r} gets one")
+        if not is_context and name not in INJECTED:
+            may_be_left_out |= parameter.default is not Parameter.empty
+        elif parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind is Parameter.VAR_POSITIONAL else "**"
+            raise FilledParameterError(name, f"has {stars}{name}, and what is filled in there is one value")
+        elif parameter.kind is Parameter.POSITIONAL_ONLY and (may_be_left_out or not is_context):
+            why = "behind a parameter that may be left out" if is_context else "and it is filled in by name"
+            raise FilledParameterError(name, f"takes {name!r} only by position, {why}")
+
+
+def _places(parameters: list[Parameter], *, without: str | None) -> dict[str, int]:
+    """Where the workflow engine's values stand among the parameters by position."""
+    names = [parameter.name for parameter in parameters if parameter.kind in _BY_POSITION]
+    counted = [name for name in names if name != without]
+    return {name: at for at, name in enumerate(counted) if name in INJECTED}
 
 
 def has_return_annotation(fn: Callable[..., Any]) -> bool:
@@ -240,10 +294,16 @@ class ArgumentsCodec:
 
     def _beside_injected(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Leave room for the values that the workflow engine fills in: their parameters may be between the others."""
+        absent = {name: None for name, has_default in self.signature.injected.items() if not has_default}
+        by_name = {**absent, **kwargs}
+        if len(args) > len(self.signature.positional):  # the members of a `*rest` can only be given by position
+            by_position = list(args)
+            for name, at in self.signature.injected_at.items():
+                by_position.insert(at, by_name.pop(name, None))
+            return tuple(by_position), by_name
         only = self.signature.positional_only
         named = dict(zip(self.signature.positional[only:], args[only:], strict=False))
-        absent = {name: None for name, has_default in self.signature.injected.items() if not has_default}
-        return args[:only], {**named, **absent, **kwargs}
+        return args[:only], {**named, **by_name}
 
 
 def _length(text: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -30,7 +30,6 @@ class RunContext:
     """What a parameter `ctx` is annotated with: the library fills it in (P-01). The kinds are in `tasks/context.py`."""
 
     __slots__ = ()
-    is_for_async: ClassVar[bool]
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,8 @@ _NO_TABLES = (
 
 E = TypeVar("E", bound=Retryable)
 
+AnyTask: TypeAlias = TaskDefinition[Any, Any]
+
 Ids: TypeAlias = list[str]
 
 Written: TypeAlias = Result[Ids, models.TaskSendError]
@@ -170,10 +172,7 @@ class Sender:
         task_id = task_id or enqueue.new_task_id()
         with tracing.sending(payload, task_id) as span:
             send = Send(task_id, payload, span.trace)
-            explain = partial(failure, send)
-            if connection is not None:
-                return self._handle(task, await _inside(connection, [send], explain), span)
-            return self._handle(task, await tried(partial(self._write, send), explain, self._pauses), span)
+            return self._handle(task, await self._send(send, task, connection), span)
 
     def stream(self, sent_at: datetime) -> bulk.Stream:
         """For tasks of a `send_many` that are written while it encodes the others. It must be ended or dropped."""
@@ -192,10 +191,21 @@ class Sender:
             return Ok([])
         with tracing.sending_many(sends[0].payload, len(sends)) as span:
             sends = _traced(sends, span.trace)
-            explain = partial(failure_of_many, sends)
-            if connection is not None:
-                return self._handles(task, await _inside(connection, list(sends), explain), span)
-            return self._handles(task, await tried(self._writing(sends, stream), explain, self._pauses), span)
+            return self._handles(task, await self._send_all(sends, task, connection, stream), span)
+
+    async def _send(self, send: Send, task: AnyTask, connection: CallerConnection | None) -> Written:
+        explain = partial(failure, send)
+        if connection is not None:
+            return await _inside(connection, [send], explain)
+        return await tried(partial(self._write, send), explain, self._pauses)
+
+    async def _send_all(
+        self, sends: Sequence[Send], task: AnyTask, connection: CallerConnection | None, stream: bulk.Stream | None
+    ) -> Written:
+        explain = partial(failure_of_many, sends)
+        if connection is not None:
+            return await _inside(connection, list(sends), explain)
+        return await tried(self._writing(sends, stream), explain, self._pauses)
 
     def _writing(self, sends: Sequence[Send], stream: bulk.Stream | None) -> Callable[[], Awaitable[Ids]]:
         """Each call of it is a try. Only the first may copy: after that the rows may be there."""

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from struct import Struct
 from time import time
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from horsies.core.codec.context import RunContext
 from horsies.core.models.notes import Progress
@@ -203,7 +203,6 @@ class TaskContext(AnyTaskContext):
     """The context of a `def` task."""
 
     __slots__ = ()
-    is_for_async: ClassVar[bool] = False
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the task has come. It costs little, so say it as often as you like: the newest is written about
@@ -215,7 +214,6 @@ class AsyncTaskContext(AnyTaskContext):
     """The context of an `async def` task: the same names, awaited."""
 
     __slots__ = ()
-    is_for_async: ClassVar[bool] = True
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Say how far the task has come. It costs little, so say it as often as you like: the newest is written about

@@ -40,6 +40,7 @@ from horsies.core.codec.serde import TaskCodec
 from horsies.core.errors import ErrorCode, SourceLocation, TaskDefinitionError
 from horsies.core.models.app import PayloadPolicy
 from horsies.core.models.tasks import RetryPolicy, TaskError, TaskOptions, TaskResult
+from horsies.core.tasks.context import AnyTaskContext, AsyncTaskContext, TaskContext
 from horsies.core.tasks.hooks import TaskHooks
 
 if TYPE_CHECKING:
@@ -148,16 +149,17 @@ def build_codec(
         signature = signatures.read(fn, local_names)
     except NameError:
         raise
+    except signatures.FilledParameterError as problem:
+        raise _wrong(fn, str(problem), ErrorCode.TASK_INVALID_OPTIONS, _how_to_take(fn, problem.name)) from None
     except Exception as problem:  # whatever evaluating the annotations of the user can raise
         raise _unsupported(fn, problem) from None
     ok_type = _ok_type(fn, signature.returns)
-    if signature.context_kind is not None and signature.context_kind.is_for_async != inspect.iscoroutinefunction(fn):
-        right = "AsyncTaskContext" if inspect.iscoroutinefunction(fn) else "TaskContext"
-        text = f"takes a {signature.context_kind.__name__}, which is for the other kind of function"
-        raise _wrong(fn, text, ErrorCode.TASK_INVALID_OPTIONS, f"ctx: {right}")
+    if signature.context_kind not in (None, _context_kind(fn)):
+        text = f"takes a {signature.context_kind.__name__}, and is given a {_context_kind(fn).__name__}"
+        raise _wrong(fn, text, ErrorCode.TASK_INVALID_OPTIONS, _how_to_take(fn, signatures.CONTEXT))
     older = [_older(old, local_names) for old in accepts]
     try:
-        is_value = get_origin(signature.returns) is not TaskResult
+        is_value = get_origin(signatures.unwrapped(signature.returns)) is not TaskResult
         return TaskCodec(signature, ok_type, returns_value=is_value, accepts=older)
     except NameError:  # a model whose own fields name something that does not exist yet
         raise
@@ -186,6 +188,19 @@ def accepts_problem(accepts: Any) -> str | None:
     return None
 
 
+def _context_kind(fn: Callable[..., Any]) -> type[AnyTaskContext]:
+    """The kind of context that this function is given (P-01)."""
+    return AsyncTaskContext if inspect.iscoroutinefunction(fn) else TaskContext
+
+
+def _how_to_take(fn: Callable[..., Any], name: str) -> str:
+    """How a parameter that the library fills in is written."""
+    if name == signatures.CONTEXT:
+        return f"write it as the first parameter: def f({name}: {_context_kind(fn).__name__}, ...)"
+    kind = "WorkflowContext" if name == "workflow_ctx" else "WorkflowMeta"
+    return f"write it as an ordinary parameter: def f(..., {name}: {kind} | None = None)"
+
+
 def _older(old: Callable[..., Any], local_names: Mapping[str, Any]) -> OlderSignature:
     try:
         signature = signatures.read(old, local_names)
@@ -202,8 +217,9 @@ def _ok_type(fn: Callable[..., Any], returns: Any) -> Any:
     """The type of the value: that of a `TaskResult`, or whatever else the function returns (X-01)."""
     if not _has_result(returns):
         return returns
-    given = get_args(returns)
-    if get_origin(returns) is not TaskResult or len(given) != 2 or given[1] is not TaskError:
+    meant = signatures.unwrapped(returns)
+    given = get_args(meant)
+    if get_origin(meant) is not TaskResult or len(given) != 2 or given[1] is not TaskError:
         shown = getattr(returns, "__name__", None) if isinstance(returns, type) and not given else None
         raise _wrong(
             fn, f"must return a value or TaskResult[T, TaskError], not {shown or returns}",
@@ -214,9 +230,10 @@ def _ok_type(fn: Callable[..., Any], returns: Any) -> Any:
 
 def _has_result(returns: Any) -> bool:
     """Whether a result or an error is the type, or a part of it, as in `TaskResult[int, TaskError] | None`."""
-    if get_origin(returns) in (TaskResult, Union, UnionType):
-        return get_origin(returns) is TaskResult or any(map(_has_result, get_args(returns)))
-    return isinstance(returns, type) and issubclass(returns, TaskResult | TaskError)
+    meant = signatures.unwrapped(returns)
+    if get_origin(meant) in (TaskResult, Union, UnionType):
+        return get_origin(meant) is TaskResult or any(map(_has_result, get_args(meant)))
+    return isinstance(meant, type) and issubclass(meant, TaskResult | TaskError)
 
 
 def _unsupported(fn: Callable[..., Any], problem: Exception) -> TaskDefinitionError:

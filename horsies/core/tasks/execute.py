@@ -224,10 +224,10 @@ def error_of_exception(task: AnyTask, exc: BaseException) -> models.TaskError:
 
 
 def _report(task: AnyTask, outcome: Any) -> Report:
+    if (problem := _problem_of(task, outcome)) is not None:
+        return report_of(problem)
     if task.codec.returns_value:
         outcome = models.TaskResult(ok=outcome)
-    if (problem := _not_a_result(task, outcome)) is not None:
-        return report_of(problem)
     try:
         text = task.codec.result.encode(outcome)
     except TypeMismatchError as mismatch:
@@ -242,11 +242,9 @@ def _report(task: AnyTask, outcome: Any) -> Report:
 
 
 def _checked(task: AnyTask, outcome: Any) -> AnyResult:
-    if task.codec.returns_value:
-        outcome = models.TaskResult(ok=outcome)
-    if (problem := _not_a_result(task, outcome)) is not None:
+    if (problem := _problem_of(task, outcome)) is not None:
         return models.TaskResult(err=problem)
-    result: AnyResult = outcome
+    result: AnyResult = models.TaskResult(ok=outcome) if task.codec.returns_value else outcome
     if result.is_ok():
         try:
             task.codec.result.check(result.ok)
@@ -255,6 +253,23 @@ def _checked(task: AnyTask, outcome: Any) -> AnyResult:
         except CodecError as unwritable:
             return models.TaskResult(err=_unwritable(task, result, unwritable))
     return result
+
+
+def _problem_of(task: AnyTask, outcome: Any) -> models.TaskError | None:
+    """Whether it returned a result where a value is declared, or the other way round."""
+    return _not_a_value(task, outcome) if task.codec.returns_value else _not_a_result(task, outcome)
+
+
+def _not_a_value(task: AnyTask, outcome: Any) -> models.TaskError | None:
+    if not isinstance(outcome, models.TaskResult | models.TaskError):
+        return None
+    error = outcome.err if isinstance(outcome, models.TaskResult) else outcome
+    what = f" ({models.TaskFailed(error)})" if isinstance(error, models.TaskError) else ""
+    message = (
+        f"task {task.task_name!r} returned a {type(outcome).__name__}{what}, but is declared to return a plain value; "
+        "declare it as -> TaskResult[..., TaskError]"
+    )
+    return models.TaskError(error_code=models.ContractCode.RETURN_TYPE_MISMATCH, message=message[:_MAX_MESSAGE_CHARS])
 
 
 def _not_a_result(task: AnyTask, outcome: Any) -> models.TaskError | None:

@@ -20,14 +20,14 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from horsies.core import errors
 from horsies.core.models.tasks import TaskError, TaskResult
 from horsies.core.tasks.context import AsyncTaskContext, StopTask, TaskContext
 
 log = logging.getLogger("horsies.hooks")
-
+_FAILED: Final = object()  # instead of a context manager: the hook has raised, or is for other tasks
 
 AnyHook = TypeVar("AnyHook", bound=Callable[..., Any])
 AnyContext: TypeAlias = TaskContext | AsyncTaskContext
@@ -65,9 +65,11 @@ class TaskHooks:
         for hook in self.before:
             _call(hook, ctx)
         for hook in self.around:
-            manager = _call(hook, ctx)
-            if hasattr(manager, "__enter__"):
+            manager = _call(hook, ctx, or_else=_FAILED)
+            if _has(manager, "__enter__"):
                 _enter(stack, hook, manager)
+            elif manager is not _FAILED and not _has(manager, "__aenter__"):
+                _tell_useless(hook, manager)
 
     def leave(self, ctx: AnyContext, result: AnyResult) -> None:
         """Everything that comes after a `def` task."""
@@ -82,11 +84,13 @@ class TaskHooks:
         for hook in self.before:
             await _call_async(hook, ctx)
         for hook in self.around:
-            manager = _call(hook, ctx, or_coroutine=True)
-            if hasattr(manager, "__aenter__"):
+            manager = _call(hook, ctx, or_else=_FAILED)
+            if _has(manager, "__aenter__"):
                 await _enter_async(stack, hook, manager)
-            elif hasattr(manager, "__enter__"):
+            elif _has(manager, "__enter__"):
                 _enter(stack, hook, manager)
+            elif manager is not _FAILED:
+                _tell_useless(hook, manager)
 
     async def leave_async(self, ctx: AnyContext, result: AnyResult) -> None:
         """The same after an `async def` task."""
@@ -125,24 +129,40 @@ class TakesHooks:
 
     def _checked(self, fn: object, name: str) -> TaskHooks:
         """The hooks to add it to, from now on not empty."""
-        if not callable(fn):
+        if problem := _problem(fn, is_around=name == "around_task"):
+            says, help_text = problem
             raise errors.ConfigurationError(
-                f"app.{name} takes a function, not {type(fn).__name__}",
+                f"app.{name} {says}",
                 code=errors.ErrorCode.CHILD_HOOK_INVALID,
-                location=errors.SourceLocation.of_caller(),
+                location=errors.SourceLocation.from_function(fn) or errors.SourceLocation.of_caller(),
+                help_text=help_text,
             )
         self.task_hooks.exist = True
         return self.task_hooks
 
 
-def _call(hook: Callable[..., Any], *args: Any, or_coroutine: bool = False) -> Any:
-    if inspect.iscoroutinefunction(hook) and not or_coroutine:
-        return None  # for async tasks only
+def _problem(fn: Any, *, is_around: bool) -> tuple[str, str] | None:
+    """What is wrong with a hook, and what helps; None if it can be called."""
+    if not callable(fn):
+        return f"takes a function, not {type(fn).__name__}", "put it above a function: def hook(ctx, ...): ..."
+    has_yield = inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)
+    if has_yield and not is_around:
+        return f"calls a function, but {_name(fn)} has a `yield`", "@app.around_task takes functions with one `yield`"
+    if is_around and inspect.iscoroutinefunction(fn):
+        says = f"takes a context manager, but {_name(fn)} has no `yield`"
+        return says, "async def hook(ctx): ...; yield; ..., or @app.before_task for code that only comes before"
+    return None
+
+
+def _call(hook: Callable[..., Any], *args: Any, or_else: Any = None) -> Any:
+    """What the hook returns, or the alternative if it raises."""
+    if inspect.iscoroutinefunction(hook):
+        return or_else  # for async tasks only
     try:
         return hook(*args)
     except BaseException as problem:
         _tell(hook, problem)
-        return None
+        return or_else
 
 
 async def _call_async(hook: Callable[..., Any], *args: Any) -> None:
@@ -196,8 +216,28 @@ def _tell(hook: Callable[..., Any], problem: BaseException) -> None:
     """Log what a hook has raised, whatever it is; unless it means that the task was told to stop, which goes on."""
     if isinstance(problem, StopTask) or (isinstance(problem, CancelledError) and _is_cancelled()):
         raise problem
-    name = getattr(hook, "__qualname__", repr(hook))
-    log.error("the hook %s raised; the task goes on without it", name, exc_info=problem)
+    log.error("the hook %s raised; the task goes on without it", _name(hook), exc_info=problem)
+
+
+def _tell_useless(hook: Callable[..., Any], returned: Any) -> None:
+    """Log that a hook of `around_task` has given nothing that a task could run in."""
+    if inspect.iscoroutine(returned):
+        returned.close()  # nobody will await it
+    log.error(
+        "the hook %s returned %s; the task goes on without it. A hook of @app.around_task has one `yield`, or returns "
+        "a context manager",
+        _name(hook),
+        type(returned).__name__,
+    )
+
+
+def _has(manager: object, method: str) -> bool:
+    """As a `with` statement looks: at the class, whatever the object itself may answer."""
+    return hasattr(type(manager), method)
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
 
 
 def _is_cancelled() -> bool:
