@@ -6,9 +6,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,9 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs, TaskProgress
+from horsies.core.child import notes as child_notes
 from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind
 from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, lines_of, progress_of
+from horsies.core.tasks.context import StopTask
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -91,9 +98,11 @@ def test_p51a_settings_and_their_mistakes() -> None:
             TaskLogs(**wrong)  # type: ignore[arg-type]
 
 
-def drained(log: RunLog, stored: dict[int, str]) -> None:
-    """What a worker does with the parts: it keeps them, and deletes the middle."""
+def drained(log: RunLog, stored: dict[int, str]) -> int:
+    """What a worker does with the parts: it keeps them, and deletes the middle. How many lines have waited."""
+    sent = 0
     while (part := log.part()) is not None:
+        sent += part.last - part.first + 1
         for number, line in enumerate(json.loads(part.lines), part.first):
             stored[number] = line[3]
         assert part.last == part.first + len(json.loads(part.lines)) - 1
@@ -101,6 +110,7 @@ def drained(log: RunLog, stored: dict[int, str]) -> None:
             for number in [number for number in stored if part.after < number < part.before]:
                 del stored[number]
         log.sent(part)
+    return sent
 
 
 @given(
@@ -135,11 +145,55 @@ def test_p51a_nothing_is_kept_of_a_flood_but_what_will_be_stored() -> None:
     log = RunLog(TaskLogs(max_lines=100))
     for number in range(100_000):
         log.add(0.0, "INFO", "shop", f"line {number}")
-    waiting = 0
-    while (part := log.part()) is not None:
-        waiting += part.last - part.first + 1
-        log.sent(part)
-    assert waiting == 100
+    assert drained(log, {}) == 100
+
+
+def is_stopped_at(instruction: int, act: Callable[[], None]) -> bool:
+    """Call this, and raise StopTask before that instruction of our module, counted from 1; False if it has fewer. A
+    stop is raised by a signal, so it comes between any two instructions."""
+    passed = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal passed
+        if frame.f_code.co_filename != child_notes.__file__:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            passed += 1
+            if passed == instruction:
+                raise StopTask
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    except StopTask:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("had", [0, 4, 5, 6, 9, 10, 30])
+@pytest.mark.parametrize("is_sent", [True, False], ids=["sent meanwhile", "not sent"])
+def test_p51a_t30_a_stop_at_any_instruction_leaves_the_log_whole(had: int, is_sent: bool) -> None:
+    """However much was logged before; and the task logs more while it cleans up."""
+    for instruction in count(1):
+        log, stored = RunLog(TaskLogs(max_lines=10)), dict[int, str]()
+        for number in range(had):
+            log.add(0.0, "INFO", "shop", f"line {number}")
+        was_stopped = is_stopped_at(instruction, partial(log.add, 0.0, "INFO", "shop", "stopped"))
+        if is_sent:
+            drained(log, stored)
+        for number in range(50):
+            log.add(0.0, "INFO", "shop", f"after {number}")
+        assert drained(log, stored) <= 10
+        texts = [stored[number] for number in sorted(stored)]
+        assert texts[:had][:5] == [f"line {number}" for number in range(had)][:5]
+        assert texts[-5:] == [f"after {number}" for number in range(45, 50)] and len(texts) <= 10
+        if not was_stopped:
+            return
 
 
 def frames_of(data: bytes) -> list[tuple[Kind, int, list[Any]]]:

@@ -52,8 +52,20 @@ class LogPart(NamedTuple):
     lines: str
 
 
+class _Last(NamedTuple):
+    """A line of the second half of a log. `end` counts the bytes of that half up to and including this line."""
+
+    number: int
+    size: int
+    end: int
+
+
 class RunLog:
-    """The log of one run: the first lines, up to half of the limits, and the last ones, up to the other half."""
+    """The log of one run: the first lines, up to half of the limits, and the last ones, up to the other half.
+
+    `add` may be interrupted between any two instructions, because a stop is an exception that a signal raises (T-30).
+    So each of its steps leaves a state that the others can work with, and later lines remove what an interrupted one
+    has left: at worst that line is missing."""
 
     def __init__(self, limits: TaskLogs) -> None:
         self._most_lines, self._most_bytes = limits.max_lines // 2, limits.max_bytes // 2
@@ -61,8 +73,7 @@ class RunLog:
         self._count = 0
         self._head_bytes = 0
         self._head_end: int | None = None  # the last line of the first half, once that is full
-        self._tail: deque[tuple[int, int]] = deque()  # number and size of the lines of the second half
-        self._tail_bytes = 0
+        self._tail: deque[_Last] = deque()
         self._unsent_head: deque[LogLine] = deque()
         self._unsent_tail: deque[LogLine] = deque()
         self.partial = ""  # of a printed line
@@ -72,8 +83,8 @@ class RunLog:
         return bool(self._unsent_head or self._unsent_tail)
 
     def add(self, time: float, level: str, logger: str, text: str) -> None:
-        self._count += 1
-        line = LogLine(self._count, self._packed(round(time, 3), level[:50], logger[:255], text))
+        self._count = number = self._count + 1
+        line = LogLine(number, self._packed(round(time, 3), level[:50], logger[:255], text))
         if self._head_end is None and self._has_room_in_front(line):
             self._head_bytes += line.size
             self._unsent_head.append(line)
@@ -96,14 +107,16 @@ class RunLog:
     def _add_behind(self, line: LogLine) -> None:
         if self._head_end is None:
             self._head_end = line.number - 1
-        self._unsent_tail.append(line)
-        self._tail.append((line.number, line.size))
-        self._tail_bytes += line.size
-        while len(self._tail) > 1 and (len(self._tail) > self._most_lines or self._tail_bytes > self._most_bytes):
-            number, size = self._tail.popleft()
-            self._tail_bytes -= size
-            if self._unsent_tail[0].number == number:
-                self._unsent_tail.popleft()  # it belongs to the middle, and was not even sent
+        tail, unsent = self._tail, self._unsent_tail
+        tail.append(_Last(line.number, line.size, (tail[-1].end if tail else 0) + line.size))
+        unsent.append(line)
+        while len(tail) > 1 and (len(tail) > self._most_lines or self._tail_bytes() > self._most_bytes):
+            tail.popleft()
+        while unsent and unsent[0].number < tail[0].number:
+            unsent.popleft()  # it belongs to the middle, and was not even sent
+
+    def _tail_bytes(self) -> int:
+        return self._tail[-1].end - self._tail[0].end + self._tail[0].size
 
     def part(self) -> LogPart | None:
         """The next lines to be sent; they stay here until `sent` is called."""
@@ -117,7 +130,7 @@ class RunLog:
                 break
             lines.append(line.text)
             size, last = size + line.size, line.number
-        after, before = (0, 0) if self._head_end is None else (self._head_end, self._tail[0][0])
+        after, before = (self._head_end or 0, self._tail[0].number) if self._tail else (0, 0)
         return LogPart(unsent[0].number, last, after, before, f"[{','.join(lines)}]")
 
     def sent(self, part: LogPart) -> None:
