@@ -268,6 +268,49 @@ def test_p51a_a_bell_that_user_code_has_closed_rings_no_more() -> None:
     assert not bell.answer()
 
 
+def lines_in(data: bytes) -> dict[int, str]:
+    """What a worker keeps of these frames, by number."""
+    stored: dict[int, str] = {}
+    for _, _, [[first, _, after, before], lines] in frames_of(data):
+        stored |= {number: line[3] for number, line in enumerate(lines, first)}
+        stored = {number: text for number, text in stored.items() if not before or not after < number < before}
+    return stored
+
+
+@given(
+    st.lists(st.text("ab\n", max_size=120) | st.just("x\n" * 60), min_size=1, max_size=8),
+    st.integers(10, 30),
+)
+def test_p51a_what_is_printed_at_once_is_kept_as_if_it_came_line_by_line(printed: list[str], most: int) -> None:
+    at_once, one_by_one = Notes(held={1}), Notes(held={1})
+    at_once.limits = one_by_one.limits = TaskLogs(max_lines=most, max_bytes=4_096)
+    for text in printed:
+        at_once.printed(1, 0.0, text)
+    for line in "".join(printed).splitlines(keepends=True):
+        one_by_one.printed(1, 0.0, line)
+    assert lines_in(at_once.last(1)) == lines_in(one_by_one.last(1))
+
+
+def test_p51a_a_flood_that_is_printed_costs_no_more_than_what_is_kept_of_it() -> None:
+    """The other tasks of the child wait for this, and so does the thread that says that it is alive."""
+    notes, calls = Notes(held={1}), 0
+    notes.limits = TaskLogs(max_lines=20)
+    flood = "\n".join(map(str, range(1, 1_000_001))) + "\n"
+
+    def counted(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        notes.printed(1, 0.0, flood)
+    finally:
+        sys.setprofile(before)
+    assert calls < 2_000
+    assert lines_in(notes.last(1)) == {number: str(number) for number in (*range(1, 11), *range(999_991, 1_000_001))}
+
+
 def row(claim: int, first: int, *texts: str) -> tuple[int, int, int, str]:
     return claim, claim, first, json.dumps([[0.0, "INFO", "shop", text] for text in texts])
 
