@@ -7,13 +7,11 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import count
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from horsies.core.child import notes as child_notes
 from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind
 from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, lines_of, progress_of
-from horsies.core.tasks.context import StopTask
+from tests.stop_support import is_stopped_at
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -148,33 +146,6 @@ def test_p51a_nothing_is_kept_of_a_flood_but_what_will_be_stored() -> None:
     assert drained(log, {}) == 100
 
 
-def is_stopped_at(instruction: int, act: Callable[[], None]) -> bool:
-    """Call this, and raise StopTask before that instruction of our module, counted from 1; False if it has fewer. A
-    stop is raised by a signal, so it comes between any two instructions."""
-    passed = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal passed
-        if frame.f_code.co_filename != child_notes.__file__:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            passed += 1
-            if passed == instruction:
-                raise StopTask
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    except StopTask:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 @pytest.mark.parametrize("had", [0, 4, 5, 6, 9, 10, 30])
 @pytest.mark.parametrize("is_sent", [True, False], ids=["sent meanwhile", "not sent"])
 def test_p51a_t30_a_stop_at_any_instruction_leaves_the_log_whole(had: int, is_sent: bool) -> None:
@@ -183,7 +154,9 @@ def test_p51a_t30_a_stop_at_any_instruction_leaves_the_log_whole(had: int, is_se
         log, stored = RunLog(TaskLogs(max_lines=10)), dict[int, str]()
         for number in range(had):
             log.add(0.0, "INFO", "shop", f"line {number}")
-        was_stopped = is_stopped_at(instruction, partial(log.add, 0.0, "INFO", "shop", "stopped"))
+        was_stopped = is_stopped_at(
+            instruction, {child_notes.__file__}, partial(log.add, 0.0, "INFO", "shop", "stopped")
+        )
         if is_sent:
             drained(log, stored)
         for number in range(50):
@@ -193,7 +166,8 @@ def test_p51a_t30_a_stop_at_any_instruction_leaves_the_log_whole(had: int, is_se
         assert texts[:had][:5] == [f"line {number}" for number in range(had)][:5]
         assert texts[-5:] == [f"after {number}" for number in range(45, 50)] and len(texts) <= 10
         if not was_stopped:
-            return
+            break
+    assert instruction > 50
 
 
 def frames_of(data: bytes) -> list[tuple[Kind, int, list[Any]]]:
