@@ -9,6 +9,9 @@ from typing import Any
 
 from horsies.core.tasks.context import StopTask
 
+# For a first round: from Python 3.12 on, code tells its instructions only if it was traced before.
+NEVER = sys.maxsize
+
 
 def is_stopped_at(
     instruction: int,
@@ -32,7 +35,6 @@ def is_stopped_at(
                 raise StopTask
         return trace
 
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 and later want to know before, that somebody will ask for it
     before = sys.gettrace()
     sys.settrace(trace)
     try:
