@@ -9,7 +9,6 @@ runs for weeks and prints no table, so it does not keep rich in memory.
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
 from horsies.core.models.tasks import BUILTIN_KEY
-from horsies.core.text import visible, visible_lines
+from horsies.core.text import json_text, visible, visible_lines
 from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def usage_error(message: str, hint: str | None = None) -> HorsiesError:
 
 def print_json(value: Any) -> None:
     """One document, ASCII only, with times as RFC 3339 in UTC: `2026-01-02T03:04:05.678900Z` (M-15)."""
-    sys.stdout.write(f"{json.dumps(value, default=_in_json, indent=2)}\n")
+    sys.stdout.write(f"{json_text(value, default=_in_json, indent=2)}\n")
 
 
 def _in_json(value: Any) -> str:

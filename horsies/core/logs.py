@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, TextIO, TypeAlias
 
-from horsies.core.text import visible, visible_lines
+from horsies.core.text import json_text, visible, visible_lines
 
 Format: TypeAlias = Literal["text", "json"]
 _FACTS = "horsies"
@@ -120,7 +120,7 @@ class JsonFormatter(logging.Formatter):
         entry.update((key, value) for key, value in facts.items() if key not in entry)
         if trace := trace_of(self, record):
             entry["exception"] = trace
-        return json.dumps(entry, default=str)
+        return json_text(entry, default=str)
 
 
 def first_line(text: str | None) -> str:

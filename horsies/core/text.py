@@ -1,5 +1,6 @@
 """Foreign text for people: whatever a row, an exception or an argument contains, a terminal shows it and does not obey
-it, and it cannot pass for a line of ours. And a name that is almost right is answered with the right one.
+it, and it cannot pass for a line of ours. Values for programs: whatever they contain, they become JSON. And a name that
+is almost right is answered with the right one.
 
 Control characters (C0, DEL, C1), line and paragraph separators, marks that turn the direction of text, invisible marks
 and lone surrogates become the escapes of JSON: `\\u001b`, `\\n`, `\\u202e`. So a JSON text is still the same JSON
@@ -10,9 +11,10 @@ import difflib
 import functools
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +36,24 @@ def visible_lines(text: str, indent: str = "") -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1]
+
+
+def json_text(value: Any, default: Callable[[Any], Any] | None = None, indent: int | None = None) -> str:
+    """JSON that every parser reads (M-15). It knows neither NaN nor Infinity, so these become texts."""
+    try:
+        return json.dumps(value, allow_nan=False, default=default, indent=indent)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, default=default, indent=indent)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)  # as Python writes them: NaN, Infinity, -Infinity
+    return value
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:

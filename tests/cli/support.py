@@ -30,7 +30,8 @@ class Typed:
 
     @property
     def json(self) -> Any:
-        return json.loads(self.out)
+        """As a strict parser reads it: Python's own also takes NaN and Infinity."""
+        return json.loads(self.out, parse_constant=_no_json)
 
     @property
     def rows(self) -> list[list[str]]:
@@ -38,6 +39,10 @@ class Typed:
         lines = self.out.splitlines()
         begin = next(place for place, line in enumerate(lines) if line.strip().startswith("─")) + 1
         return [line.split() for line in lines[begin:] if line.strip()]
+
+
+def _no_json(constant: str) -> Any:
+    raise AssertionError(f"{constant} is not JSON")
 
 
 class Terminal:

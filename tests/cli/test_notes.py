@@ -66,6 +66,19 @@ def test_p50_the_progress_of_a_task_and_of_a_list(terminal: Terminal) -> None:
     assert (document["progress"]["done"], document["progress"]["total"]) == (40, 100)
 
 
+@pytest.mark.parametrize("done", [1e308, float("inf"), float("-inf"), float("nan")])
+def test_p50_m15_a_progress_beyond_all_numbers_is_shown_and_is_json(terminal: Terminal, done: float) -> None:
+    """The rate of the first is infinite; the others can only be written by hand."""
+    terminal.given(TaskStatus.RUNNING, id="01-runs", **RUNNING)
+    progress(terminal, "01-runs", done, 1e308)
+    terminal.execute("UPDATE horsies_task_progress SET first_at = updated_at - interval '1 microsecond'")
+    document = terminal.type("task", "01-runs", "--json").json["progress"]
+    assert document["rate"] is None and document["total"] == 1e308
+    assert document["done"] in (1e308, "Infinity", "-Infinity", "NaN")
+    assert [one["progress"]["done"] for one in terminal.type("tasks", "--json").json["items"]] == [document["done"]]
+    assert "progress" in terminal.type("task", "01-runs").out and "01-runs" in terminal.type("tasks").out
+
+
 def test_p51a_lines_are_shown_with_their_gaps_and_attempts(terminal: Terminal) -> None:
     terminal.given(TaskStatus.COMPLETED, id="01-done", claim_seq=2)
     logged(terminal, "01-done", 1, 1, ("INFO", "first"), ("ERROR", "wrong\nTraceback\n\tdeep \x1b[2J"))

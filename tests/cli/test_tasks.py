@@ -287,6 +287,16 @@ def test_m15_built_in_codes_are_plain_texts(terminal: Terminal) -> None:
     assert "__builtin" not in terminal.type("task", "late").out
 
 
+def test_m15_numbers_that_json_does_not_know_are_texts(terminal: Terminal) -> None:
+    """A row may have them from programs in other languages, or by hand; and 1e400 is JSON that Python reads as one."""
+    terminal.given(
+        TaskStatus.COMPLETED, id="odd", result='{"ok": [1e400, {"low": -1e400}, 1.5]}', kwargs='{"a": NaN, "b": "NaN"}'
+    )
+    document = terminal.type("task", "odd", "--json").json
+    assert document["result"] == {"ok": ["Infinity", {"low": "-Infinity"}, 1.5]}
+    assert document["kwargs"] == {"a": "NaN", "b": "NaN"}
+
+
 def times_in(value: object) -> list[str]:
     """Every text that begins like a time."""
     if isinstance(value, dict | list):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ LIMITS = ROOT / "tests" / "apps" / "limits.py"
 DOORBELL = ROOT / "tests" / "apps" / "doorbell.py"
 MORTAL = ROOT / "tests" / "apps" / "mortal.py"
 FENCED = ROOT / "tests" / "apps" / "fenced.py"
+NOTING = f"{ROOT / 'tests' / 'apps' / 'noting.py'}:app"
 
 Configured = Callable[..., Any]
 
@@ -74,6 +76,32 @@ async def mortal(database_url: str, traces: Path, monkeypatch: pytest.MonkeyPatc
     """`tests/apps/mortal.py`, configured in the same way."""
     async with configurable(MORTAL, database_url, monkeypatch) as configured:
         yield configured
+
+
+@pytest.fixture
+def signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a test makes the files for which tasks of `tests/apps/noting.py` wait."""
+    folder = tmp_path / "signals"
+    folder.mkdir()
+    monkeypatch.setenv("SIGNALS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def noting(database_url: str, signals: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The module `tests/apps/noting.py`, for this test's database."""
+    with imported("noting", database_url, monkeypatch) as module:
+        yield module
+
+
+@contextmanager
+def imported(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """This module of `tests/apps`, imported anew."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    sys.modules.pop(f"tests.apps.{name}", None)
+    module = import_module(f"tests.apps.{name}")
+    yield module
+    module.app.get_broker().close()
 
 
 @asynccontextmanager

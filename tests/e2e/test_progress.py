@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from collections.abc import Iterator
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import psycopg
@@ -17,28 +13,10 @@ import pytest
 
 from horsies import TaskHandle, TaskInfo, TaskProgress, TaskStatus
 from horsies.monitoring import get_task_detail, list_tasks
+from tests.e2e.conftest import NOTING
 from tests.e2e.page_support import defines, ours, run, served
 from tests.support import eventually, eventually_sync
-from tests.worker_support import ROOT, WorkerProcess
-
-NOTING = f"{ROOT / 'tests' / 'apps' / 'noting.py'}:app"
-
-
-@pytest.fixture
-def signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "signals"
-    folder.mkdir()
-    monkeypatch.setenv("SIGNALS", str(folder))
-    return folder
-
-
-@pytest.fixture
-def shop(database_url: str, signals: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.setenv("DATABASE_URL", database_url)
-    sys.modules.pop("tests.apps.noting", None)
-    module = import_module("tests.apps.noting")
-    yield module
-    module.app.get_broker().close()
+from tests.worker_support import WorkerProcess
 
 
 def progress_of(handle: TaskHandle[Any]) -> TaskProgress | None:
@@ -53,14 +31,14 @@ def seen(handle: TaskHandle[Any]) -> tuple[float, float | None, str | None] | No
 
 
 def test_p50_the_newest_progress_is_seen_while_the_task_runs_and_after_it(
-    shop: Any, database_url: str, signals: Path
+    noting: Any, database_url: str, signals: Path
 ) -> None:
     with WorkerProcess(database_url, locator=NOTING):
-        handle = shop.count.send_or_raise(1000, "go")
+        handle = noting.count.send_or_raise(1000, "go")
         eventually_sync(lambda: seen(handle) == (999, 1000, "at 999"), what="the newest is written")
-        detail = asyncio.run(get_task_detail(shop.app.get_broker(), handle.task_id)).unwrap()
+        detail = asyncio.run(get_task_detail(noting.app.get_broker(), handle.task_id)).unwrap()
         assert detail is not None and detail.progress is not None and detail.progress.fraction == 0.999
-        page = asyncio.run(list_tasks(shop.app.get_broker())).unwrap()
+        page = asyncio.run(list_tasks(noting.app.get_broker())).unwrap()
         assert [one.progress and one.progress.message for one in page.items] == ["at 999"]
         (signals / "go").touch()
         assert handle.result(30_000) == 1000
@@ -69,17 +47,17 @@ def test_p50_the_newest_progress_is_seen_while_the_task_runs_and_after_it(
     assert found is not None and found.attempt == 1 and found.fraction == 1.0
 
 
-def test_p50_an_async_task_may_await_it(shop: Any, database_url: str, signals: Path) -> None:
+def test_p50_an_async_task_may_await_it(noting: Any, database_url: str, signals: Path) -> None:
     with WorkerProcess(database_url, locator=NOTING):
-        handle = shop.count_async.send_or_raise(7, "go")
+        handle = noting.count_async.send_or_raise(7, "go")
         eventually_sync(lambda: seen(handle) == (2, 7, None), what="the newest is written")
         (signals / "go").touch()
         assert handle.result(30_000) == 7
 
 
-def test_p50_a_retry_starts_anew(shop: Any, database_url: str, signals: Path) -> None:
+def test_p50_a_retry_starts_anew(noting: Any, database_url: str, signals: Path) -> None:
     with WorkerProcess(database_url, locator=NOTING), psycopg.connect(database_url, autocommit=True) as db:
-        handle = shop.again.send_or_raise()
+        handle = noting.again.send_or_raise()
         eventually_sync(
             lambda: db.execute("SELECT status FROM horsies_tasks WHERE retry_count = 1").fetchone() == ("RUNNING",),
             what="the second attempt runs",
@@ -93,9 +71,9 @@ def test_p50_a_retry_starts_anew(shop: Any, database_url: str, signals: Path) ->
         assert found is not None and found.attempt == 2
 
 
-def test_p50_a_worker_that_leaves_writes_the_last_one(shop: Any, database_url: str, signals: Path) -> None:
+def test_p50_a_worker_that_leaves_writes_the_last_one(noting: Any, database_url: str, signals: Path) -> None:
     with WorkerProcess(database_url, locator=NOTING) as worker:
-        handles = [shop.count.send_or_raise(3, "go") for _ in range(3)]
+        handles = [noting.count.send_or_raise(3, "go") for _ in range(3)]
         eventually_sync(lambda: seen(handles[0]) is not None, what="a task runs")
         (signals / "go").touch()
         for handle in handles:
@@ -104,8 +82,8 @@ def test_p50_a_worker_that_leaves_writes_the_last_one(shop: Any, database_url: s
     assert [seen(handle) for handle in handles] == [(3, 3, "all done")] * 3
 
 
-def test_p50_watching_tells_every_change_until_the_end(shop: Any, database_url: str, signals: Path) -> None:
-    handle = shop.count.send_or_raise(100, "go")
+def test_p50_watching_tells_every_change_until_the_end(noting: Any, database_url: str, signals: Path) -> None:
+    handle = noting.count.send_or_raise(100, "go")
     watched: list[TaskInfo] = []
 
     def watch() -> None:
@@ -127,23 +105,23 @@ def test_p50_watching_tells_every_change_until_the_end(shop: Any, database_url: 
     assert all(one != other for one, other in pairwise(told))
 
 
-def test_p50_watching_from_a_loop_and_a_task_that_does_not_exist(shop: Any, database_url: str, signals: Path) -> None:
+def test_p50_watching_from_a_loop_and_a_task_that_does_not_exist(noting: Any, database_url: str, signals: Path) -> None:
     (signals / "go").touch()
 
     async def watch(handle: TaskHandle[Any]) -> list[TaskInfo]:
         return [info async for info in handle.watch_async()]
 
     with WorkerProcess(database_url, locator=NOTING):
-        found = asyncio.run(watch(shop.silent.send_or_raise("go")))
+        found = asyncio.run(watch(noting.silent.send_or_raise("go")))
     assert found[-1].status is TaskStatus.COMPLETED and found[-1].progress is None
-    nobody: TaskHandle[Any] = TaskHandle("01a1e8b0-5814-7112-a4f7-98360558ac1f", shop.app.get_broker())
+    nobody: TaskHandle[Any] = TaskHandle("01a1e8b0-5814-7112-a4f7-98360558ac1f", noting.app.get_broker())
     assert list(nobody.watch()) == [] == asyncio.run(watch(nobody))
 
 
-def test_p50_a_task_that_never_says_anything_costs_no_row(shop: Any, database_url: str, signals: Path) -> None:
+def test_p50_a_task_that_never_says_anything_costs_no_row(noting: Any, database_url: str, signals: Path) -> None:
     (signals / "go").touch()
     with WorkerProcess(database_url, locator=NOTING):
-        for handle in [shop.silent.send_or_raise("go") for _ in range(20)]:
+        for handle in [noting.silent.send_or_raise("go") for _ in range(20)]:
             handle.result(30_000)
     with psycopg.connect(database_url) as db:
         assert db.execute("SELECT count(*) FROM horsies_task_progress").fetchone() == (0,)
@@ -151,12 +129,12 @@ def test_p50_a_task_that_never_says_anything_costs_no_row(shop: Any, database_ur
 
 @pytest.mark.parametrize("delete", ["DELETE FROM horsies_tasks", "TRUNCATE horsies_tasks CASCADE"])
 def test_p50_p51a_d22_d23_progress_and_logs_go_with_their_tasks(
-    shop: Any, database_url: str, signals: Path, delete: str
+    noting: Any, database_url: str, signals: Path, delete: str
 ) -> None:
     (signals / "go").touch()
     with WorkerProcess(database_url, locator=NOTING, env={"TASK_LOGS": "{}"}) as worker:
-        shop.count.send_or_raise(3, "go").result(30_000)
-        shop.talk.send_or_raise(3).result(30_000)
+        noting.count.send_or_raise(3, "go").result(30_000)
+        noting.talk.send_or_raise(3).result(30_000)
         worker.stop()
     counts = "SELECT EXISTS (SELECT FROM horsies_task_progress), EXISTS (SELECT FROM horsies_task_logs)"
     with psycopg.connect(database_url, autocommit=True) as db:

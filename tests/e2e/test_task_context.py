@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import imported
 from tests.support import eventually_sync
 from tests.worker_support import ROOT, WorkerProcess
 
 KNOWING = f"{ROOT / 'tests' / 'apps' / 'knowing.py'}:app"
+HANGING = f"{ROOT / 'tests' / 'apps' / 'hanging.py'}:app"
 
 
 @pytest.fixture
 def shop(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.delenv("HOOKED", raising=False)
-    sys.modules.pop("tests.apps.knowing", None)
-    module = import_module("tests.apps.knowing")
-    yield module
-    module.app.get_broker().close()
+    with imported("knowing", database_url, monkeypatch) as module:
+        yield module
+
+
+@pytest.fixture
+def hanging(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    with imported("hanging", database_url, monkeypatch) as module:
+        yield module
 
 
 def test_p01_p02_p51_a_task_knows_itself_and_its_log_lines_say_whose_they_are(shop: Any, database_url: str) -> None:
@@ -96,3 +99,33 @@ def test_x05_hooks_see_every_task_and_lose_no_result(shop: Any, database_url: st
     assert said.count("the hook before raised; the task goes on without it") == 3
     assert said.count("the hook after raised; the task goes on without it") == 3
     assert said.count("the hook around_async raised; the task goes on without it") == 1
+
+
+def test_x05_t30_a_result_is_kept_when_a_hook_after_it_takes_too_long(
+    hanging: Any, database_url: str, tmp_path: Path
+) -> None:
+    with WorkerProcess(database_url, locator=HANGING) as worker:
+        sent = [
+            hanging.work.send_or_raise("after", str(tmp_path / "sync")),
+            hanging.a_work.send_or_raise("after async", str(tmp_path / "async")),
+            hanging.work.send_or_raise("inner", str(tmp_path / "around")),
+        ]
+        assert [one.result(30_000) for one in sent] == ["the result"] * 3
+        failed = hanging.work.send_or_raise("failed", str(tmp_path / "failed"), fails=True)
+        assert failed.get(30_000).unwrap_err().code == "UNHANDLED_EXCEPTION"
+        code, said = worker.stop()
+    assert code == 0 and "SIGTERM" not in said
+    for hook in ("after", "after_async", "inner", "failed"):
+        assert (
+            said.count(f"the hook {hook} was stopped with its task, whose function had ended; its result is kept") == 1
+        )
+
+
+def test_x05_t30_a_hook_that_does_not_stop_takes_its_child_and_the_result_along(
+    hanging: Any, database_url: str, tmp_path: Path
+) -> None:
+    with WorkerProcess(database_url, locator=HANGING) as worker:
+        sent = hanging.work.send_or_raise("stubborn", str(tmp_path / "notes"))
+        assert sent.get(30_000).unwrap_err().code == "TASK_TIMEOUT"
+        worker.stop()
+    assert "goes on" in (tmp_path / "notes").read_text()

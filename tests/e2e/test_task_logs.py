@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import psycopg
-import pytest
 
 from horsies import TaskHandle, TaskLogLine
+from tests.e2e.conftest import NOTING
 from tests.support import eventually_sync
-from tests.worker_support import ROOT, WorkerProcess
+from tests.worker_support import WorkerProcess
 
 QUIET = ("--loglevel", "warning")  # nobody reads the output while a worker runs, and a full pipe blocks
-NOTING = f"{ROOT / 'tests' / 'apps' / 'noting.py'}:app"
-
-
-@pytest.fixture
-def signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "signals"
-    folder.mkdir()
-    monkeypatch.setenv("SIGNALS", str(folder))
-    return folder
-
-
-@pytest.fixture
-def shop(database_url: str, signals: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.setenv("DATABASE_URL", database_url)
-    sys.modules.pop("tests.apps.noting", None)
-    module = import_module("tests.apps.noting")
-    yield module
-    module.app.get_broker().close()
 
 
 def worker(url: str, *options: str, **logs: Any) -> WorkerProcess:
@@ -50,9 +28,9 @@ def texts(handle: TaskHandle[Any]) -> list[str]:
     return [line.text for line in lines_of(handle)]
 
 
-def test_p51a_lines_are_seen_while_the_task_runs_and_after_it(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_lines_are_seen_while_the_task_runs_and_after_it(noting: Any, database_url: str, signals: Path) -> None:
     with worker(database_url) as running:
-        handle = shop.talk.send_or_raise(3, "go")
+        handle = noting.talk.send_or_raise(3, "go")
         eventually_sync(lambda: texts(handle) == ["line 1", "line 2", "line 3"], what="the lines are written")
         (signals / "go").touch()
         handle.result(30_000)
@@ -68,9 +46,9 @@ def test_p51a_lines_are_seen_while_the_task_runs_and_after_it(shop: Any, databas
     assert "line 1" in said and f"task_id={handle.task_id}" in said  # the output of the worker has them too
 
 
-def test_p51a_without_the_setting_nothing_is_kept(shop: Any, database_url: str) -> None:
+def test_p51a_without_the_setting_nothing_is_kept(noting: Any, database_url: str) -> None:
     with WorkerProcess(database_url, locator=NOTING) as running:
-        handle = shop.talk.send_or_raise(3)
+        handle = noting.talk.send_or_raise(3)
         handle.result(30_000)
         running.stop()
     assert lines_of(handle) == []
@@ -78,18 +56,20 @@ def test_p51a_without_the_setting_nothing_is_kept(shop: Any, database_url: str) 
         assert db.execute("SELECT count(*) FROM horsies_task_logs").fetchone() == (0,)
 
 
-def test_p51a_the_level_is_that_of_the_setting_and_the_output_keeps_its_own(shop: Any, database_url: str) -> None:
+def test_p51a_the_level_is_that_of_the_setting_and_the_output_keeps_its_own(noting: Any, database_url: str) -> None:
     with worker(database_url, "--loglevel", "warning", level="debug") as running:
-        handle = shop.talk.send_or_raise(1)
+        handle = noting.talk.send_or_raise(1)
         handle.result(30_000)
         _, said = running.stop()
     assert texts(handle) == ["too low", "line 1"]
     assert "too low" not in said and "line 1" not in said
 
 
-def test_p51a_the_middle_of_a_long_log_is_dropped_and_that_is_said(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_the_middle_of_a_long_log_is_dropped_and_that_is_said(
+    noting: Any, database_url: str, signals: Path
+) -> None:
     with worker(database_url, *QUIET, max_lines=20) as running:
-        handle = shop.talk.send_or_raise(5000, "go")
+        handle = noting.talk.send_or_raise(5000, "go")
         eventually_sync(lambda: texts(handle)[-1:] == ["line 5000"], what="the last line is written")
         (signals / "go").touch()
         handle.result(30_000)
@@ -102,9 +82,9 @@ def test_p51a_the_middle_of_a_long_log_is_dropped_and_that_is_said(shop: Any, da
     assert [line.number for line in lines if line.dropped] == [lines[10].number]
 
 
-def test_p51a_hostile_lines_tracebacks_and_what_is_printed(shop: Any, database_url: str) -> None:
+def test_p51a_hostile_lines_tracebacks_and_what_is_printed(noting: Any, database_url: str) -> None:
     with worker(database_url, capture_stdout=True) as running:
-        handle = shop.shout.send_or_raise("two\nlines")
+        handle = noting.shout.send_or_raise("two\nlines")
         assert handle.get(30_000).is_ok()
         _, said = running.stop()
     found = lines_of(handle)
@@ -118,11 +98,11 @@ def test_p51a_hostile_lines_tracebacks_and_what_is_printed(shop: Any, database_u
     assert "printed two" in said
 
 
-def test_p51a_each_attempt_has_its_own_lines(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_each_attempt_has_its_own_lines(noting: Any, database_url: str, signals: Path) -> None:
     for name in ("look", "go"):
         (signals / name).touch()
     with worker(database_url) as running:
-        handle = shop.again.send_or_raise()
+        handle = noting.again.send_or_raise()
         handle.result(30_000)
         running.stop()
     assert [(line.attempt, line.number, line.text) for line in lines_of(handle) if line.logger == "shop.orders"] == [
@@ -130,9 +110,9 @@ def test_p51a_each_attempt_has_its_own_lines(shop: Any, database_url: str, signa
     ]
 
 
-def test_p51a_the_last_words_of_a_child_that_dies_are_kept(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_the_last_words_of_a_child_that_dies_are_kept(noting: Any, database_url: str, signals: Path) -> None:
     with worker(database_url) as running:
-        handle = shop.die.send_or_raise()
+        handle = noting.die.send_or_raise()
         eventually_sync(lambda: texts(handle) == ["the last words"], what="the line is written")
         (signals / "die").touch()
         assert handle.get(30_000).is_err()
@@ -140,11 +120,11 @@ def test_p51a_the_last_words_of_a_child_that_dies_are_kept(shop: Any, database_u
     assert texts(handle) == ["the last words"]
 
 
-def test_p51a_a_task_does_not_wait_for_a_table_that_is_locked(shop: Any, database_url: str, signals: Path) -> None:
+def test_p51a_a_task_does_not_wait_for_a_table_that_is_locked(noting: Any, database_url: str, signals: Path) -> None:
     with worker(database_url, *QUIET) as running, psycopg.connect(database_url) as other:
-        shop.talk.send_or_raise(1).result(30_000)  # the worker has started
+        noting.talk.send_or_raise(1).result(30_000)  # the worker has started
         other.execute("LOCK TABLE horsies_task_logs, horsies_task_progress IN ACCESS EXCLUSIVE MODE")
-        handles = [shop.talk.send_or_raise(50) for _ in range(20)]
+        handles = [noting.talk.send_or_raise(50) for _ in range(20)]
         for handle in handles:
             assert handle.result(30_000) == 50
         other.rollback()
@@ -153,11 +133,11 @@ def test_p51a_a_task_does_not_wait_for_a_table_that_is_locked(shop: Any, databas
         running.stop()
 
 
-def test_p51a_what_cannot_be_written_harms_no_task(shop: Any, database_url: str) -> None:
+def test_p51a_what_cannot_be_written_harms_no_task(noting: Any, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as db:
         db.execute("ALTER TABLE horsies_task_logs ADD CONSTRAINT odd CHECK (lines NOT LIKE '%line%')")
     with worker(database_url) as running:
-        handle = shop.talk.send_or_raise(5)
+        handle = noting.talk.send_or_raise(5)
         assert handle.result(30_000) == 5
         code, said = running.stop()
     assert code == 0 and lines_of(handle) == []

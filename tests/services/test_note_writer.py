@@ -37,6 +37,7 @@ class Database:
     def __init__(self, conn: AsyncConnection[Any]) -> None:
         self.conn = conn
         self.away = 0
+        self.lent = 0
         self.meanwhile: Callable[[], None] = lambda: None  # while the rest is being written
 
     @asynccontextmanager
@@ -44,6 +45,7 @@ class Database:
         if self.away:
             self.away -= 1
             raise psycopg.OperationalError("the server is gone")
+        self.lent += 1
         yield self.conn
         self.meanwhile()
 
@@ -290,6 +292,90 @@ async def test_p50_a_missing_right_harms_nothing(
             await writer.flush()
     assert caplog.text.count("is dropped") == 2  # the first time, the second and the fourth
     assert await notes.progress(db, [task.id]) == {}
+
+
+async def test_p50_p51a_one_that_is_refused_costs_the_others_nothing(
+    db: AsyncConnection, writer: NoteWriter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Code of a user can write into the socket of its child, and a trigger or a constraint can refuse anything."""
+    tasks_ = [await running(db) for _ in range(20)]
+    for number, task in enumerate(tasks_):
+        say(writer, task, number, message="odd" if number == 7 else None)
+        if number == 11:
+            writer.hear(task, Kind.LOGGED, [json.dumps([1, 1, 0, 0]).encode(), b"\0"])
+        elif number == 12:
+            log(writer, task, 2**40, "out of range")
+        else:
+            log(writer, task, 1, "a", "b")
+    await db.execute("ALTER TABLE horsies_task_progress ADD CONSTRAINT odd CHECK (message <> 'odd')")
+    with caplog.at_level(logging.WARNING, "horsies.worker"):
+        await writer.flush()
+    assert {row[0] for row in await stored(db)} == {task.id for task in tasks_ if task is not tasks_[7]}
+    for number, task in enumerate(tasks_):
+        assert await logged(db, task) == ([] if number in (11, 12) else [(1, "a"), (2, "b")])
+    assert "is dropped" in caplog.text
+
+
+async def test_p51a_the_middle_is_deleted_also_beside_lines_that_are_refused(
+    db: AsyncConnection, writer: NoteWriter
+) -> None:
+    task, odd = await running(db), await running(db)
+    for number in range(1, 6):
+        log(writer, task, number, str(number))
+    await writer.flush()
+    log(writer, odd, 2**40, "out of range")
+    log(writer, task, 6, "6", after=1, before=5)
+    await writer.flush()
+    assert [number for number, _ in await logged(db, task)] == [1, 5, 6]
+
+
+async def test_p50_p51a_a_table_that_is_missing_costs_the_other_nothing(
+    db: AsyncConnection, writer: NoteWriter
+) -> None:
+    task = await running(db)
+    await db.execute("ALTER TABLE horsies_task_progress RENAME TO elsewhere")
+    say(writer, task, 1)
+    log(writer, task, 1, "a")
+    await writer.flush()
+    assert await logged(db, task) == [(1, "a")]
+
+
+async def test_p50_if_all_are_refused_they_are_dropped_after_a_few_tries(
+    db: AsyncConnection, database: Database, writer: NoteWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_notes, "MOST_REFUSALS", 20)
+    for _ in range(200):
+        say(writer, await running(db), 1)
+    await db.execute("ALTER TABLE horsies_task_progress ADD CONSTRAINT odd CHECK (done <> 1)")
+    database.lent = 0
+    await writer.flush()
+    assert await stored(db) == [] and database.lent <= 25
+    await db.execute("ALTER TABLE horsies_task_progress DROP CONSTRAINT odd")
+    task = await running(db)
+    say(writer, task, 1)
+    await writer.flush()
+    assert [row[0] for row in await stored(db)] == [task.id]
+
+
+async def test_p50_p51a_if_the_database_goes_away_between_two_halves_the_rest_waits(
+    db: AsyncConnection, database: Database, writer: NoteWriter
+) -> None:
+    tasks_ = [await running(db) for _ in range(8)]
+    for task in tasks_:
+        say(writer, task, 1)
+        log(writer, task, 1, "a")
+    say(writer, tasks_[5], 1, message="odd")
+    await db.execute("ALTER TABLE horsies_task_progress ADD CONSTRAINT odd CHECK (message <> 'odd')")
+
+    def go_away() -> None:
+        database.away, database.meanwhile = 1, lambda: None
+
+    database.meanwhile = go_away  # after the first part that is written
+    await writer.flush()
+    assert 0 < len(await stored(db)) < 7
+    await writer.flush()
+    assert {row[0] for row in await stored(db)} == {task.id for task in tasks_ if task is not tasks_[5]}
+    assert all([await logged(db, task) == [(1, "a")] for task in tasks_])
 
 
 async def test_p50_steps_write_once_a_second_at_most(

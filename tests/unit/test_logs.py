@@ -89,6 +89,13 @@ def test_a_json_line_stays_one_line_whatever_is_in_it() -> None:
     assert "ValueError: first\nsecond" in json.loads(line)["exception"]
 
 
+def test_m15_a_json_line_has_no_number_that_json_does_not_know() -> None:
+    record = logging.LogRecord("mine", logging.INFO, __file__, 1, "x", (), None)
+    record.horsies = {"rate": float("inf"), "all": [float("nan")]}
+    entry = json.loads(logs.JsonFormatter().format(record), parse_constant=pytest.fail)
+    assert (entry["rate"], entry["all"]) == ("Infinity", ["NaN"])
+
+
 def test_a_text_line_is_followed_by_the_traceback() -> None:
     log, out = said("text")
     try:

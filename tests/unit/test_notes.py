@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
+from itertools import chain, count
 from typing import Any
 
 import pytest
@@ -16,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from horsies import AppConfig, Horsies, HorsiesError, TaskContext, TaskLogs, TaskProgress
+from horsies.core.child import notes as child_notes
 from horsies.core.child.notes import FRAME_BYTES, Bell, LogPart, Notes, RunLog
 from horsies.core.child.wire import Decoder, Kind
 from horsies.core.models.notes import LONGEST_MESSAGE, LogPlace, Progress, lines_of, progress_of
+from tests.stop_support import NEVER, is_stopped_at
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -91,9 +96,11 @@ def test_p51a_settings_and_their_mistakes() -> None:
             TaskLogs(**wrong)  # type: ignore[arg-type]
 
 
-def drained(log: RunLog, stored: dict[int, str]) -> None:
-    """What a worker does with the parts: it keeps them, and deletes the middle."""
+def drained(log: RunLog, stored: dict[int, str]) -> int:
+    """What a worker does with the parts: it keeps them, and deletes the middle. How many lines have waited."""
+    sent = 0
     while (part := log.part()) is not None:
+        sent += part.last - part.first + 1
         for number, line in enumerate(json.loads(part.lines), part.first):
             stored[number] = line[3]
         assert part.last == part.first + len(json.loads(part.lines)) - 1
@@ -101,6 +108,7 @@ def drained(log: RunLog, stored: dict[int, str]) -> None:
             for number in [number for number in stored if part.after < number < part.before]:
                 del stored[number]
         log.sent(part)
+    return sent
 
 
 @given(
@@ -135,11 +143,31 @@ def test_p51a_nothing_is_kept_of_a_flood_but_what_will_be_stored() -> None:
     log = RunLog(TaskLogs(max_lines=100))
     for number in range(100_000):
         log.add(0.0, "INFO", "shop", f"line {number}")
-    waiting = 0
-    while (part := log.part()) is not None:
-        waiting += part.last - part.first + 1
-        log.sent(part)
-    assert waiting == 100
+    assert drained(log, {}) == 100
+
+
+@pytest.mark.parametrize("had", [0, 4, 5, 6, 9, 10, 30])
+@pytest.mark.parametrize("is_sent", [True, False], ids=["sent meanwhile", "not sent"])
+def test_p51a_t30_a_stop_at_any_instruction_leaves_the_log_whole(had: int, is_sent: bool) -> None:
+    """However much was logged before; and the task logs more while it cleans up."""
+    for instruction in chain([NEVER], count(1)):
+        log, stored = RunLog(TaskLogs(max_lines=10)), dict[int, str]()
+        for number in range(had):
+            log.add(0.0, "INFO", "shop", f"line {number}")
+        was_stopped = is_stopped_at(
+            instruction, {child_notes.__file__}, partial(log.add, 0.0, "INFO", "shop", "stopped")
+        )
+        if is_sent:
+            drained(log, stored)
+        for number in range(50):
+            log.add(0.0, "INFO", "shop", f"after {number}")
+        assert drained(log, stored) <= 10
+        texts = [stored[number] for number in sorted(stored)]
+        assert texts[:had][:5] == [f"line {number}" for number in range(had)][:5]
+        assert texts[-5:] == [f"after {number}" for number in range(45, 50)] and len(texts) <= 10
+        if not was_stopped and instruction != NEVER:
+            break
+    assert instruction > 50
 
 
 def frames_of(data: bytes) -> list[tuple[Kind, int, list[Any]]]:
@@ -212,6 +240,49 @@ def test_p51a_a_bell_that_user_code_has_closed_rings_no_more() -> None:
     os.close(mouth)
     bell.ring()
     assert not bell.answer()
+
+
+def lines_in(data: bytes) -> dict[int, str]:
+    """What a worker keeps of these frames, by number."""
+    stored: dict[int, str] = {}
+    for _, _, [[first, _, after, before], lines] in frames_of(data):
+        stored |= {number: line[3] for number, line in enumerate(lines, first)}
+        stored = {number: text for number, text in stored.items() if not before or not after < number < before}
+    return stored
+
+
+@given(
+    st.lists(st.text("ab\n", max_size=120) | st.just("x\n" * 60), min_size=1, max_size=8),
+    st.integers(10, 30),
+)
+def test_p51a_what_is_printed_at_once_is_kept_as_if_it_came_line_by_line(printed: list[str], most: int) -> None:
+    at_once, one_by_one = Notes(held={1}), Notes(held={1})
+    at_once.limits = one_by_one.limits = TaskLogs(max_lines=most, max_bytes=4_096)
+    for text in printed:
+        at_once.printed(1, 0.0, text)
+    for line in "".join(printed).splitlines(keepends=True):
+        one_by_one.printed(1, 0.0, line)
+    assert lines_in(at_once.last(1)) == lines_in(one_by_one.last(1))
+
+
+def test_p51a_a_flood_that_is_printed_costs_no_more_than_what_is_kept_of_it() -> None:
+    """The other tasks of the child wait for this, and so does the thread that says that it is alive."""
+    notes, calls = Notes(held={1}), 0
+    notes.limits = TaskLogs(max_lines=20)
+    flood = "\n".join(map(str, range(1, 1_000_001))) + "\n"
+
+    def counted(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        notes.printed(1, 0.0, flood)
+    finally:
+        sys.setprofile(before)
+    assert calls < 2_000
+    assert lines_in(notes.last(1)) == {number: str(number) for number in (*range(1, 11), *range(999_991, 1_000_001))}
 
 
 def row(claim: int, first: int, *texts: str) -> tuple[int, int, int, str]:

@@ -52,8 +52,20 @@ class LogPart(NamedTuple):
     lines: str
 
 
+class _Last(NamedTuple):
+    """A line of the second half of a log. `end` counts the bytes of that half up to and including this line."""
+
+    number: int
+    size: int
+    end: int
+
+
 class RunLog:
-    """The log of one run: the first lines, up to half of the limits, and the last ones, up to the other half."""
+    """The log of one run: the first lines, up to half of the limits, and the last ones, up to the other half.
+
+    `add` may be interrupted between any two instructions, because a stop is an exception that a signal raises (T-30).
+    So each of its steps leaves a state that the others can work with, and later lines remove what an interrupted one
+    has left: at worst that line is missing."""
 
     def __init__(self, limits: TaskLogs) -> None:
         self._most_lines, self._most_bytes = limits.max_lines // 2, limits.max_bytes // 2
@@ -61,8 +73,7 @@ class RunLog:
         self._count = 0
         self._head_bytes = 0
         self._head_end: int | None = None  # the last line of the first half, once that is full
-        self._tail: deque[tuple[int, int]] = deque()  # number and size of the lines of the second half
-        self._tail_bytes = 0
+        self._tail: deque[_Last] = deque()
         self._unsent_head: deque[LogLine] = deque()
         self._unsent_tail: deque[LogLine] = deque()
         self.partial = ""  # of a printed line
@@ -72,20 +83,33 @@ class RunLog:
         return bool(self._unsent_head or self._unsent_tail)
 
     def add(self, time: float, level: str, logger: str, text: str) -> None:
-        self._count += 1
-        line = LogLine(self._count, self._packed(round(time, 3), level[:50], logger[:255], text))
+        self.put(self.packed(time, level, logger, text))
+
+    def put(self, packed: str) -> None:
+        self._count = number = self._count + 1
+        line = LogLine(number, packed)
         if self._head_end is None and self._has_room_in_front(line):
             self._head_bytes += line.size
             self._unsent_head.append(line)
         else:
             self._add_behind(line)
 
-    def _packed(self, time: float, level: str, logger: str, text: str) -> str:
+    def skip(self, count: int) -> None:
+        """So many lines belong to the middle: at least as many as `most_kept` are put after them."""
+        if self._head_end is None:
+            self._head_end = self._count
+        self._count += count
+
+    def most_kept(self) -> tuple[int, int]:
+        """How many lines of those to come can be kept: so many of the first ones, and so many of the last."""
+        return max(0, self._most_lines - self._count) if self._head_end is None else 0, self._most_lines
+
+    def packed(self, time: float, level: str, logger: str, text: str) -> str:
         """A line as JSON. It fits into a frame, whatever its characters need there."""
         most = min(len(text), self._longest)
         while True:
             cut = text if most == len(text) else f"{text[:most]}… ({len(text) - most} more characters)"
-            line = json.dumps([time, level, logger, cut])
+            line = json.dumps([round(time, 3), level[:50], logger[:255], cut])
             if len(line) <= FRAME_BYTES or not most:
                 return line
             most = most * FRAME_BYTES // len(line) * 9 // 10
@@ -96,14 +120,16 @@ class RunLog:
     def _add_behind(self, line: LogLine) -> None:
         if self._head_end is None:
             self._head_end = line.number - 1
-        self._unsent_tail.append(line)
-        self._tail.append((line.number, line.size))
-        self._tail_bytes += line.size
-        while len(self._tail) > 1 and (len(self._tail) > self._most_lines or self._tail_bytes > self._most_bytes):
-            number, size = self._tail.popleft()
-            self._tail_bytes -= size
-            if self._unsent_tail[0].number == number:
-                self._unsent_tail.popleft()  # it belongs to the middle, and was not even sent
+        tail, unsent = self._tail, self._unsent_tail
+        tail.append(_Last(line.number, line.size, (tail[-1].end if tail else 0) + line.size))
+        unsent.append(line)
+        while len(tail) > 1 and (len(tail) > self._most_lines or self._tail_bytes() > self._most_bytes):
+            tail.popleft()
+        while unsent and unsent[0].number < tail[0].number:
+            unsent.popleft()  # it belongs to the middle, and was not even sent
+
+    def _tail_bytes(self) -> int:
+        return self._tail[-1].end - self._tail[0].end + self._tail[0].size
 
     def part(self) -> LogPart | None:
         """The next lines to be sent; they stay here until `sent` is called."""
@@ -117,7 +143,7 @@ class RunLog:
                 break
             lines.append(line.text)
             size, last = size + line.size, line.number
-        after, before = (0, 0) if self._head_end is None else (self._head_end, self._tail[0][0])
+        after, before = (self._head_end or 0, self._tail[0].number) if self._tail else (0, 0)
         return LogPart(unsent[0].number, last, after, before, f"[{','.join(lines)}]")
 
     def sent(self, part: LogPart) -> None:
@@ -176,18 +202,37 @@ class Notes:
             self.wake()
 
     def printed(self, token: int, time: float, text: str) -> None:
-        """A part of what a task prints; each of its lines becomes one of the log."""
+        """A part of what a task prints; each of its lines becomes one of the log. It may be a million of them, so only
+        those are read that can be kept, and others have the lock between any two."""
+        lines, end, partial = text.rpartition("\n")
         with self._lock:
             if (log := self._log_of(token)) is None:
                 return
-            *lines, log.partial = (log.partial + text).split("\n")
-            if len(log.partial) > LONGEST_LINE:
-                lines.append(log.partial)
-                log.partial = ""
-            for line in lines:
-                log.add(time, "INFO", "stdout", line)
-        if lines:
+            if end:
+                lines = log.partial + lines
+            else:
+                partial = log.partial + partial
+            is_long = len(partial) > LONGEST_LINE
+            log.partial = "" if is_long else partial
+            front, back = log.most_kept()
+        if is_long:
+            lines, end = lines + end + partial, "\n"
+        if end:
+            self._put_lines(log, time, *_ends(lines, front, back))
             self.wake()
+
+    def _put_lines(self, log: RunLog, time: float, first: list[str], between: int, last: list[str]) -> None:
+        for line in first:
+            self._put(log, log.packed(time, "INFO", "stdout", line))
+        if between:
+            with self._lock:
+                log.skip(between)
+        for line in last:
+            self._put(log, log.packed(time, "INFO", "stdout", line))
+
+    def _put(self, log: RunLog, line: str) -> None:
+        with self._lock:
+            log.put(line)
 
     def _of(self, token: int) -> _Noted | None:
         if self._is_copy or token not in self._held:
@@ -285,6 +330,16 @@ class Bell:
             return True
         except OSError:
             return False
+
+
+def _ends(text: str, front: int, back: int) -> tuple[list[str], int, list[str]]:
+    """The first lines of a text and its last ones, and how many are between them."""
+    between = text.count("\n") + 1 - front - back
+    if between <= 0:
+        return text.split("\n"), 0, []
+    *first, rest = text.split("\n", front)
+    _, *last = rest.rsplit("\n", back)
+    return first, between, last
 
 
 def _frame(token: int, content: Progress | LogPart) -> bytes:

@@ -68,6 +68,7 @@ class Runner:
         self._async = AsyncRunner(tasks, inbox, uplink, self._reporter, concurrency, note, self._hold)
         self._current: int | None = None  # the sync task between STARTED and DONE
         self._inside: int | None = None  # the sync task whose code may be interrupted right now
+        self._this: Run | None = None  # the run of that task
         self._was_stopped = False
         self._took_ns: dict[str, int] = {}  # the last run of each sync task
         self._sent_at = 0
@@ -127,10 +128,13 @@ class Runner:
             # The task gets its own context, so the next one does not see what it sets in context variables.
             report = contextvars.copy_context().run(self._call, item, task)
         except StopTask:
-            pass
+            report = None if self._this is None else execute.kept(self._this)
         except BaseException as error:
             report = unexpected(task, error) if task is not None else unknown(item)
         self._current = None
+        if self._this is not None:
+            self._this.outcome = None  # the frames of its error refer to the run
+            self._this = None
         if task is not None:
             self._took_ns[task.task_name] = perf_counter_ns() - began
         return self._reporter.done(item.token, report, stopped=self._was_stopped, began=began)
@@ -142,7 +146,7 @@ class Runner:
                 self._raise_stop()
             if task is None:
                 return unknown(item)
-            this = Run(task, item.facts, self._reporter, item.token)
+            self._this = this = Run(task, item.facts, self._reporter, item.token)
             context.begin(this)
             if len(item.parts) == PLAIN_PARTS:
                 return execute.run(task, item.args, item.kwargs, this)
@@ -172,7 +176,7 @@ class Runner:
 
     def _raise_stop(self) -> None:
         self._inside = None  # once only: code that cleans up is not interrupted again
-        self._was_stopped = True
+        self._was_stopped = self._this is None or self._this.outcome is None  # otherwise only hooks are stopped
         raise StopTask
 
 
@@ -206,7 +210,7 @@ class AsyncRunner:
         self._running: dict[int, Future[Report]] = {}
         self._runs: dict[int, Run] = {}
         self._watch: LoopWatch | None = None
-        self._cancelled: set[int] = set()
+        self._cancelled: dict[int, bool] = {}  # whether the function had not ended; otherwise only hooks are stopped
         self._unsent: list[bytes] = []
         uplink.on_copied = self._end_copy
 
@@ -324,12 +328,12 @@ class AsyncRunner:
     def _cancel(self, token: int) -> None:
         running = self._running.get(token)
         if running is not None and token not in self._cancelled and running.cancel():
-            self._cancelled.add(token)
+            self._cancelled[token] = self._runs[token].outcome is None
 
     def _ended(self, token: int, task: AnyTask, began: int, running: Future[Report]) -> None:
-        del self._running[token], self._runs[token]
-        stopped = token in self._cancelled
-        self._cancelled.discard(token)
+        del self._running[token]
+        self._runs.pop(token).outcome = None  # the frames of its error refer to the run
+        stopped = self._cancelled.pop(token, False)
         report: Report | None = None
         try:
             report = running.result()

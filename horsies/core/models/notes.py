@@ -102,7 +102,7 @@ class TaskProgress:
         """From 0 to 1; None if the total is not known."""
         if self.total is None:
             return None
-        return min(1.0, self.done / self.total) if self.total > 0 else 1.0
+        return max(0.0, min(1.0, self.done / self.total)) if self.total > 0 else 1.0
 
     @property
     def remaining(self) -> timedelta | None:
@@ -123,9 +123,13 @@ def progress_of(
     updated_at: datetime,
 ) -> TaskProgress:
     """What is stored, as a value."""
-    took = (updated_at - first_at).total_seconds()
-    rate = (done - first_done) / took if took > 0 and done > first_done else None
+    rate = _rate(done - first_done, (updated_at - first_at).total_seconds())
     return TaskProgress(_whole(done), None if total is None else _whole(total), message, attempt, updated_at, rate)
+
+
+def _rate(done: float, seconds: float) -> float | None:
+    rate = done / seconds if seconds > 0 and done > 0 else math.inf
+    return rate if math.isfinite(rate) else None  # a large progress in a short time has no rate that is a number
 
 
 def _whole(number: float) -> float:

@@ -102,10 +102,18 @@ class Station(Protocol):
     def progress(self, token: int, progress: Progress) -> None: ...
 
 
-class Run:
-    """One run of a task in this process. Most tasks never ask for it, so its facts are read when somebody does."""
+class Outcome(NamedTuple):
+    """How a function ended: what it returned, or what it raised."""
 
-    __slots__ = ("_context", "_facts", "began_at", "station", "task", "token")
+    value: Any
+    error: BaseException | None = None
+
+
+class Run:
+    """One run of a task in this process. Most tasks never ask for it, so its facts are read when somebody does. Of a
+    task with hooks, `outcome` is the end of its function: a stop that comes later only stops hooks (X-05)."""
+
+    __slots__ = ("_context", "_facts", "began_at", "outcome", "station", "task", "token")
 
     def __init__(
         self, task: TaskDefinition[Any, Any], facts: bytes | RunFacts, station: Station | None = None, token: int = 0
@@ -114,6 +122,7 @@ class Run:
         self._facts = facts
         self._context: TaskContext | AsyncTaskContext | None = None
         self.began_at = time()
+        self.outcome: Outcome | None = None
         self.station = station
         self.token = token
 

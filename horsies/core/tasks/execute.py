@@ -2,7 +2,7 @@
 decode the arguments → call → check the returned value → serialize.
 
 Every failure on the way becomes an error result; only `StopTask` (the child was told to stop this task) and, for async
-tasks, cancellation pass through.
+tasks, cancellation pass through. They do not if the function has ended and only hooks are stopped: its result is kept.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from horsies.core.codec.serde import sanitize_text, serialize_error_payload
 from horsies.core.codec.shapes import CodecError, TypeMismatchError
 from horsies.core.models import tasks as models
 from horsies.core.tasks import context
-from horsies.core.tasks.context import Run, StopTask
+from horsies.core.tasks.context import Outcome, Run, StopTask
 from horsies.core.tasks.definition import TaskDefinition
 
 log = logging.getLogger("horsies.task")
@@ -82,39 +82,80 @@ async def run_async(task: AnyTask, args_json: str | None, kwargs_json: str | Non
 
 
 def _run_hooked(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
-    """The same with the app's hooks around the function."""
-    ctx: Any = this.context
+    """The same with the app's hooks around the function. A stop that comes after its end loses no result (X-05)."""
+    report: Report | None = None
     try:
-        with ExitStack() as stack:
-            task.hooks.enter(stack, ctx)
-            outcome = task.fn(*args, **kwargs)
-    except StopTask:
-        raise
-    except BaseException as exc:
-        report, result = _of_error(_unhandled(task, exc))
-    else:
+        outcome = _call_inside(task, this, args, kwargs)
         report, result = _ended(task, outcome)
-    task.hooks.leave(ctx, result)
+        task.hooks.leave(this.context, result)
+    except StopTask:
+        if (report := report or kept(this)) is None:
+            raise
     return report
+
+
+def _call_inside(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    """Call the function inside the context managers of the app."""
+    stack = ExitStack()
+    try:
+        with stack:
+            task.hooks.enter(stack, this.context)
+            try:
+                this.outcome = Outcome(task.fn(*args, **kwargs))
+            except StopTask:
+                raise
+            except BaseException as exc:
+                this.outcome = Outcome(None, exc)
+                raise
+    except StopTask:
+        stack.close()  # the stop may have come just when the stack began to leave them
+        raise
+    except BaseException:
+        if this.outcome is None:
+            raise
+    return this.outcome
 
 
 async def _run_hooked_async(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
-    ctx: Any = this.context
+    report: Report | None = None
     try:
-        async with AsyncExitStack() as stack:
-            await task.hooks.enter_async(stack, ctx)
-            outcome = await task.fn(*args, **kwargs)
-    except (StopTask, CancelledError):
-        raise
-    except BaseException as exc:
-        report, result = _of_error(_unhandled(task, exc))
-    else:
+        outcome = await _call_inside_async(task, this, args, kwargs)
         report, result = _ended(task, outcome)
-    await task.hooks.leave_async(ctx, result)
+        await task.hooks.leave_async(this.context, result)
+    except (StopTask, CancelledError):
+        if (report := report or kept(this)) is None:
+            raise
     return report
 
 
-def _ended(task: AnyTask, outcome: Any) -> tuple[Report, AnyResult]:
+async def _call_inside_async(task: AnyTask, this: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+    try:
+        async with AsyncExitStack() as stack:
+            await task.hooks.enter_async(stack, this.context)
+            try:
+                this.outcome = Outcome(await task.fn(*args, **kwargs))
+            except (StopTask, CancelledError):
+                raise
+            except BaseException as exc:
+                this.outcome = Outcome(None, exc)
+                raise
+    except (StopTask, CancelledError):
+        raise
+    except BaseException:
+        if this.outcome is None:
+            raise
+    return this.outcome
+
+
+def kept(this: Run) -> Report | None:
+    """The report of a run that was stopped after the end of its function; None if it was stopped before."""
+    return None if this.outcome is None else _ended(this.task, this.outcome)[0]
+
+
+def _ended(task: AnyTask, ended: Outcome) -> tuple[Report, AnyResult]:
+    if ended.error is not None:
+        return _of_error(_unhandled(task, ended.error))
+    outcome = ended.value
     report = _report(task, outcome)
     if report.ok:
         return report, outcome if isinstance(outcome, models.TaskResult) else models.TaskResult(ok=outcome)

@@ -1,8 +1,9 @@
 """Code of the user around every task: `@app.before_task`, `@app.after_task`, `@app.on_failure` and `@app.around_task`.
 
 Hooks run in the child, in the context of the task. A hook that raises is logged, and changes nothing about the task or
-its result. Hooks that are `async def` (or async context managers) are for `async def` tasks only, because nothing else
-has a loop to run them on; the others are for all tasks.
+its result; so is one that is stopped after the function of the task has ended. Hooks that are `async def` (or async
+context managers) are for `async def` tasks only, because nothing else has a loop to run them on; the others are for all
+tasks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from horsies.core import errors
 from horsies.core.models.tasks import TaskError, TaskResult
-from horsies.core.tasks.context import AsyncTaskContext, StopTask, TaskContext
+from horsies.core.tasks.context import AsyncTaskContext, StopTask, TaskContext, current_run
 
 log = logging.getLogger("horsies.hooks")
 _FAILED: Final = object()  # instead of a context manager: the hook has raised, or is for other tasks
@@ -182,6 +183,7 @@ def _enter(stack: ExitStack | AsyncExitStack, hook: Callable[..., Any], manager:
         return
 
     def leave(kind: Any, error: Any, trace: Any) -> bool:
+        kind, error, trace = _end_of_function(kind, error, trace)
         try:
             manager.__exit__(kind, error, trace)
         except BaseException as problem:
@@ -202,6 +204,7 @@ async def _enter_async(
         return
 
     async def leave(kind: Any, error: Any, trace: Any) -> bool:
+        kind, error, trace = _end_of_function(kind, error, trace)
         try:
             await manager.__aexit__(kind, error, trace)
         except BaseException as problem:
@@ -212,9 +215,21 @@ async def _enter_async(
     stack.push_async_exit(leave)
 
 
+def _end_of_function(kind: Any, error: Any, trace: Any) -> tuple[Any, Any, Any]:
+    """What a context manager is told: how the function ended, also if the stop of another hook is on its way."""
+    run = current_run()
+    if run is None or run.outcome is None:
+        return kind, error, trace
+    raised = run.outcome.error
+    return (None, None, None) if raised is None else (type(raised), raised, raised.__traceback__)
+
+
 def _tell(hook: Callable[..., Any], problem: BaseException) -> None:
     """Log what a hook has raised, whatever it is; unless it means that the task was told to stop, which goes on."""
     if isinstance(problem, StopTask) or (isinstance(problem, CancelledError) and _is_cancelled()):
+        if (run := current_run()) is not None and run.outcome is not None:
+            text = "the hook %s was stopped with its task, whose function had ended; its result is kept"
+            log.error(text, _name(hook))
         raise problem
     log.error("the hook %s raised; the task goes on without it", _name(hook), exc_info=problem)
 

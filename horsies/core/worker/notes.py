@@ -2,9 +2,9 @@
 written together, about once a second, with a commit that does not wait for the disk.
 
 Nothing waits for this. While the database is away, only the newest progress of each task is kept, and of the logs as
-much as `MOST_BYTES`: what is dropped shows as a gap in the numbers of the lines. If the database refuses something, it
-is dropped as well, and told once in a while. A run whose claim is over cannot overwrite the progress of a later one,
-because the statement names the claim.
+much as `MOST_BYTES`: what is dropped shows as a gap in the numbers of the lines. What the database refuses is found by
+halving, and dropped without the rest; this is told once in a while. A run whose claim is over cannot overwrite the
+progress of a later one, because the statement names the claim.
 """
 
 import asyncio
@@ -12,14 +12,19 @@ import contextlib
 import json
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from typing import TypeVar
 
 from horsies.core.child.wire import Kind
-from horsies.core.db import AWAY, Connections, describe, in_one_go, is_about_content
+from horsies.core.db import AWAY, Connections, by_halves, describe, in_one_go, is_about_content
 from horsies.core.logs import is_worth_a_line
 from horsies.core.models.notes import Progress
 from horsies.core.store import notes
 from horsies.core.worker.dispatch import Dispatcher
 from horsies.core.worker.in_hand import HeldTask
+
+T = TypeVar("T")
 
 log = logging.getLogger("horsies.worker")
 
@@ -28,6 +33,7 @@ FLUSH_S = 3.0  # at the end of the worker
 MOST_BYTES = 16 << 20  # of log lines that wait here
 BATCH_BYTES = 2 << 20  # of them in one transaction
 BATCH_ROWS = 500
+MOST_REFUSALS = 100  # of one kind in one batch: about ten odd rows are found with them; the rest is dropped then
 
 
 class NoteWriter:
@@ -92,23 +98,43 @@ class NoteWriter:
             progress, logs = _some_of(waiting), self._next_logs()
             trims = [] if self._logs else list(self._trims.values())  # after the last of the lines
             try:
-                async with self._database.connection() as conn, in_one_go(conn):
-                    await notes.write(conn, self._worker_id, progress, logs, trims)
+                refusal = await self._write(progress, logs, trims)
             except AWAY as problem:
-                if not _is_refused(problem):
-                    self._put_back([*progress, *waiting.values()], logs)
-                    self._tell("is tried again", problem)
-                    self._some.set()
-                    return
-                self._tell("is dropped", problem)
+                self._put_back([*progress, *waiting.values()], logs)
+                self._tell("is tried again", problem)
+                self._some.set()
+                return
             except BaseException:
                 self._put_back([*progress, *waiting.values()], logs)
                 raise
-            else:
+            if refusal is None:
                 self._failures = 0
+            else:
+                self._tell("is dropped", refusal)
             for trim in trims:
                 if self._trims.get(trim[:2]) is trim:  # a newer one may have come meanwhile
                     del self._trims[trim[:2]]
+
+    async def _write(
+        self, progress: list[notes.ProgressRow], logs: list[notes.LogRow], trims: list[notes.LogTrim]
+    ) -> Exception | None:
+        """Write all of it together, or each kind for itself if something is refused; return the reason of that."""
+        try:
+            await self._write_part(progress, logs, trims)
+        except AWAY as problem:
+            if not _is_refused(problem):
+                raise
+            await _write_most(progress, lambda part: self._write_part(part, (), ()))
+            await _write_most(logs, lambda part: self._write_part((), part, ()))
+            await _write_most(trims, lambda part: self._write_part((), (), part))
+            return problem
+        return None
+
+    async def _write_part(
+        self, progress: Sequence[notes.ProgressRow], logs: Sequence[notes.LogRow], trims: Sequence[notes.LogTrim]
+    ) -> None:
+        async with self._database.connection() as conn, in_one_go(conn):
+            await notes.write(conn, self._worker_id, progress, logs, trims)
 
     def _next_logs(self) -> list[notes.LogRow]:
         rows: list[notes.LogRow] = []
@@ -129,6 +155,20 @@ class NoteWriter:
         self._failures += 1
         if is_worth_a_line(self._failures):
             log.warning("what tasks say while they run cannot be written and %s: %s", what, describe(problem))
+
+
+async def _write_most(rows: Sequence[T], write: Callable[[Sequence[T]], Awaitable[None]]) -> None:
+    """Write these rows of one kind, without those that are refused."""
+    tries = count(1)
+
+    def is_of_one(problem: Exception) -> bool:
+        return is_about_content(problem) and next(tries) < MOST_REFUSALS
+
+    try:
+        await by_halves(rows, write, is_refusal=is_of_one, give_up=lambda row, problem: None)
+    except AWAY as problem:
+        if not _is_refused(problem):
+            raise
 
 
 def _some_of(waiting: dict[str, notes.ProgressRow]) -> list[notes.ProgressRow]:
