@@ -33,7 +33,7 @@ class Network:
         self.whole = asyncio.Event()
         self.whole.set()
         self.traps: dict[bytes, tuple[bool, asyncio.Event]] = {}
-        self.statements = 0  # that were sent to the server
+        self.statements: list[str] = []  # that the server was told to run
         self._is_cut = False
         self._lines: set[Line] = set()
 
@@ -81,21 +81,30 @@ class Network:
             self._lines.discard(line)
 
 
-class Messages:
-    """What one side of a connection sends, as messages: a letter, the length of the rest, the rest. The first one
-    opens the session and has no letter."""
+class Statements:
+    """Reads what a client sends, message by message: a letter, the length of the rest, the rest. The first one opens
+    the session and has no letter. `feed` returns the statements that are to be run now."""
 
     def __init__(self) -> None:
         self._open = bytearray(b"-")
+        self._texts: dict[bytes, str] = {}  # by the names of prepared statements
+        self._bound = ""
 
-    def feed(self, data: bytes) -> str:
-        """The letters of the messages that are whole now."""
+    def feed(self, data: bytes) -> list[str]:
         self._open += data
-        letters = ""
+        run: list[str] = []
         while len(self._open) >= 5 and len(self._open) > (length := int.from_bytes(self._open[1:5])):
-            letters += chr(self._open[0])
+            letter, rest = chr(self._open[0]), bytes(self._open[5 : length + 1])
             del self._open[: length + 1]
-        return letters
+            first, _, behind = rest.partition(b"\0")
+            second = behind.partition(b"\0")[0]
+            if letter == "P":
+                self._texts[first] = second.decode()
+            elif letter == "B":
+                self._bound = self._texts.get(second, "")
+            elif letter in "EQ":
+                run.append(self._bound if letter == "E" else first.decode())
+        return run
 
 
 class Line:
@@ -106,7 +115,7 @@ class Line:
         self._reader, self._writer = reader, writer
         self._server: asyncio.StreamWriter | None = None
         self._cut_at_answer: asyncio.Event | None = None
-        self._messages = Messages()
+        self._statements = Statements()
         self._prepared: dict[bytes, bytes] = {}  # statements by the names that psycopg gives them
 
     async def carry(self) -> None:
@@ -126,8 +135,7 @@ class Line:
         with contextlib.suppress(OSError):
             while data := await self._reader.read(1 << 16):
                 await self._network.whole.wait()
-                letters = self._messages.feed(data)
-                self._network.statements += letters.count("E") + letters.count("Q")
+                self._network.statements += self._statements.feed(data)
                 if (trap := self._trap_in(data)) is not None:
                     is_heard, cut = trap
                     if not is_heard:
