@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
 
+from horsies.core.recovery import start_journal
 from tests.factories import given_heartbeat, given_task
 from tests.network_support import network
 from tests.recovery_support import LONG_AGO
@@ -32,11 +34,12 @@ async def sessions(db: AsyncConnection[Any]) -> int:
 
 
 async def test_w73_an_idle_worker_has_three_connections_and_makes_less_than_a_statement_a_second(
-    database_url: str, rows: Rows, db: AsyncConnection[Any]
+    database_url: str, rows: Rows, db: AsyncConnection[Any], tmp_path: Path
 ) -> None:
-    """Also after it has been busy."""
+    """Also after it has been busy. Workers that start or stop on its host would make it look for news, and those of
+    other tests do that all the time: so it has a place for start journals of its own."""
     async with network(database_url) as net:
-        with WorkerProcess(net.url, locator=PLAIN) as worker:
+        with WorkerProcess(net.url, locator=PLAIN, env={start_journal.VARIABLE: str(tmp_path)}) as worker:
             await eventually(lambda: rows.all("SELECT FROM horsies_worker_states"), 60, what="the worker serves")
             for _ in range(40):
                 await given_task(db, task_name="add")  # it fails: there are no arguments

@@ -189,6 +189,8 @@ def test_x23_sentry_gets_what_nobody_expected_with_its_task(
         assert codes == ["REFUSED", "NOT_FOUND"]
         raised = [shop.divide.send_or_raise(0), *(shop.divide_async.send_or_raise(0) for _ in range(3))]
         assert {one.get(30_000).unwrap_err().code for one in raised} == {"UNHANDLED_EXCEPTION"}
+        # The SDK sends in the background: what a child has not sent when it crashes is lost.
+        eventually_sync(lambda: len(events) >= 4, what="the events of exceptions arrive")
         crashed = shop.divide.send_or_raise(1, "crash")
         assert crashed.get(30_000).unwrap_err().code == "WORKER_CRASHED"
         eventually_sync(lambda: len(events) >= 5, what="the events arrive")

@@ -17,7 +17,7 @@ from horsies.core.hooks import HookRegistry, JobInterrupted, JobRecovery, JobRec
 from horsies.core.models.recovery import WorkerRecoveryConfig
 from horsies.core.recovery import unknown_names
 from horsies.core.recovery.hooks import InProcess, NoHooks
-from horsies.core.recovery.reaper import Reaper
+from horsies.core.recovery.reaper import FORGET_EVERY, PRUNE_EVERY, Reaper
 from horsies.core.store import caps, workers
 from horsies.core.store.names import Known
 from horsies.core.types.status import TaskStatus
@@ -138,17 +138,17 @@ async def test_r16_d56_a_tick_corrects_the_count_of_a_queue_with_a_cap(
 
 
 @pytest.mark.parametrize(
-    ("most", "table", "outdated"),
+    ("every", "most", "table", "outdated"),
     [
-        (workers.FORGOTTEN, "horsies_waiting", "SELECT 'queue:default', 'dead' || n, now() - interval '1 year'"),
-        (unknown_names.PRUNED, "horsies_left_tasks", "SELECT 't' || n, now() - interval '1 year'"),
+        (FORGET_EVERY, workers.FORGOTTEN, "horsies_waiting", "'queue:default', 'dead' || n, now() - interval '1 year'"),
+        (PRUNE_EVERY, unknown_names.PRUNED, "horsies_left_tasks", "'t' || n, now() - interval '1 year'"),
     ],
 )
-async def test_r16_what_does_no_harm_is_cleaned_now_and_then_and_at_each_tick_while_there_is_more(
-    db: Db, pool: Pool, most: int, table: str, outdated: str
+async def test_r16_what_is_outdated_and_does_no_harm_is_deleted_at_some_ticks_and_then_all_of_it(
+    db: Db, pool: Pool, every: int, most: int, table: str, outdated: str
 ) -> None:
     async def given(rows: int) -> None:
-        await db.execute(f"INSERT INTO {table} {outdated} FROM generate_series(1, {rows}) AS n".encode())
+        await db.execute(f"INSERT INTO {table} SELECT {outdated} FROM generate_series(1, {rows}) AS n".encode())  # noqa: S608
 
     async def left() -> int:
         [(count,)] = await (await db.execute(f"SELECT count(*) FROM {table}".encode())).fetchall()  # noqa: S608
@@ -156,14 +156,15 @@ async def test_r16_what_does_no_harm_is_cleaned_now_and_then_and_at_each_tick_wh
 
     unknown = unknown_names.UnknownNames(pool, ["default"], timedelta(hours=1), lambda: Known(frozenset(), "h"))
     reaper = a_reaper(pool, unknown=unknown)
-    await given(most + 1)
-    await reaper.tick()
-    assert await left() == 1
+    await given(2 * most + 1)
     await reaper.tick()
     assert await left() == 0
     await given(1)
-    await reaper.tick()
-    assert await left() == 1
+    counts = []
+    for _ in range(every):
+        await reaper.tick()
+        counts.append(await left())
+    assert counts == [1] * (every - 1) + [0]
 
 
 async def is_filled(db: Db, table: str) -> bool:

@@ -9,7 +9,6 @@ stale tasks must not wait for it. `Deadlines` runs beside the ticks. Which worke
 import asyncio
 import contextlib
 import logging
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -22,7 +21,7 @@ from typing import TypeAlias
 import psycopg
 
 from horsies.core import events, logs
-from horsies.core.db import AWAY, Connections, by_halves, describe, is_about_content, mending
+from horsies.core.db import AWAY, Connection, Connections, by_halves, describe, is_about_content, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
@@ -40,7 +39,7 @@ EXPIRY_S = 1.0
 MOST_SHARES = 5  # of the looks for what has expired: if the other workers die, this one looks again soon
 IDLE_S = 6.0  # a little longer than the default of `notify_poll_interval_ms`, after which the worker looks ahead
 UNUSED = timedelta(days=1)  # a queue for which no worker has had a cap for so long is not counted any more (D-56)
-FORGET_EVERY_S = 120.0
+FORGET_EVERY, PRUNE_EVERY = 4, 20  # ticks: what is outdated there does no harm
 MOST_IN_PARTS = 5_000  # tasks past their deadline, if one of them is refused
 
 Pass: TypeAlias = Callable[[], Awaitable[None]]
@@ -85,7 +84,7 @@ class Reaper:
         self._failures: dict[str, int] = {}
         self._odd = odd_rows.OddSearch(pool)
         self._refusals: Counter[str] = Counter()  # by task, of the last pass
-        self._forgot_at = -math.inf
+        self._ticks = 0
         self._has_workflows = True  # or not, as the pass over nodes has just found
 
     @property
@@ -99,12 +98,14 @@ class Reaper:
         yield "abandoned workers", self.sweep_abandoned
         if self._unknown is not None:
             yield "unknown names", self.end_unknown
-            yield "known names", self._unknown.prune
+            if self._ticks % PRUNE_EVERY == 0:
+                yield "known names", self.prune_names
         # These follow the passes that end tasks, in this order: nodes are settled before their workflow is ended.
         yield "nodes of workflows", self.reconcile
         yield "ends of workflows", self.end_workflows
         yield "heartbeats", self.prune_heartbeats
-        yield "doorbell", self.forget_sleepers
+        if self._ticks % FORGET_EVERY == 0:
+            yield "doorbell", self.forget_sleepers
         yield "caps", self.check_counts
 
     async def tick(self) -> None:
@@ -119,6 +120,7 @@ class Reaper:
                 self._failed(name, problem)
             else:
                 self._failures.pop(name, None)
+        self._ticks += 1
 
     async def mend_in_flight(self) -> None:
         """Mend or set aside tasks in flight whose row is outside the limits (D-14), because nothing could recover them
@@ -228,14 +230,19 @@ class Reaper:
         await self._retention.prune_heartbeats(self._deadline())
 
     async def forget_sleepers(self) -> None:
-        """Delete rows of the waiting list whose time is over, because the processes that wrote them have died. They do
-        nothing there, so that it is enough now and then."""
-        if monotonic() < self._forgot_at + FORGET_EVERY_S:
-            return
+        """Delete rows of the waiting list whose time is over, because the processes that wrote them have died."""
+        await self._while_there_is_more(workers.forget_sleepers)
+
+    async def prune_names(self) -> None:
+        """Delete what was noted about names and left tasks, and is not needed any more."""
+        if self._unknown is not None:
+            await self._while_there_is_more(self._unknown.prune)
+
+    async def _while_there_is_more(self, delete_some: Callable[[Connection], Awaitable[bool]]) -> None:
+        until = self._deadline()
         async with self._pool.connection() as conn:
-            are_more = await workers.forget_sleepers(conn)
-        if not are_more:
-            self._forgot_at = monotonic()
+            while await delete_some(conn) and monotonic() < until:
+                pass
 
     async def check_counts(self) -> None:
         """See to it that the count of each queue with a cap is right (D-56), and that it stays short."""

@@ -6,13 +6,12 @@ decides about each task in the statement that ends it: a worker that knows the n
 """
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from time import monotonic
 
-from horsies.core.db import Connections, by_halves, describe, is_about_content
+from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
 from horsies.core.recovery import apply
 from horsies.core.sql import texts
 from horsies.core.store import names as store
@@ -23,7 +22,6 @@ log = logging.getLogger("horsies.recovery")
 MOST_STEPS = 20  # of one pass in which nothing was ended
 OLD = timedelta(days=2)  # what nobody has needed for so long is deleted, or for twice the grace
 PRUNED = 500
-PRUNE_EVERY_S = 600.0
 
 
 class UnknownNames:
@@ -43,7 +41,6 @@ class UnknownNames:
         self._known = known
         self._on_ended = on_ended
         self._places: dict[Level, Place] = {}
-        self._pruned_at = -math.inf
 
     async def end_orphans(self, until: float) -> None:
         """One pass, until this time at most."""
@@ -58,15 +55,10 @@ class UnknownNames:
             if not more:
                 break
 
-    async def prune(self) -> None:
-        """Delete what was noted about names and left tasks, and is not needed any more; every ten minutes, until there
-        is no more."""
-        if monotonic() < self._pruned_at + PRUNE_EVERY_S:
-            return
-        async with self._pool.connection() as conn:
-            count = await store.prune(conn, max(OLD, 2 * self._grace), PRUNED)
-        if count < PRUNED:
-            self._pruned_at = monotonic()
+    async def prune(self, conn: Connection) -> bool:
+        """Delete some of what was noted about names and left tasks, and is not needed any more; return whether there
+        may be more."""
+        return await store.prune(conn, max(OLD, 2 * self._grace), PRUNED) >= PRUNED
 
     async def _end(self, found: Sequence[UnknownTask], names_hash: str) -> int:
         async def fail(part: Sequence[UnknownTask]) -> set[OrphanedName]:
