@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from psycopg import AsyncConnection
 
 from horsies.core.models.monitoring.cluster import Explanation, Why
 from horsies.core.monitoring.explain import explain_task
@@ -120,6 +121,28 @@ async def test_o31_under_a_cap_unknown_tasks_take_no_room_for_good(versions: Ver
         known = [(await old.common.send_async(n)).unwrap() for n in range(20)]
         assert [(await one.get_async(timeout_ms=30_000)).unwrap() for one in known] == list(range(20))
     assert await states(rows) == {"PENDING": 300, "COMPLETED": 20}
+
+
+@pytest.mark.parametrize("settings", [{}, {"concurrency": 4}])
+async def test_o31_under_a_cap_a_task_that_somebody_has_locked_stops_no_walk(
+    versions: Versions, rows: Rows, database_url: str, settings: dict[str, Any]
+) -> None:
+    old, _ = versions(cluster_cap=5, poll_ms=1_000)
+    async with a_worker(old):
+        pass
+    insert = (
+        "INSERT INTO horsies_tasks (id, task_name, args, enqueued_at) VALUES (%s, 'common', '[7]', %s) RETURNING id"
+    )
+    await rows.all(insert, "locked", "2026-01-01Z")
+    await flood(rows, "added", 1_200)
+    await rows.all(insert, "last", "now")
+    async with await AsyncConnection.connect(database_url) as holder:
+        await holder.execute("SELECT 1 FROM horsies_tasks WHERE id = 'locked' FOR UPDATE")
+        async with a_worker(old, **settings):
+            await rows.until("last", "COMPLETED", timeout=30)
+            assert await rows.status("locked") == "PENDING"
+            await holder.rollback()
+            await rows.until("locked", "COMPLETED", timeout=30)
 
 
 async def test_o31_only_after_the_grace_is_a_task_failed_that_nobody_knows(versions: Versions, rows: Rows) -> None:

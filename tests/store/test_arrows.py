@@ -188,6 +188,16 @@ async def test_w30a_async_tasks_let_a_sync_one_that_waits_long_go_first(db: Db, 
     assert [row.id for row in rows] == taken
 
 
+async def test_w30a_in_the_turn_of_sync_tasks_nothing_passes_those_that_find_no_child(db: Db) -> None:
+    await given_task(db, id="a0", task_name="light", priority=1)
+    await given_task(db, id="s", priority=2)
+    await given_task(db, id="a1", task_name="light", priority=3)
+    in_turn = order(sync_budget=0, async_names=["light"], concurrency=2, is_sync_turn=True)
+    assert [row.id for row in await tasks.claim(db, ME, in_turn)] == ["a0"]
+    rows = await tasks.claim(db, ME, in_turn._replace(sync_budget=1))
+    assert [row.id for row in rows] == ["s", "a1"], "this one finds a child"
+
+
 @pytest.mark.parametrize("concurrency", [1, 2])
 async def test_w25b_a_claim_stops_at_the_task_that_passes_the_free_bytes(db: Db, concurrency: int) -> None:
     for nth in range(4):

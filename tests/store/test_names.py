@@ -11,8 +11,9 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from horsies.core.sql import texts
-from horsies.core.store import names, tasks, workers
+from horsies.core.store import names, retention, tasks, workers
 from horsies.core.store.names import BEGIN, END, Line, UnknownTask
+from horsies.core.store.workers import WHENEVER, Gone
 from horsies.core.tasks.moves import Claim, Fail, Leave
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_task, given_worker, task_row
@@ -117,6 +118,97 @@ async def test_d57_a_refresh_keeps_the_names_and_notices_a_long_pause(db: Db) ->
     assert left == (True,), "it was known until now"
     await names.prune(db, timedelta(seconds=0), 10)
     assert (await (await db.execute("SELECT count(*) FROM horsies_known_names")).fetchone()) == (0,)
+
+
+async def forget(db: Db, worker_id: str) -> None:
+    assert await workers.forget(db, [Gone(worker_id, WHENEVER)]) == {worker_id}
+
+
+async def delete_row(db: Db, worker_id: str) -> None:
+    assert await workers.delete_row(db, worker_id)
+
+
+async def prune(db: Db, worker_id: str) -> None:
+    assert await retention.prune_workers(db, timedelta(0)) == 1
+
+
+DELETIONS = [forget, delete_row, prune]
+
+
+async def known_for(db: Db, names_hash: str) -> float:
+    """How many seconds ago a worker with these names was last seen."""
+    query = "SELECT extract(epoch FROM now() - seen_at)::float8 FROM horsies_known_names WHERE names_hash = %s"
+    row = await (await db.execute(query, [names_hash])).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+async def silent_worker(db: Db, silent: float, **columns: Any) -> str:
+    await given_worker(db, "dead", names_hash="gone", **columns)
+    await db.execute("UPDATE horsies_workers SET last_heartbeat_at = now() - make_interval(secs => %s)", [silent])
+    return "dead"
+
+
+@pytest.mark.parametrize("delete", DELETIONS)
+@pytest.mark.parametrize(
+    ("why", "silent", "seen", "recovery", "ago"),
+    [
+        ("it was alive until now, as far as its heartbeats tell", 29, 34, None, 0),
+        ("it has not been alive for long", 290, 295, None, 200),
+        ("its heartbeats were rarer", 290, 295, {"worker_recovery": {"heartbeat_interval": 90_000}}, 20),
+        ("another one has had these names since", 290, 7, None, 7),
+    ],
+)
+async def test_o31_d57_the_grace_counts_from_when_a_dead_worker_stopped_being_alive(
+    frozen: Db, delete: Any, why: str, silent: float, seen: float, recovery: Any, ago: float
+) -> None:
+    await know(frozen, "gone", "theirs", seen=seen)
+    await delete(frozen, await silent_worker(frozen, silent, recovery=Jsonb(recovery)))
+    assert await known_for(frozen, "gone") == ago, why
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_o31_the_grace_is_the_same_whether_the_row_of_the_dead_worker_is_there_or_not(
+    frozen: Db, is_deleted: bool
+) -> None:
+    task_id = await orphan(frozen)
+    await know(frozen, "mine", "ours")
+    await know(frozen, "gone", "theirs", seen=695)
+    dead = await silent_worker(frozen, 689)
+    if is_deleted:
+        await forget(frozen, dead)
+    assert not await fails(frozen, task_id), "it may have been alive 599 seconds ago"
+    await frozen.execute("UPDATE horsies_workers SET last_heartbeat_at = last_heartbeat_at - interval '1 s'")
+    await frozen.execute("UPDATE horsies_known_names SET seen_at = seen_at - interval '1 s' WHERE names_hash = 'gone'")
+    assert await fails(frozen, task_id)
+
+
+@pytest.mark.parametrize("delete", [*DELETIONS, workers.unregister])
+async def test_d57_whoever_deletes_the_row_of_a_worker_waits_for_no_names_and_sets_no_time_back(
+    db: Db, database_url: str, delete: Any
+) -> None:
+    await know(db, "gone", "theirs", seen=-60)
+    await delete(db, await silent_worker(db, 29))
+    assert await known_for(db, "gone") < -30, "the clock was set back"
+    await silent_worker(db, 29)
+    async with await AsyncConnection.connect(database_url) as other:
+        await other.execute("SELECT 1 FROM horsies_known_names FOR UPDATE")
+        await db.execute("SET lock_timeout = '1s'")  # waiting would be the mistake
+        await delete(db, "dead")
+
+
+async def test_o31_workers_of_one_set_of_names_that_are_swept_together_count_by_the_last(frozen: Db) -> None:
+    await know(frozen, "gone", "theirs", seen=900)
+    for name, silent in (("a", 800), ("b", 500), ("c", 700)):
+        await given_worker(frozen, name, names_hash="gone")
+        await frozen.execute(
+            "UPDATE horsies_workers SET last_heartbeat_at = now() - make_interval(secs => %s) WHERE worker_id = %s",
+            [silent, name],
+        )
+    await given_worker(frozen, "older")
+    gone = [Gone(name, WHENEVER) for name in ("a", "b", "c", "older")]
+    assert await workers.forget(frozen, gone) == {"a", "b", "c", "older"}
+    assert await known_for(frozen, "gone") == 410
 
 
 async def test_l13b_d58_a_task_is_left_until_the_grace_is_over(db: Db) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from horsies.core.store import tasks
-from horsies.core.store.names import END, Level, Line, Place
+from horsies.core.store.names import Stretch
 from horsies.core.store.tasks import Claimed
 from horsies.core.tasks.moves import Claim, Complete, Fail, Leave
-from horsies.core.worker.left_tasks import LEAVE_S, STAY_S, UNREADABLE_IN_A_ROW, LeftTasks
+from horsies.core.worker.left_tasks import LEAVE_S, STAY_S, UNREADABLE_IN_A_ROW, LeftTasks, are_out_of_reach
 
 
 class Clock:
@@ -60,11 +62,26 @@ def test_o32_a_name_that_cannot_be_read_again_and_again_is_left_for_growing_time
     assert "greet" in left._ours(), "one that was read begins the row anew"
 
 
-def test_o31_a_part_of_which_nothing_can_be_claimed_is_passed_but_not_under_a_cap() -> None:
-    level, here, there = ("default", 100), ("2026-01-01", "a"), ("2026-01-02", "b")
-    line = Line("{a}", ((level, here, there), (("other", 100), here, END)))
-    cases: list[tuple[list[int | None], dict[Level, Place]]] = [([None], {level: there}), ([3], {})]
-    for caps, passed in cases:
-        left, _ = left_by("a")
-        left.claimed(tasks.ClaimOrder(["default"], [5], caps, 5, 5, None, True, []), line, [])
-        assert left._places == passed
+def a_stretch(priority: int, size: int, first: int | None, queue: str = "default") -> Stretch:
+    return Stretch(queue, priority, size, first, None, ("2026-01-01", "a"), (), None)
+
+
+@pytest.mark.parametrize(
+    ("found", "are_out"),
+    [
+        ([], False),
+        ([a_stretch(1, 4, None)], False),
+        ([a_stretch(1, 4, None), a_stretch(2, 1, 1)], False),
+        ([a_stretch(1, 5, None)], True),
+        ([a_stretch(1, 500, 5)], False),
+        ([a_stretch(1, 500, 6)], True),
+        ([a_stretch(2, 9, 4), a_stretch(1, 2, None)], True),
+        ([a_stretch(1, 2, 1), a_stretch(2, 500, None)], False),
+        ([a_stretch(1, 2, 1), a_stretch(1, 5, None, "other")], True),
+    ],
+)
+def test_w30a_a_claim_does_not_come_to_tasks_behind_as_many_others_as_it_reads(
+    found: list[Stretch], are_out: bool
+) -> None:
+    order = tasks.ClaimOrder(["default", "other"], [5, 5], [None, None], 5, 0, None, True, ["light"], concurrency=9)
+    assert are_out_of_reach(order, found) is are_out

@@ -46,6 +46,11 @@ def _key(queue: str) -> int:
     return lock_key(claim_purpose(queue))
 
 
+async def in_flight(conn: Connection, names: Sequence[str], *, hard: bool) -> dict[str, int]:
+    """What counts for the caps of these queues; a queue that is not counted yet is full."""
+    return dict(await _rows(conn, "caps/in_flight", {"names": texts(names), "hard": hard}))
+
+
 async def start_counting(conn: Connection, names: Sequence[str], patience_ms: int = FIRST_PATIENCE_MS) -> None:
     """Count what is in flight now, under a lock that stops everybody for a moment. It happens once for each queue."""
     async with conn.transaction():

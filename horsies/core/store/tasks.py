@@ -83,6 +83,7 @@ class ClaimOrder(NamedTuple):
     concurrency: int = 1
     strict: int = 1 << 30
     free_bytes: int = NO_LIMIT  # tasks are taken while those before them have fewer bytes of arguments (W-25b)
+    is_sync_turn: bool = False  # no async task passes a sync one that finds no child (W-30a)
 
     @property
     def counted(self) -> list[str]:
@@ -100,8 +101,10 @@ class ClaimOrder(NamedTuple):
 
     def emptied(self, rows: Sequence[Claimed]) -> set[str]:
         """The queues that certainly have no more tasks for it, if these rows are the answer."""
-        if self.concurrency > 1:
-            return set()  # sync tasks may have found no idle child
+        return set() if self.concurrency > 1 else self.unfilled(rows)  # sync tasks may have found no idle child
+
+    def unfilled(self, rows: Sequence[Claimed]) -> set[str]:
+        """The queues from which it could have taken more than these rows, as far as it goes by itself."""
         taken = Counter(row.queue_name for row in rows)
         is_cut = len(rows) >= self.budget or sum(row.size for row in rows) >= self.free_bytes
         end = rows[-1].place - 1 if is_cut else None  # places count from 1

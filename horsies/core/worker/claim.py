@@ -86,11 +86,9 @@ class Claimer:
         self._poll_s = poll_s
         self._is_deaf = is_deaf  # no notification ever arrives
         self._last_task = monotonic()
-        self._on_claimed = on_claimed
-        self._on_ahead = on_ahead
+        self._on_claimed, self._on_ahead = on_claimed, on_ahead
         self._refusals = Refusals(pool, self._claim, self._next_order, on_ended)
-        self._event = asyncio.Event()
-        self._rings = 0
+        self._event, self._rings = asyncio.Event(), 0
         self._look_at = 0.0  # when the queue is empty: the time of the next pass
         self._pauses = 0
         self._lapsed_at = 0.0  # when lapsed claims may be looked for again
@@ -184,7 +182,8 @@ class Claimer:
 
     def _may_sleep_on(self) -> bool:
         """Whether it has slept for long, and nothing has happened: then a look ahead is all that is needed."""
-        return self._pauses >= len(PAUSES) and self.is_dry and not self._is_deaf and not self._are_lapsed
+        is_rested = self._pauses >= len(PAUSES) and self.is_dry and not self._is_deaf
+        return is_rested and not self._are_lapsed and self._walk_pause() is None
 
     async def _sleeps_on(self) -> bool:
         await self._run_dry()
@@ -286,17 +285,18 @@ class Claimer:
                 self.session = conn.pgconn.backend_pid
                 if self._capped:
                     await self._counting.fold(conn, order.counted)
-                line = await self.left.line(conn, order, self.mark, only) if self._leaves_some else None
-                rows = []
+                line, rows = None, []
+                if (self.left.has_met_any or order.sync_budget <= 0) and self.left.may_matter(order):
+                    order, line = await self.left.line(conn, order, self.mark, only)
                 if line is None or line.parts or only is not None:
                     rows = await tasks.claim(conn, self.who, order, only, self._counting, offer and offer.seats, line)
+                if line is not None and only is None:
+                    await self.left.claimed(conn, order, line, rows)
         finally:
             if offer is not None:
                 offer.withdraw()
                 self.starter.wake()  # something else may have found no room meanwhile
         self.looked_at = monotonic()
-        if line is not None and only is None:
-            self.left.claimed(order, line, rows)
         if events.listeners:
             events.emit("tasks.claimed", rows=rows, seconds=self.looked_at - began)
         self._take(rows, offer)
@@ -401,7 +401,7 @@ class Claimer:
             await self.mark.leave(self.left.names if self._leaves_some else None)
         if pause >= LONG_PAUSE_S:
             await self._look_ahead()
-        if self._leaves_some and (again_s := self.left.pause_s()) is not None:  # some may have returned behind it
+        if (again_s := self._walk_pause()) is not None:  # some may have returned behind it
             self._look_at = min(self._look_at, now + max(again_s, pace.FIRST_PAUSE_S))
 
     async def _look_ahead(self) -> None:
@@ -440,7 +440,10 @@ class Claimer:
 
     @property
     def _leaves_some(self) -> bool:
-        return self.left.has_met_any and self.left.is_on
+        return self.left.has_met_any and self.left.is_at_work
+
+    def _walk_pause(self) -> float | None:
+        return self.left.pause_s() if self.left.has_met_any else None
 
     def _holding(self) -> pace.Holding:
         ahead = pace.allowed(self._dispatcher.ahead(), self._earned)

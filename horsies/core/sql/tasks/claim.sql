@@ -4,7 +4,8 @@
 -- (W-23). Beyond `strict`, the free slots, rows come only from queues of whose free part half is left (W-25a).
 -- The first `whole` sync tasks take a child each and so fill `concurrency` slots of the `room` (W-30a).
 -- A sync task that found no idle child for ten seconds lets no async one pass it for the next ten, so that a child becomes
--- idle, and so on in turn: neither kind starves, and long async tasks do not stop the others for good.
+-- idle, and so on in turn: neither kind starves, and long async tasks do not stop the others for good. With `is_sync_turn`
+-- every such task lets none pass.
 -- Tasks are taken as long as those before them have fewer than `free_bytes` of arguments (W-25b): so the limit is passed by
 -- one task at most, and there is always a first one. The size of a value that is stored apart is known without reading it.
 -- A row beyond `budget` was locked for nothing; whoever skipped it meanwhile looks again after a pause.
@@ -90,18 +91,18 @@ due AS (
     --}
 ),
 --{ concurrent
-counted AS (
+kinds AS (
     SELECT *, count(*) FILTER (WHERE NOT is_async) OVER (ORDER BY place, priority, enqueued_at, id) AS nth_sync
     FROM due
-), ordered AS (
+), turns AS (
     SELECT *, bool_or(NOT is_async AND nth_sync > %(sync_budget)s
-                      AND extract(epoch FROM statement_timestamp() - enqueued_at)::bigint / 10 %% 2 = 1)
+                      AND (%(is_sync_turn)s OR extract(epoch FROM statement_timestamp() - enqueued_at)::bigint / 10 %% 2 = 1))
                   OVER (ORDER BY place, priority, enqueued_at, id) AS is_behind
-    FROM counted
+    FROM kinds
 ), weighed AS (
     SELECT *, sum(CASE WHEN is_async OR nth_sync > %(whole)s THEN 1 ELSE %(concurrency)s END)
                   OVER (ORDER BY place, priority, enqueued_at, id) AS filled
-    FROM ordered WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
+    FROM turns WHERE CASE WHEN is_async THEN NOT is_behind ELSE nth_sync <= %(sync_budget)s END
 ), fitting AS (
     SELECT * FROM weighed WHERE filled <= %(room)s
 ),
