@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from horsies.core.tasks.context import StopTask
-
-# For a first round: from Python 3.12 on, code tells its instructions only if it was traced before.
-NEVER = sys.maxsize
 
 
 def is_stopped_at(
@@ -23,24 +20,56 @@ def is_stopped_at(
     signal raises the stop of a task, so it comes between any two instructions. `stopping` is called just before it."""
     passed = 0
 
-    def trace(frame: FrameType, event: str, _: object) -> Any:
+    def pass_one() -> None:
         nonlocal passed
-        if frame.f_code.co_filename not in files:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            passed += 1
-            if passed == instruction:
-                stopping()
-                raise StopTask
-        return trace
+        passed += 1
+        if passed == instruction:
+            stopping()
+            raise StopTask
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    end = _tell_of_instructions(files, pass_one)
+    try:  # not with `contextlib`, which may be one of the files
         act()
     except StopTask:
         pass
     finally:
-        sys.settrace(before)
+        end()
     return passed >= instruction
+
+
+if sys.version_info >= (3, 12):  # where `f_trace_opcodes` has no effect on code that was not traced before
+
+    def _tell_of_instructions(files: Collection[str | None], tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell` before each of them; return what ends this."""
+        watch, tool = sys.monitoring, sys.monitoring.OPTIMIZER_ID
+        instructions = watch.events.INSTRUCTION
+
+        def seen(code: CodeType, _: int) -> Any:
+            return tell() if code.co_filename in files else watch.DISABLE
+
+        def end() -> None:
+            watch.set_events(tool, 0)
+            watch.free_tool_id(tool)
+            watch.restart_events()
+
+        watch.use_tool_id(tool, "stops")
+        watch.register_callback(tool, instructions, seen)
+        watch.set_events(tool, instructions)
+        return end
+
+else:
+
+    def _tell_of_instructions(files: Collection[str | None], tell: Callable[[], None]) -> Callable[[], None]:
+        """Call `tell` before each of them; return what ends this."""
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            if frame.f_code.co_filename not in files:
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            if event == "opcode":
+                tell()
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        return lambda: sys.settrace(before)
