@@ -33,7 +33,7 @@ async def reconcile(pool: Pool) -> None:
 
 
 async def test_f50_f52_pause_takes_the_waiting_tasks_out_of_the_line_and_resume_puts_them_back(
-    clean_db: Db, clean_pool: Pool, hand: Hand, monkeypatch: pytest.MonkeyPatch
+    clean_db: Db, clean_pool: Pool, hand: Hand, module_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "AT_ONCE", 2)
     flow = await started(clean_db, *(node(f"n{n}") for n in range(5)))
@@ -41,7 +41,7 @@ async def test_f50_f52_pause_takes_the_waiting_tasks_out_of_the_line_and_resume_
     assert await control.pause(clean_pool, flow) is True
     assert sorted(await held(clean_db)) == [False] + [True] * 5
     assert len(await hand.claimable()) == 1
-    async with await psycopg.AsyncConnection.connect(clean_db.info.dsn, autocommit=True) as ear:
+    async with await psycopg.AsyncConnection.connect(module_url, autocommit=True) as ear:
         await ear.execute("LISTEN task_queue_default")
         assert await control.resume(clean_pool, flow, None) is True
         assert [told async for told in ear.notifies(timeout=5, stop_after=1)]
@@ -63,11 +63,11 @@ async def test_f50_a_held_task_expires_and_is_cancelled_like_every_other(clean_d
 
 
 async def test_f50_a_task_that_somebody_has_locked_does_not_keep_the_others_in_the_line(
-    clean_db: Db, clean_pool: Pool, monkeypatch: pytest.MonkeyPatch
+    clean_db: Db, clean_pool: Pool, module_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "AT_ONCE", 2)
     flow = await started(clean_db, *(node(f"n{n}") for n in range(5)))
-    async with await psycopg.AsyncConnection.connect(clean_db.info.dsn) as other:
+    async with await psycopg.AsyncConnection.connect(module_url) as other:
         await other.execute("SELECT FROM horsies_tasks ORDER BY id LIMIT 1 FOR UPDATE")
         assert await control.pause(clean_pool, flow) is True
     assert await held(clean_db) == [False, True, True, True, True]

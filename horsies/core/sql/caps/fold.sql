@@ -15,8 +15,10 @@ WITH newest AS (
     SELECT n.name, m.at, m.held, m.running FROM newest n CROSS JOIN LATERAL (
         SELECT ctid AS at, held, running FROM horsies_load_moves WHERE queue_name = n.name AND xid >= n.after_xid
         UNION ALL
-        SELECT ctid AS at, held, running FROM horsies_load_moves
-        WHERE queue_name = n.name AND xid < n.after_xid AND xid = ANY(n.open_xids)
+        -- One by one: before PostgreSQL 17 a list and a range together read the whole range, with all that was deleted from it.
+        SELECT o.* FROM unnest(n.open_xids) AS x(id) CROSS JOIN LATERAL (
+            SELECT ctid AS at, held, running FROM horsies_load_moves WHERE queue_name = n.name AND xid = x.id OFFSET 0
+        ) o WHERE x.id < n.after_xid
     ) m
 ), folded AS (
     DELETE FROM horsies_load_moves m USING moves f WHERE m.ctid = f.at

@@ -124,8 +124,10 @@ BEGIN
     FROM (
         SELECT s.held, s.running FROM horsies_load_moves s WHERE s.queue_name = queue AND s.xid >= newest.after_xid
         UNION ALL
-        SELECT s.held, s.running FROM horsies_load_moves s
-        WHERE s.queue_name = queue AND s.xid < newest.after_xid AND s.xid = ANY(newest.open_xids)
+        -- One by one: before PostgreSQL 17 a list and a range together read the whole range, with all that was deleted from it.
+        SELECT o.held, o.running FROM unnest(newest.open_xids) AS x(id) CROSS JOIN LATERAL (
+            SELECT s.held, s.running FROM horsies_load_moves s WHERE s.queue_name = queue AND s.xid = x.id OFFSET 0
+        ) o WHERE x.id < newest.after_xid
     ) m;
 END;
 $$ LANGUAGE plpgsql STABLE;
