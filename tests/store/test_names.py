@@ -132,7 +132,11 @@ async def prune(db: Db, worker_id: str) -> None:
     assert await retention.prune_workers(db, timedelta(0)) == 1
 
 
-DELETIONS = [forget, delete_row, prune]
+async def by_hand(db: Db, worker_id: str) -> None:
+    await db.execute("DELETE FROM horsies_workers WHERE worker_id = %s", [worker_id])
+
+
+DELETIONS = [forget, delete_row, prune, workers.unregister, by_hand]
 
 
 async def known_for(db: Db, names_hash: str) -> float:
@@ -183,7 +187,7 @@ async def test_o31_the_grace_is_the_same_whether_the_row_of_the_dead_worker_is_t
     assert await fails(frozen, task_id)
 
 
-@pytest.mark.parametrize("delete", [*DELETIONS, workers.unregister])
+@pytest.mark.parametrize("delete", DELETIONS)
 async def test_d57_whoever_deletes_the_row_of_a_worker_waits_for_no_names_and_sets_no_time_back(
     db: Db, database_url: str, delete: Any
 ) -> None:

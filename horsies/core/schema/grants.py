@@ -82,6 +82,7 @@ def _table(name: str, *privileges: str, columns: tuple[str, ...] = ()) -> Right:
 _COUNT_ATTEMPTS = Right("SEQUENCE", "horsies_task_attempts_id_seq", ("USAGE",))
 _COUNT_NODES = Right("SEQUENCE", "horsies_workflow_tasks_id_seq", ("USAGE",))
 _FIND_SENT = Right("FUNCTION", "horsies_find_sent(json)", ("EXECUTE",))
+_ALIVE_UNTIL = Right("FUNCTION", "horsies_alive_until(timestamptz, jsonb)", ("EXECUTE",))
 _IN_FLIGHT = Right("FUNCTION", "horsies_in_flight(text)", ("EXECUTE",))
 _RING = Right("FUNCTION", "horsies_ring(text, text, text)", ("EXECUTE",))
 _WAKE = Right("FUNCTION", "horsies_wake_workers(text, bigint, text, text)", ("EXECUTE",))
@@ -129,6 +130,7 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(LOGS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
         _table(KNOWN_NAMES, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(LEFT_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
+        _ALIVE_UNTIL,
         _IN_FLIGHT,
         _COUNT_ATTEMPTS,
         _COUNT_NODES,

@@ -46,6 +46,7 @@ TABLE_READERS = (
     "horsies_count_new_task()",
     "horsies_count_deleted_tasks()",
     "horsies_follow_deleted_tasks()",
+    "horsies_keep_known_names()",
     "horsies_notify_workflow_changes()",
     "horsies_monitor_worker_states()",
     "horsies_find_sent(json)",

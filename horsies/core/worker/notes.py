@@ -33,6 +33,7 @@ FLUSH_S = 3.0  # at the end of the worker
 MOST_BYTES = 16 << 20  # of log lines that wait here
 BATCH_BYTES = 2 << 20  # of them in one transaction
 BATCH_ROWS = 500
+UNREADABLE = (ValueError, TypeError, OverflowError, RecursionError)  # the user's code may have written into our socket
 MOST_REFUSALS = 100  # of one kind in one batch: about ten odd rows are found with them; the rest is dropped then
 
 
@@ -65,12 +66,7 @@ class NoteWriter:
                 self._keep(notes.LogRow(*run, first, last, lines.decode()))
                 if before:
                     self._trims[run[:2]] = notes.LogTrim(*run[:2], after, before)
-        except (
-            ValueError,
-            TypeError,
-            OverflowError,
-            RecursionError,
-        ):  # code of the user may have written into our socket
+        except UNREADABLE:
             return
         self._some.set()
 

@@ -1,6 +1,6 @@
 -- The functions beside that of the triggers for new and moved tasks (task_changes.sql): how idle workers are woken, what is
--- counted and deleted with tasks, the end of workflows, and live monitoring, which notifies only while a monitor has said
--- that it listens. The notify modes replace some of these functions.
+-- counted and deleted with tasks, what stays known of workers, the end of workflows, and live monitoring, which notifies only
+-- while a monitor has said that it listens. The notify modes replace some of these functions.
 
 -- Wakes idle workers that serve this queue, each on a channel of its own (D-61); no more of them than `most`, the one first
 -- whose mark is the newest, and `giver` only if there is no other. A worker whose session has ended is passed over: its
@@ -101,6 +101,27 @@ BEGIN
         UPDATE horsies_workflow_tasks SET task_id = NULL WHERE task_id = ANY(ids);
         DELETE FROM horsies_task_attempts WHERE task_id = ANY(ids);
     END IF;
+    RETURN NULL;
+END;
+$$ LANGUAGE plpgsql;
+
+-- Until when a worker is alive by its own heartbeats: until three of them have failed to come. What its row says may be odd.
+CREATE OR REPLACE FUNCTION horsies_alive_until(last_heartbeat_at timestamptz, recovery jsonb)
+RETURNS timestamptz AS $$
+    SELECT GREATEST(LEAST($1, now()), '0001-01-01Z') + 3 * interval '1 ms' * COALESCE(
+        jsonb_path_query_first($2, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8, 30000)
+$$ LANGUAGE sql STABLE;
+
+-- When the row of a worker goes, its names were known as long as it was alive, at most until now (D-57). The names are shared
+-- with other workers, so nobody waits for their row; whoever has it locked is such a worker, and refreshes it.
+CREATE OR REPLACE FUNCTION horsies_keep_known_names()
+RETURNS trigger AS $$
+BEGIN
+    UPDATE horsies_known_names k SET seen_at = GREATEST(k.seen_at, l.until)
+    FROM (SELECT names_hash, max(LEAST(now(), horsies_alive_until(last_heartbeat_at, recovery))) AS until
+          FROM old_rows GROUP BY names_hash) l
+    WHERE k.names_hash = l.names_hash AND k.names_hash = ANY(ARRAY(
+        SELECT n.names_hash FROM horsies_known_names n JOIN old_rows USING (names_hash) FOR UPDATE OF n SKIP LOCKED));
     RETURN NULL;
 END;
 $$ LANGUAGE plpgsql;

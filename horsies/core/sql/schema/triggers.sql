@@ -88,6 +88,15 @@ BEGIN
     END IF;
 
     IF NOT EXISTS (SELECT FROM pg_trigger
+                   WHERE tgrelid = 'horsies_workers'::regclass AND tgname = 'horsies_worker_names_delete') THEN
+        CREATE TRIGGER horsies_worker_names_delete
+        AFTER DELETE ON horsies_workers
+        REFERENCING OLD TABLE AS old_rows
+        FOR EACH STATEMENT
+        EXECUTE FUNCTION horsies_keep_known_names();
+    END IF;
+
+    IF NOT EXISTS (SELECT FROM pg_trigger
                    WHERE tgrelid = 'horsies_worker_states'::regclass AND tgname = 'horsies_worker_state_insert') THEN
         CREATE TRIGGER horsies_worker_state_insert
         AFTER INSERT ON horsies_worker_states

@@ -5,8 +5,7 @@
 WITH wanted AS (
     SELECT * FROM unnest(%(ids)s::text[], %(results)s::text[], %(reasons)s::text[]) AS w(id, result, reason)
 ), lives AS MATERIALIZED (
-    SELECT names_hash, GREATEST(LEAST(last_heartbeat_at, now()), '0001-01-01Z') + 3 * interval '1 ms' * COALESCE(
-               jsonb_path_query_first(recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8, 30000) AS until
+    SELECT names_hash, horsies_alive_until(last_heartbeat_at, recovery) AS until
     FROM horsies_workers
 ), known AS MATERIALIZED (
     SELECT DISTINCT unnest(k.names) AS name FROM horsies_known_names k

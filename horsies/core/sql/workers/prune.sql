@@ -1,20 +1,7 @@
--- Deletes the rows of workers that were last heard of longer than `age` ago and hold no task any more (R-85). Their names were
--- known as long as they were alive by their own heartbeats, at most until now (O-31).
-WITH deleted AS (
-    DELETE FROM horsies_workers WHERE worker_id = ANY(ARRAY(
-        SELECT w.worker_id FROM horsies_workers w
-        WHERE w.last_heartbeat_at < now() - %(age)s::interval
-          AND (SELECT t.id FROM horsies_tasks t WHERE t.claimed AND t.claimed_by_worker_id = w.worker_id LIMIT 1) IS NULL
-        ORDER BY w.last_heartbeat_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
-    RETURNING names_hash, last_heartbeat_at, recovery
-), lives AS (
-    SELECT names_hash, max(LEAST(now(), GREATEST(LEAST(last_heartbeat_at, now()), '0001-01-01Z') + 3 * interval '1 ms' * COALESCE(
-               jsonb_path_query_first(recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8, 30000))) AS until
-    FROM deleted GROUP BY names_hash
-), known AS (
-    UPDATE horsies_known_names k SET seen_at = GREATEST(k.seen_at, l.until)
-    FROM lives l
-    WHERE k.names_hash = l.names_hash AND k.names_hash = ANY(ARRAY(
-        SELECT n.names_hash FROM horsies_known_names n JOIN lives USING (names_hash) FOR UPDATE OF n SKIP LOCKED))
-)
-SELECT TRUE FROM deleted
+-- Deletes the rows of workers that were last heard of longer than `age` ago and hold no task any more (R-85).
+DELETE FROM horsies_workers WHERE worker_id = ANY(ARRAY(
+    SELECT w.worker_id FROM horsies_workers w
+    WHERE w.last_heartbeat_at < now() - %(age)s::interval
+      AND (SELECT t.id FROM horsies_tasks t WHERE t.claimed AND t.claimed_by_worker_id = w.worker_id LIMIT 1) IS NULL
+    ORDER BY w.last_heartbeat_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
+RETURNING TRUE
