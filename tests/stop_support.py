@@ -19,7 +19,7 @@ def is_stopped_at(
 ) -> bool:
     """Call this, and raise StopTask before that instruction in these files, counted from 1; False if there are fewer. A
     signal raises the stop of a task, so it comes between any two instructions. `stopping` is called just before it.
-    Nothing of other tests is collected meanwhile: a stop inside a finalizer is reported by Python and goes no further."""
+    Nothing of other tests is collected meanwhile: a stop inside a finalizer is only printed by Python."""
     passed = 0
 
     def pass_one() -> None:

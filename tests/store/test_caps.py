@@ -380,8 +380,8 @@ async def test_d56_moves_that_cannot_be_cleared_away_cost_a_claim_nothing(databa
             looks = []
             for _ in range(20):
                 await caps.fold(db, ["default"], [])
-                cursor = await db.execute("SELECT cardinality(open_xids) FROM horsies_load ORDER BY number DESC LIMIT 1")
-                [(apart,)] = await cursor.fetchall()
+                sums = await db.execute("SELECT cardinality(open_xids) FROM horsies_load ORDER BY number DESC LIMIT 1")
+                [(apart,)] = await sums.fetchall()
                 looks.append(await pages(db, {"caps": [9]}) - 12 * apart)
         assert min(looks[2:]) <= before + 25, (before, looks)
         assert await in_flight(db, "default") == (2, 0)
