@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Callable, Collection
 from types import CodeType, FrameType
 from typing import Any
@@ -48,8 +49,13 @@ if sys.version_info >= (3, 12):  # where `f_trace_opcodes` has no effect on code
         watch, tool = sys.monitoring, sys.monitoring.OPTIMIZER_ID
         instructions = watch.events.INSTRUCTION
 
+        here = threading.get_ident()
+
         def seen(code: CodeType, _: int) -> Any:
-            return tell() if code.co_filename in files else watch.DISABLE
+            if code.co_filename not in files:
+                return watch.DISABLE
+            # Python tells of the instructions of all threads, and pytest-xdist has some of its own.
+            return tell() if threading.get_ident() == here else None
 
         def end() -> None:
             watch.set_events(tool, 0)
