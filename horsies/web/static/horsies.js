@@ -1,0 +1,266 @@
+/* What the pages do beyond links and forms: keys, live updates, selections, actions. Pages can be read without it. */
+"use strict";
+(() => {
+  const root = document.body.dataset.root || "";
+  const page = () => document.getElementById("page");
+  const all = (what, where = document) => [...where.querySelectorAll(what)];
+  document.documentElement.classList.add("js");
+
+  // Morphing keeps what the reader has opened, ticked or typed.
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => {
+    if (name === "open" && node.tagName === "DETAILS") return false;
+    return !(["checked", "value"].includes(name) && node.closest("form"));
+  };
+
+  // ------------------------------------------------------------------ refreshing
+  const AT_MOST_EVERY = 1000, POLL = 5000;
+  let refreshing = false, wanted = false, last = 0;
+
+  async function refresh() {
+    if (refreshing) { wanted = true; return; }
+    refreshing = true; wanted = false; last = Date.now();
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Horsies-Refresh": "1" }, redirect: "error" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const fresh = parsed.getElementById("page");
+      if (fresh && answer.url === location.href) {
+        Idiomorph.morph(page(), fresh, { morphStyle: "outerHTML", ignoreActiveValue: true });
+        htmx.process(page());
+        keepSelection();
+      }
+    } catch (problem) {
+      say("The page could not be refreshed.", true);
+    } finally {
+      refreshing = false;
+      if (wanted) soon();
+    }
+  }
+
+  let timer = null;
+  function soon() {
+    wanted = true;
+    if (timer || refreshing) return;
+    timer = setTimeout(() => { timer = null; if (wanted) refresh(); }, Math.max(0, last + AT_MOST_EVERY - Date.now()));
+  }
+
+  // ------------------------------------------------------------------ live updates
+  let stream = null, poll = null, paused = sessionStorage.getItem("horsies-paused") === "1";
+  const button = document.getElementById("live");
+
+  function show(state) {
+    if (!button) return;
+    button.dataset.state = state;
+    button.setAttribute("aria-pressed", String(state !== "paused"));
+    button.querySelector(".word").textContent = { live: "live", polling: "polling", paused: "paused" }[state];
+  }
+
+  function topics() { return (page().dataset.topics || "").split(" ").filter(Boolean); }
+
+  function concerns(event) {
+    if (!topics().includes(event.topic)) return false;
+    const only = page().dataset.ids;
+    return !only || !event.ids.length || event.ids.some((id) => only.split(" ").includes(id));
+  }
+
+  function pollEvery(ms) {
+    clearInterval(poll);
+    poll = ms ? setInterval(() => { if (!document.hidden) soon(); }, ms) : null;
+  }
+
+  function connect() {
+    disconnect();
+    if (paused || document.hidden || !button) { show(paused ? "paused" : "polling"); return; }
+    pollEvery(Number(page().dataset.poll) * 1000 || 0);
+    if (!topics().length) { show("polling"); return; }
+    stream = new EventSource(`${root}/api/events`);
+    stream.onopen = () => { show("live"); pollEvery(Number(page().dataset.poll) * 1000 || 0); };
+    stream.onmessage = (message) => { if (concerns(JSON.parse(message.data))) soon(); };
+    stream.onerror = () => { show("polling"); pollEvery(POLL); };
+  }
+
+  function disconnect() {
+    if (stream) stream.close();
+    stream = null;
+    pollEvery(0);
+  }
+
+  function togglePaused() {
+    paused = !paused;
+    sessionStorage.setItem("horsies-paused", paused ? "1" : "0");
+    connect();
+    if (!paused) soon();
+  }
+
+  if (button) button.addEventListener("click", togglePaused);
+  document.addEventListener("visibilitychange", () => { connect(); if (!document.hidden && !paused) soon(); });
+  addEventListener("pagehide", disconnect);
+  addEventListener("pageshow", connect);
+
+  // ------------------------------------------------------------------ saying something
+  function say(text, isBad = false) {
+    const toast = document.createElement("div");
+    toast.className = isBad ? "toast bad" : "toast";
+    toast.textContent = text;
+    document.getElementById("toasts").append(toast);
+    setTimeout(() => toast.remove(), isBad ? 12000 : 6000);
+  }
+
+  // ------------------------------------------------------------------ dialogs and actions
+  const dialog = document.getElementById("dialog");
+  const opened = { from: null };
+
+  document.body.addEventListener("htmx:configRequest", (event) => {
+    if (event.detail.verb !== "get") event.detail.headers["X-Horsies-Intent"] = "action";
+    if (event.detail.elt.hasAttribute("data-selection")) {
+      event.detail.parameters["ids"] = chosen();
+    }
+  });
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target.id === "dialog" && !dialog.open) {
+      opened.from = document.activeElement;
+      dialog.showModal();
+      (dialog.querySelector("[autofocus]") || dialog.querySelector("button")).focus();
+    }
+  });
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.requestConfig.verb === "get") return;
+    const text = event.detail.xhr.getResponseHeader("X-Horsies-Said");
+    if (event.detail.successful) {
+      dialog.close();
+      say(text ? decodeURIComponent(text) : "Done.");
+      const next = event.detail.xhr.getResponseHeader("X-Horsies-Goto");
+      if (next) location.assign(next); else { clearSelection(); refresh(); }
+    }
+  });
+  document.body.addEventListener("htmx:responseError", (event) => {
+    let text = `The server refused this (${event.detail.xhr.status}).`;
+    try { text = JSON.parse(event.detail.xhr.responseText).message || text; } catch (_) { /* it was no JSON */ }
+    say(text, true);
+  });
+  document.body.addEventListener("htmx:sendError", () => say("The server could not be reached.", true));
+  dialog.addEventListener("close", () => {
+    dialog.replaceChildren();
+    if (opened.from) opened.from.focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-close]")) dialog.close();
+    const copy = event.target.closest("[data-copy]");
+    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => say("Copied."), () => say("The browser does not allow to copy.", true));
+    const zoom = event.target.closest("[data-zoom]");
+    if (zoom) zoomBy(Number(zoom.dataset.zoom));
+  });
+
+  // ------------------------------------------------------------------ selections
+  function boxes() { return all("input[data-select]", page()); }
+  function chosen() { return boxes().filter((box) => box.checked).map((box) => box.value); }
+  function clearSelection() { boxes().forEach((box) => { box.checked = false; }); keepSelection(); }
+  function keepSelection() {
+    const count = chosen().length;
+    all("[data-selected-count]").forEach((place) => { place.textContent = String(count); });
+    all("[data-selection]").forEach((one) => { one.disabled = count === 0; });
+    all("input[data-select-all]").forEach((box) => {
+      box.checked = count > 0 && count === boxes().length;
+      box.indeterminate = count > 0 && count < boxes().length;
+    });
+  }
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("input[data-select-all]")) boxes().forEach((box) => { box.checked = event.target.checked; });
+    if (event.target.matches("input[data-select], input[data-select-all]")) keepSelection();
+    if (event.target.matches("form.filters select[data-now]")) event.target.form.requestSubmit();
+  });
+  // Empty fields are left out of the address, so that it stays short.
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("form.filters, form.find")) return;
+    const fields = [...event.target.elements].filter((one) => one.name && one.value === "" && !one.disabled);
+    fields.forEach((one) => { one.disabled = true; });
+    setTimeout(() => fields.forEach((one) => { one.disabled = false; }), 0);
+  });
+
+  // ------------------------------------------------------------------ graphs
+  let scale = 1;
+  function zoomBy(factor) {
+    const svg = document.querySelector("figure.graph svg");
+    if (!svg) return;
+    scale = factor === 0 ? 1 : Math.min(4, Math.max(0.1, scale * factor));
+    const [, , width, height] = svg.getAttribute("viewBox").split(/\s+/).map(Number);
+    svg.setAttribute("width", String(width * scale));
+    svg.setAttribute("height", String(height * scale));
+  }
+  function pan() {
+    const figure = document.querySelector("figure.graph");
+    if (!figure) return;
+    let from = null;
+    figure.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0 || event.pointerType !== "mouse" || event.target.closest("a")) return;
+      from = [event.clientX + figure.scrollLeft, event.clientY + figure.scrollTop];
+      figure.setPointerCapture(event.pointerId);
+    });
+    figure.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      figure.scrollLeft = from[0] - event.clientX;
+      figure.scrollTop = from[1] - event.clientY;
+    });
+    for (const end of ["pointerup", "pointercancel"]) figure.addEventListener(end, () => { from = null; });
+    figure.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      zoomBy(event.deltaY < 0 ? 1.15 : 1 / 1.15);
+    }, { passive: false });
+  }
+  pan();
+
+  // ------------------------------------------------------------------ keys
+  const rows = () => all("[data-row]", page());
+  let goes = false;
+
+  function move(by) {
+    const lines = rows();
+    if (!lines.length) return;
+    const now = lines.findIndex((line) => line.classList.contains("is-current"));
+    const next = Math.min(lines.length - 1, Math.max(0, now + by));
+    lines.forEach((line) => line.classList.remove("is-current"));
+    lines[next].classList.add("is-current");
+    lines[next].scrollIntoView({ block: "nearest" });
+    const link = lines[next].querySelector("a[data-open]");
+    if (link) link.focus({ preventScroll: true });
+  }
+
+  function help() {
+    const text = document.getElementById("help");
+    dialog.replaceChildren(text.content.cloneNode(true));
+    opened.from = document.activeElement;
+    if (!dialog.open) dialog.showModal();
+  }
+
+  const KEYS = {
+    "/": () => document.getElementById("search").focus(),
+    "?": help,
+    "j": () => move(1),
+    "k": () => move(-1),
+    "Enter": () => { const line = rows().find((one) => one.classList.contains("is-current")); if (line) line.querySelector("a[data-open]").click(); },
+    "r": refresh,
+    "p": togglePaused,
+    "n": () => { const failed = document.querySelector("[data-next-failed]"); if (failed) failed.click(); },
+    "Escape": () => document.activeElement.blur(),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const field = event.target.closest("input, select, textarea");
+    if (field && !(event.key === "Escape") && !field.matches("input[type=checkbox]")) return;
+    if (dialog.open) return; // the browser closes it with Esc
+    if (goes) {
+      goes = false;
+      const link = all("[data-go]").find((one) => one.dataset.go === event.key);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (event.key === "g") { goes = true; setTimeout(() => { goes = false; }, 1500); return; }
+    if (event.key === "Enter" && event.target.closest("a, button, summary, input")) return;
+    const act = KEYS[event.key];
+    if (act) { event.preventDefault(); act(); }
+  });
+
+  keepSelection();
+  if (document.readyState === "complete") connect();
+})();
