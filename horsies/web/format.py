@@ -1,0 +1,121 @@
+"""How values read on a page: times, durations, counts, states. Pure; the environment of the templates has them as
+filters. What a row contains is shown with an escape for each character that would be obeyed instead (M-93)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from horsies.core.text import visible, visible_lines
+
+LONGEST_CELL = 120
+LONGEST_TEXT = 20_000
+COUNTED = 10_000  # lists and snapshots count so far, unless they are asked to be exact
+
+
+def moment(at: datetime | None) -> str:
+    """A time for people, in UTC."""
+    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso(at: datetime | None) -> str:
+    """A time for programs."""
+    return "" if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """How long ago that was, or when it will be."""
+    if at is None:
+        return "–"
+    seconds = (now - at).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+
+
+def duration(value: float | timedelta | None) -> str:
+    """`3 ms`, `1.2 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
+    if value is None:
+        return "–"
+    seconds = max(0.0, value.total_seconds() if isinstance(value, timedelta) else float(value))
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    for unit, small, size, step in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60), ("min", "s", 60, 1)):
+        if left >= size:
+            rest = left % size // step
+            return f"{left // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{left} s"
+
+
+def between(start: datetime | None, end: datetime | None) -> str:
+    """How long something took."""
+    return "–" if start is None or end is None else duration(end - start)
+
+
+def number(value: float | None) -> str:
+    """`12,345`; fractions only where they matter."""
+    if value is None:
+        return "–"
+    if isinstance(value, float) and not value.is_integer() and abs(value) < 100:
+        return f"{value:,.1f}"
+    return f"{round(value):,}"
+
+
+def count(value: int | None, is_exact: bool = True) -> str:
+    """How many; a number that was not counted to its end is a lower bound or an estimate (M-95)."""
+    if value is None:
+        return "–"
+    if is_exact:
+        return f"{value:,}"
+    return f"{value:,}+" if value == COUNTED else f"~{_rounded(value):,}"
+
+
+def _rounded(value: int) -> int:
+    return round(value, 2 - len(str(abs(value))))
+
+
+def word(value: Any) -> str:
+    """A state or another enum in small letters: also the end of its class in the style sheet."""
+    text = str(value.value if isinstance(value, Enum) else value).lower()
+    return "".join(letter if letter.isalnum() else "-" for letter in text)[:40]
+
+
+def cell(value: Any, longest: int = LONGEST_CELL) -> str:
+    """A foreign text on one line, cut if it is long."""
+    text = "–" if value is None else str(value)
+    text = visible(text[: longest + 1])
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def lines(value: Any, longest: int = LONGEST_TEXT) -> str:
+    """A foreign text of several lines, cut if it is very long."""
+    text = "" if value is None else str(value)
+    shown = visible_lines(text[:longest])
+    return shown if len(text) <= longest else f"{shown}\n… and {len(text) - longest:,} more characters"
+
+
+def short_id(value: str | None) -> str:
+    """The end of an id: the beginning of ids that are made at about the same time is the same."""
+    if value is None:
+        return "–"
+    return cell(value) if len(value) <= 13 else f"…{visible(value[-12:])}"
+
+
+FILTERS: Mapping[str, Callable[..., str]] = {
+    "ago": ago,
+    "between": between,
+    "cell": cell,
+    "count": count,
+    "duration": duration,
+    "iso": iso,
+    "lines": lines,
+    "moment": moment,
+    "number": number,
+    "short_id": short_id,
+    "word": word,
+}
