@@ -1,0 +1,162 @@
+"""What all screens share: the frame around them, who may act, and the parameters in the address.
+
+The state of a screen is in its address (M-91), so that it can be sent to a colleague and is kept when the page
+refreshes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horsies.core.models.monitoring.tasks import MonitoringResult
+from horsies.web.answers import Refusal
+from horsies.web.api import WebMeta, meta
+from horsies.web.dashboard import Dashboard, dashboard_of
+from horsies.web.endpoints import Asked, answered
+from horsies.web.login import Token
+from horsies.web.render import render
+from horsies.web.schema_state import SchemaState
+from horsies.web.security import root_of
+
+T = TypeVar("T")
+LONGEST_VALUE = 300
+MOST_VALUES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """An entry of the navigation; `key` follows `g` on the keyboard."""
+
+    name: str
+    path: str
+    key: str
+
+
+SCREENS = (
+    Screen("Overview", "/", "o"),
+    Screen("Tasks", "/tasks", "t"),
+    Screen("Failures", "/failures", "f"),
+    Screen("Queues", "/queues", "q"),
+    Screen("Workflows", "/workflows", "w"),
+    Screen("Workers", "/workers", "k"),
+    Screen("Schedules", "/schedules", "s"),
+    Screen("Audit", "/audit", "a"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line above every page."""
+
+    text: str
+    is_bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """One request for a page: the dashboard, and what whoever looks may do."""
+
+    request: Request
+    dashboard: Dashboard
+    meta: WebMeta
+    now: datetime
+
+    @property
+    def root(self) -> str:
+        return root_of(self.request.scope)
+
+    def param(self, name: str, default: str = "") -> str:
+        """A parameter of the address, at most so long."""
+        return self.request.query_params.get(name, default).strip()[:LONGEST_VALUE]
+
+    def params(self, name: str) -> list[str]:
+        """A parameter that may be given several times."""
+        given = (value.strip()[:LONGEST_VALUE] for value in self.request.query_params.getlist(name))
+        return [value for value in dict.fromkeys(given) if value][:MOST_VALUES]
+
+    def one_of(self, name: str, known: Sequence[str], default: str) -> str:
+        """A parameter that has one of these values; anything else counts as not given."""
+        value = self.param(name)
+        return value if value in known else default
+
+    async def read(self, question: Callable[..., Awaitable[MonitoringResult[T | None]]], *args: Any, **named: Any) -> T:
+        """The answer of the query API, masked; raises a `Refusal` if there is none."""
+        found = answered(await question(self.dashboard.broker, *args, **named))
+        return self.dashboard.masking.applied_to(found)
+
+    def path(self, *parts: object) -> str:
+        """A path below the mount; parts may be foreign texts."""
+        return f"{self.root}/" + "/".join(quote(str(part), safe="") for part in parts)
+
+    def show(self, template: str, current: str, *, topics: str = "", ids: str = "", poll: int = 0, **values: Any) -> Response:
+        """The page. `topics` are those of live updates that concern it, `ids` those it is about, and `poll` is how often
+        it refreshes without them, in seconds."""
+        frame = {
+            "screens": SCREENS,
+            "current": current,
+            "notice": self._notice(),
+            "can_act": self.meta.can_act,
+            "why_not": self.meta.actions_disabled_reason,
+            "has_app": self.meta.has_app,
+            "can_log_out": isinstance(self.dashboard.policy, Token),
+            "now": self.now,
+            "path": self.path,
+            "task_path": lambda task_id: self.path("tasks", task_id),
+            "workflow_path": lambda workflow_id: self.path("workflows", workflow_id),
+            "worker_path": lambda worker_id: self.path("workers", worker_id),
+            "query": query,
+            "topics": topics,
+            "ids": ids,
+            "poll": poll or "",
+        }
+        return render(self.request, template, **{**frame, **values})
+
+    def _notice(self) -> Notice | None:
+        if self.meta.schema_state is SchemaState.MISMATCH:
+            known, found = self.meta.expected_schema_version, self.meta.schema_version
+            return Notice(f"The tables are of version {found}, and this dashboard knows version {known}: it can only read.")
+        return None
+
+
+def query(**params: Any) -> str:
+    """The query of an address, without empty parameters; begins with `?` if there are any."""
+    pairs = [
+        (name, str(one))
+        for name, value in params.items()
+        for one in (value if isinstance(value, list | tuple) else [value])
+        if one not in (None, "", False)
+    ]
+    return f"?{urlencode(pairs)}" if pairs else ""
+
+
+async def viewer_of(request: Request) -> Viewer:
+    dashboard = dashboard_of(request)
+    return Viewer(request, dashboard, await meta(Asked(dashboard, request)), datetime.now(UTC))
+
+
+def screen(show: Callable[[Viewer], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """A function of a viewer as the answer of a route."""
+
+    async def answer(request: Request) -> Response:
+        return await show(await viewer_of(request))
+
+    return answer
+
+
+def not_found(what: str) -> Refusal:
+    return Refusal(404, "NOT_FOUND", f"there is no such {what}")
+
+
+def grouped(rows: Sequence[T], by: Callable[[T], str]) -> Mapping[str, list[T]]:
+    """The rows by a text, in the order of their first appearance."""
+    found: dict[str, list[T]] = {}
+    for row in rows:
+        found.setdefault(by(row), []).append(row)
+    return found
