@@ -48,6 +48,7 @@ MARK_S = 60.0  # a mark is valid for so long; that of a killed program costs the
 RENEW_S = 20.0
 RETRY_S = 2.0
 JOIN_S = 10.0
+WITHDRAW_S = 2.0
 BACKOFF = Backoff(initial=0.25, maximum=5.0)
 NO_SESSIONS = "no notification arrives through a transaction pooler; set session_database_url to an address without one"
 
@@ -158,6 +159,7 @@ class _FeedSession:
         self._problem: str | None = None
         self._is_announced = False
         self._was_up = False
+        self._may_be_marked = False
         self._tried = asyncio.Event()
         self._renew = asyncio.Event()
         self._listener = Listener(self._connect, backoff=BACKOFF, name="monitor listener")
@@ -185,9 +187,9 @@ class _FeedSession:
             self._timer.cancel()
         await cancel_all([self._task])
         await self._listener.stop()
-        if self._is_announced:
+        if self._may_be_marked:
             with contextlib.suppress(Exception):  # otherwise the mark becomes invalid by itself
-                async with self._broker.hub.connection() as conn:
+                async with asyncio.timeout(WITHDRAW_S), self._broker.hub.connection() as conn:
                     await watching.withdraw(conn, self._holder)
 
     async def _connect(self) -> AsyncConnection[Any]:
@@ -209,6 +211,7 @@ class _FeedSession:
                     await self._renew.wait()
 
     async def _announce(self) -> bool:
+        self._may_be_marked = True
         try:
             async with self._broker.hub.connection() as conn:
                 await watching.announce(conn, self._holder, MARK_S)
