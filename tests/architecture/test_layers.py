@@ -36,7 +36,7 @@ LAYERS = (
     ),
     ("the process that runs user code", ("core.child",)),
     ("the supervisor", ("core.worker",)),
-    ("edges", ("cli", "demo", "testing", "__main__")),
+    ("edges", ("cli", "demo", "testing", "web", "__main__")),
 )
 NAMESPACES = ("horsies", "horsies.core")
 

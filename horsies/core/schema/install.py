@@ -68,6 +68,10 @@ class SchemaError(HorsiesError):
         super().__init__(message, code=ErrorCode.BROKER_INIT_FAILED, notes=notes, help_text=help_text)
 
 
+class NoTables(SchemaError):
+    """There are no tables of horsies in this database."""
+
+
 class SchemaTooNew(SchemaError):
     """The schema was made by newer code and says that this code must not use it."""
 
@@ -159,7 +163,7 @@ async def look(conn: psycopg.AsyncConnection[Any]) -> InstallReport:
     async with conn.transaction():
         server = await look_around(conn)
     if not server.has_meta:
-        raise SchemaError(
+        raise NoTables(
             "there are no horsies tables in this database",
             notes=[server.place],
             help_text="is it the right one? `horsies init-db`, with the same app or --database-url, creates them",

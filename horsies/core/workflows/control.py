@@ -153,6 +153,22 @@ async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleRes
     return await read.run_async(broker, workflow_id, ask_resume)
 
 
+async def cancel_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Cancel it and its child workflows; True if it had not ended."""
+
+    async def ask(broker: PostgresBroker, workflow_id: str) -> bool:
+        return _found(workflow_id, await cancel(broker.hub, workflow_id, builder_for(broker)))
+
+    return await read.run_async(broker, workflow_id, ask)
+
+
+async def retry_workflow(
+    broker: PostgresBroker, workflow_id: str, node_ids: Sequence[str] | None = None
+) -> HandleResult[bool]:
+    """Run its FAILED nodes again, all of them or the named ones; True if that was possible."""
+    return await read.run_async(broker, workflow_id, partial(ask_retry, node_ids=node_ids))
+
+
 pause_workflow_sync = run_sync(pause_workflow)
 resume_workflow_sync = run_sync(resume_workflow)
 

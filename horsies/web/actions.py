@@ -1,0 +1,256 @@
+"""What can be changed through the dashboard, as a table of routes (M-63). Every change goes through `perform`, which
+knows who wanted what on which ids, and how it ended: that is where an audit is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from horsies import monitoring
+from horsies.core.models.recovery import LONGEST, SweepStaleWorkersOptions, SweepStaleWorkersResult
+from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
+from horsies.core.recovery.utils import WorkerUtils
+from horsies.core.types import Ok
+from horsies.core.workflows import control, read
+from horsies.monitoring import TaskActionErrorCode, TaskCancelled, TaskRerun
+from horsies.web.answers import Refusal, not_done
+from horsies.web.api import TASK_ID, WORKFLOW_ID
+from horsies.web.endpoints import Asked, Endpoint, Param, Texts
+
+T = TypeVar("T")
+log = logging.getLogger("horsies.web")
+DONE = "DONE"
+FAILED = "INTERNAL_ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRecord:
+    """Who did what to which ids, and how it ended: `DONE`, or the code of the refusal."""
+
+    actor: str
+    action: str
+    targets: tuple[str, ...]
+    outcome: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def perform(
+    asked: Asked, action: str, targets: tuple[str, ...], do: Callable[[], Awaitable[T]], **details: Any
+) -> T:
+    """Every change. It is recorded whether or not it was made."""
+    outcome = FAILED
+    try:
+        done = await do()
+        outcome = DONE
+        return done
+    except Refusal as refusal:
+        outcome = refusal.code
+        raise
+    finally:
+        await record(asked, ActionRecord(asked.dashboard.actor(asked.request), action, targets, outcome, details))
+
+
+async def record(asked: Asked, entry: ActionRecord) -> None:
+    """For now a line in the log."""
+    facts = {"actor": entry.actor, "action": entry.action, "targets": list(entry.targets), "outcome": entry.outcome}
+    log.info("dashboard action", extra={"horsies": {**facts, **entry.details}})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowActionDone:
+    """The workflow was paused, resumed, cancelled or retried."""
+
+    workflow_id: str
+    action: Literal["pause", "resume", "cancel", "retry"]
+
+
+async def cancel_task(asked: Asked, *, task_id: str, include_running: bool) -> TaskCancelled:
+    async def do() -> TaskCancelled:
+        broker = asked.dashboard.acting_broker
+        return _task_value(await monitoring.cancel_task(broker, task_id, include_running=include_running))
+
+    return await perform(asked, "task.cancel", (task_id,), do, include_running=include_running)
+
+
+async def rerun_task(asked: Asked, *, task_id: str) -> TaskRerun:
+    async def do() -> TaskRerun:
+        return _task_value(await monitoring.rerun_task(asked.dashboard.acting_broker, task_id))
+
+    return await perform(asked, "task.rerun", (task_id,), do)
+
+
+async def pause_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
+    async def do() -> WorkflowActionDone:
+        moved = _workflow_value(asked, await control.pause_workflow(asked.dashboard.acting_broker, workflow_id))
+        _refuse_unless(moved, "WORKFLOW_NOT_RUNNING", "the workflow is not running")
+        return WorkflowActionDone(workflow_id, "pause")
+
+    return await perform(asked, "workflow.pause", (workflow_id,), do)
+
+
+async def resume_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
+    async def do() -> WorkflowActionDone:
+        broker = asked.dashboard.acting_broker
+        if not asked.dashboard.has_app:
+            _refuse_without_app(
+                _workflow_value(asked, await read.run_async(broker, workflow_id, read.ask_takes_values))
+            )
+        moved = _workflow_value(asked, await control.resume_workflow(broker, workflow_id))
+        _refuse_unless(moved, "WORKFLOW_NOT_PAUSED", "the workflow is not paused")
+        return WorkflowActionDone(workflow_id, "resume")
+
+    return await perform(asked, "workflow.resume", (workflow_id,), do)
+
+
+async def cancel_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
+    async def do() -> WorkflowActionDone:
+        moved = _workflow_value(asked, await control.cancel_workflow(asked.dashboard.acting_broker, workflow_id))
+        _refuse_unless(moved, "WORKFLOW_HAS_ENDED", "the workflow has ended already")
+        return WorkflowActionDone(workflow_id, "cancel")
+
+    return await perform(asked, "workflow.cancel", (workflow_id,), do)
+
+
+async def retry_workflow(asked: Asked, *, workflow_id: str, node_ids: list[str] | None) -> WorkflowActionDone:
+    async def do() -> WorkflowActionDone:
+        broker = asked.dashboard.acting_broker
+        moved = _workflow_value(asked, await control.retry_workflow(broker, workflow_id, node_ids))
+        _refuse_unless(moved, "NOTHING_TO_RETRY", "the workflow, or one of these nodes, cannot be retried")
+        return WorkflowActionDone(workflow_id, "retry")
+
+    return await perform(asked, "workflow.retry", (workflow_id,), do, node_ids=node_ids)
+
+
+async def sweep(
+    asked: Asked, *, sweep_threshold_seconds: float | None, recovery_delay_seconds: float | None, dry_run: bool
+) -> SweepStaleWorkersResult:
+    options = SweepStaleWorkersOptions.model_validate(
+        {"sweep_threshold": sweep_threshold_seconds, "recovery_delay": recovery_delay_seconds, "dry_run": dry_run}
+    )
+
+    async def do() -> SweepStaleWorkersResult:
+        swept = await WorkerUtils(asked.dashboard.acting_broker).sweep_stale_workers(options)
+        if isinstance(swept, Ok):
+            return swept.value
+        message = asked.dashboard.database.redact(swept.error.message)
+        raise not_done(swept.error.code, message, retryable=swept.error.retryable)
+
+    return await perform(asked, "recovery.sweep", (), do, dry_run=dry_run)
+
+
+def _task_value(result: Ok[T] | Any) -> T:
+    if isinstance(result, Ok):
+        value: T = result.value
+        return value
+    error: monitoring.TaskActionError = result.error
+    if error.code is TaskActionErrorCode.TASK_NOT_FOUND:
+        raise Refusal(404, error.code.value, error.message)
+    if error.code is TaskActionErrorCode.DB_OPERATION_FAILED:
+        raise Refusal(503, error.code.value, error.message, {"Retry-After": "2"} if error.retryable else None)
+    raise Refusal(409, error.code.value, error.message)
+
+
+def _workflow_value(asked: Asked, result: HandleResult[T]) -> T:
+    if isinstance(result, Ok):
+        return result.value
+    error = result.error
+    if error.code is HandleErrorCode.WORKFLOW_NOT_FOUND:
+        raise Refusal(404, error.code.value, error.message)
+    message = asked.dashboard.database.redact(error.message)
+    raise Refusal(503, error.code.value, message, {"Retry-After": "2"} if error.retryable else None)
+
+
+def _refuse_unless(moved: bool, code: str, message: str) -> None:
+    if not moved:
+        raise Refusal(409, code, message)
+
+
+def _refuse_without_app(node_id: str | None) -> None:
+    """M-65."""
+    if node_id is not None:
+        message = f"node {node_id!r} takes values from other nodes, which needs the app: start the dashboard with it"
+        raise Refusal(409, "APP_NEEDED", message)
+
+
+def _post(path: str, action: str, doc: str, answer: Any, ask: Any, *params: Param) -> Endpoint:
+    return Endpoint("POST", path, doc, answer, ask, params, action=action)
+
+
+_LONGEST_S = LONGEST.total_seconds()
+ACTIONS: tuple[Endpoint, ...] = (
+    _post(
+        "tasks/{task_id}/cancel",
+        "task.cancel",
+        "Cancel a task that has not ended.",
+        TaskCancelled,
+        cancel_task,
+        TASK_ID,
+        Param("include_running", bool, "also if it is running; its code is then stopped", False),
+    ),
+    _post(
+        "tasks/{task_id}/rerun",
+        "task.rerun",
+        "Send a task that ended without success again, as a new task.",
+        TaskRerun,
+        rerun_task,
+        TASK_ID,
+    ),
+    _post(
+        "workflows/{workflow_id}/pause",
+        "workflow.pause",
+        "Start no more nodes until it is resumed.",
+        WorkflowActionDone,
+        pause_workflow,
+        WORKFLOW_ID,
+    ),
+    _post(
+        "workflows/{workflow_id}/resume",
+        "workflow.resume",
+        "Let a paused workflow continue.",
+        WorkflowActionDone,
+        resume_workflow,
+        WORKFLOW_ID,
+    ),
+    _post(
+        "workflows/{workflow_id}/cancel",
+        "workflow.cancel",
+        "Cancel a workflow and its child workflows.",
+        WorkflowActionDone,
+        cancel_workflow,
+        WORKFLOW_ID,
+    ),
+    _post(
+        "workflows/{workflow_id}/retry",
+        "workflow.retry",
+        "Run the failed nodes again, and then those that were skipped because of them.",
+        WorkflowActionDone,
+        retry_workflow,
+        WORKFLOW_ID,
+        Param("node_ids", Annotated[Texts, Field(min_length=1)] | None, "only these nodes", None),
+    ),
+    _post(
+        "recovery/sweep",
+        "recovery.sweep",
+        "Return the tasks of dead workers to the queue.",
+        SweepStaleWorkersResult,
+        sweep,
+        Param(
+            "sweep_threshold_seconds",
+            Annotated[float, Field(gt=0, le=_LONGEST_S, allow_inf_nan=False)] | None,
+            "the silence after which a worker counts as dead; otherwise as configured",
+            None,
+        ),
+        Param(
+            "recovery_delay_seconds",
+            Annotated[float, Field(ge=0, le=_LONGEST_S, allow_inf_nan=False)] | None,
+            "the delay before a recovered task may run again; otherwise as configured",
+            None,
+        ),
+        Param("dry_run", bool, "only say which workers count as dead", False),
+    ),
+)

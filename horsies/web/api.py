@@ -1,0 +1,263 @@
+"""The routes of the JSON API that read (M-63), as a table; those that change something are in `actions.py`. Each
+answers with what the query API returns (M-45).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from horsies import monitoring
+from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.monitoring import filters
+from horsies.core.schema.install import SCHEMA_VERSION
+from horsies.core.types import TaskStatus, WorkflowStatus
+from horsies.web.answers import Refusal
+from horsies.web.endpoints import EVENTS, Asked, Endpoint, Param, Text, Texts, answered, query
+from horsies.web.events import LiveChange, LiveStream
+from horsies.web.schema_state import SchemaState
+
+LONGEST_PING_S = 10.0
+LONGEST_THRESHOLD_S = 365 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebMeta:
+    """What this dashboard can do, and for whom. `actions_disabled_reason` says why the one who asks cannot act now."""
+
+    schema_version: int | None
+    expected_schema_version: int
+    schema_compatible: bool
+    schema_state: SchemaState
+    actions_enabled: bool
+    can_act: bool
+    actions_disabled_reason: str | None
+    has_app: bool
+    payloads_hidden: bool
+    title: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueList:
+    """The queues at one moment; `missing` has the parts that could not be read, and why."""
+
+    taken_at: datetime
+    queues: tuple[cluster.QueueInfo, ...]
+    missing: Mapping[str, str]
+
+
+async def meta(asked: Asked) -> WebMeta:
+    board = asked.dashboard
+    facts = await board.schema.look()
+    reason = None
+    if not board.config.enable_actions:
+        reason = "actions are not enabled (--enable-actions, enable_actions)"
+    elif not await board.policy.can_act(asked.request):
+        reason = "you may look, but not act"
+    else:
+        try:
+            facts.refuse_acting()
+        except Refusal as refusal:
+            reason = refusal.message
+    return WebMeta(
+        schema_version=facts.version,
+        expected_schema_version=SCHEMA_VERSION,
+        schema_compatible=facts.state is SchemaState.MATCH,
+        schema_state=facts.state,
+        actions_enabled=board.config.enable_actions,
+        can_act=reason is None,
+        actions_disabled_reason=reason,
+        has_app=board.has_app,
+        payloads_hidden=board.config.hide_payloads,
+        title=board.config.title,
+        version=version("horsies"),
+    )
+
+
+async def events(asked: Asked) -> LiveStream:
+    board, request = asked.dashboard, asked.request
+
+    async def may_stay() -> bool:
+        return bool(await board.policy.can_view(request))
+
+    return await board.streams.open(may_stay)
+
+
+async def queues(asked: Asked, *, exact: bool) -> QueueList:
+    found = await snapshot(asked, exact=exact)
+    return QueueList(found.taken_at, found.queues, found.missing)
+
+
+async def snapshot(asked: Asked, *, exact: bool) -> cluster.Snapshot:
+    if exact:
+        with asked.dashboard.place_for_exact():
+            return answered(await monitoring.take_snapshot(asked.dashboard.broker, exact=True))
+    return answered(await monitoring.take_snapshot(asked.dashboard.broker))
+
+
+async def node(asked: Asked, *, workflow_id: str, index: int) -> tasks.WorkflowTaskDetail:
+    return answered(await monitoring.get_workflow_node(asked.dashboard.broker, workflow_id, index))
+
+
+async def explanation(asked: Asked, *, id: str) -> cluster.Explanation:
+    return answered(await monitoring.explain_task(asked.dashboard.broker, id))
+
+
+Limit = Annotated[int, Field(ge=1, le=filters.MOST)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_THRESHOLD_S, allow_inf_nan=False)]
+TASK_ID = Param("task_id", Text, "the id of the task")
+WORKFLOW_ID = Param("workflow_id", Text, "the id of the workflow")
+EXACT = Param("exact", bool, "read every row, however long it takes", False)
+STATUSES = Param("statuses", list[TaskStatus], "only tasks in one of these states", [])
+CATEGORIES = Param("error_categories", list[tasks.ErrorCategory], "only error codes of these families", [])
+RETRIED = Param("retried_only", bool, "only tasks that were retried", False)
+LIMIT = Param("limit", Limit, "how many", filters.DEFAULT_LIMIT)
+FILTERS = (
+    Param("task_names", Texts, "only tasks with one of these names", []),
+    Param("queues", Texts, "only tasks of these queues", []),
+    Param("workers", Texts, "only tasks of these workers", []),
+    Param("error_codes", Texts, "only tasks with one of these error codes", []),
+    CATEGORIES,
+    RETRIED,
+)
+PAGE = (
+    Param("sort_by", tasks.SortBy, "the order; some need certain statuses", "id"),
+    Param("sort_dir", tasks.SortDir, "the direction", "desc"),
+    Param("offset", Annotated[int, Field(ge=0, le=filters.DEEPEST_OFFSET)], "how many are skipped", 0),
+    LIMIT,
+    Param("after", Text | None, "the next_cursor of the page before", None),
+)
+
+
+def _get(path: str, doc: str, answer: Any, ask: Any, *params: Param, **more: Any) -> Endpoint:
+    return Endpoint("GET", path, doc, answer, ask, params, **more)
+
+
+READS: tuple[Endpoint, ...] = (
+    _get("meta", "What this dashboard can do, and for whom.", WebMeta, meta, needs_tables=False),
+    _get(
+        "events",
+        "Live updates as server-sent events: what has changed, as ids. Nothing is sent twice or kept.",
+        LiveChange,
+        events,
+        media_type=EVENTS,
+    ),
+    _get(
+        "tasks/stats",
+        "How many tasks are in each state.",
+        tuple[tasks.StatusCount, ...],
+        query(monitoring.task_stats),
+        *FILTERS,
+        EXACT,
+    ),
+    _get(
+        "tasks/facets",
+        "The names, queues, workers and error codes that occur, with counts.",
+        tasks.Facets,
+        query(monitoring.task_facets),
+        STATUSES,
+        CATEGORIES,
+        RETRIED,
+        EXACT,
+    ),
+    _get(
+        "tasks/breakdown",
+        "Tasks by worker, name or queue and their states.",
+        tasks.Breakdown,
+        query(monitoring.task_breakdown),
+        Param("group_by", tasks.GroupBy, "what the groups are"),
+        *FILTERS,
+        STATUSES,
+        LIMIT,
+        EXACT,
+    ),
+    _get(
+        "tasks", "A page of tasks.", tasks.TaskListPage, query(monitoring.list_tasks), *FILTERS, STATUSES, *PAGE, EXACT
+    ),
+    _get(
+        "tasks/{task_id}",
+        "A task with all its columns and attempts; its payloads are JSON texts.",
+        tasks.TaskDetail,
+        query(monitoring.get_task_detail),
+        TASK_ID,
+    ),
+    _get("workflows/names", "The names of all workflows.", tuple[str, ...], query(monitoring.list_workflow_names)),
+    _get(
+        "workflows",
+        "Workflows: active ones first, then the last ended.",
+        tuple[tasks.WorkflowRunSummary, ...],
+        query(monitoring.list_workflow_runs),
+        Param("name", Text | None, "only workflows with this name", None),
+        Param("status", WorkflowStatus | None, "only workflows in this state", None),
+        LIMIT,
+    ),
+    _get(
+        "workflows/{workflow_id}",
+        "A workflow with its nodes and edges.",
+        tasks.WorkflowRunDetail,
+        query(monitoring.get_workflow_run),
+        WORKFLOW_ID,
+    ),
+    _get(
+        "workflows/{workflow_id}/nodes/{index}",
+        "One node in full, with its current task.",
+        tasks.WorkflowTaskDetail,
+        node,
+        WORKFLOW_ID,
+        Param("index", int, "the index of the node"),
+    ),
+    _get(
+        "workers",
+        "Every registered worker with its newest snapshot.",
+        tuple[cluster.WorkerStateInfo, ...],
+        query(monitoring.list_workers),
+    ),
+    _get(
+        "workers/ping",
+        "Which workers answer right now.",
+        cluster.LivenessReport,
+        query(monitoring.ping),
+        Param(
+            "timeout_seconds",
+            Annotated[float, Field(ge=0, le=LONGEST_PING_S, allow_inf_nan=False)],
+            "how long to wait for them",
+            2.0,
+        ),
+    ),
+    _get(
+        "workers/{worker_id}/history",
+        "The newest snapshots of a worker, oldest first.",
+        tuple[cluster.WorkerHistoryPoint, ...],
+        query(monitoring.get_worker_history),
+        Param("worker_id", Text, "the id of the worker"),
+        Param("limit", Limit, "how many", filters.MOST),
+    ),
+    _get(
+        "recovery/workers",
+        "Every registered worker, and whether it has been silent for too long.",
+        tuple[cluster.ActiveWorkerInfo, ...],
+        query(monitoring.list_active_workers),
+        Param("threshold_seconds", Seconds, "the silence after which a worker is stale", 300.0),
+    ),
+    _get(
+        "schedules",
+        "The state of each schedule.",
+        tuple[cluster.ScheduleStateInfo, ...],
+        query(monitoring.list_schedules),
+    ),
+    _get("queues", "Each queue right now.", QueueList, queues, EXACT),
+    _get("snapshot", "Everything at one moment.", cluster.Snapshot, snapshot, EXACT),
+    _get(
+        "explain/{id}",
+        "Why a task, or a node (workflow_id:index), is not running.",
+        cluster.Explanation,
+        explanation,
+        Param("id", Text, "the id of the task, or of the workflow and the index of the node"),
+    ),
+)

@@ -1,0 +1,144 @@
+"""`create_monitoring_app`: the dashboard as an ASGI application (M-60). It can be mounted at any path of another
+application, whose lifespan it does not need. This module puts the parts together: who may do what is decided here for
+every route, from the declarations in `api.py`, `actions.py` and `pages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from horsies.core.app import Horsies
+from horsies.core.models.broker import PostgresConfig
+from horsies.web import openapi
+from horsies.web.actions import ACTIONS
+from horsies.web.answers import Refusal, json_answer, refusal_answer
+from horsies.web.api import READS
+from horsies.web.config import WebConfig
+from horsies.web.dashboard import Dashboard, checked_policy, dashboard_of
+from horsies.web.endpoints import EVENTS, Asked, Endpoint
+from horsies.web.login import Token, login_routes, to_login
+from horsies.web.pages import PAGES
+from horsies.web.policies import AuthPolicy
+from horsies.web.screens import Page, refusal_page
+from horsies.web.security import Guard, path_in, refuse_foreign, refuse_unintended, root_of
+
+Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
+STATIC = Path(__file__).parent / "static"
+WORDS = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+
+
+async def _openapi(asked: Asked) -> dict[str, Any]:
+    return openapi.document(ENDPOINTS, asked.dashboard.config.title, root_of(asked.request.scope))
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *READS,
+    Endpoint("GET", "openapi.json", "This document.", dict[str, Any], _openapi, needs_tables=False),
+    *ACTIONS,
+)
+
+
+def create_monitoring_app(
+    app: Horsies | PostgresConfig | str, *, auth_policy: AuthPolicy, config: WebConfig | None = None
+) -> Starlette:
+    """The dashboard of an app or, without one, of a database (a configuration or a URL). It never creates or changes
+    tables. `auth_policy` decides who may look and who may act."""
+    policy = checked_policy(auth_policy)
+    dashboard = Dashboard(app, policy, config or WebConfig())
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        await dashboard.close()
+
+    made = Starlette(
+        routes=[
+            *(Route(f"/api/{endpoint.path}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
+            *(login_routes(policy) if isinstance(policy, Token) else ()),
+            *(Route(page.path, _page(page), methods=["GET"]) for page in PAGES),
+            Mount("/static", StaticFiles(directory=STATIC), name="static"),
+        ],
+        middleware=[Middleware(Guard, allowed_hosts=dashboard.config.allowed_hosts)],
+        exception_handlers={HTTPException: _no_route, Refusal: _refused},
+        lifespan=lifespan,
+    )
+    made.router.redirect_slashes = False
+    made.state.dashboard = dashboard
+    return made
+
+
+def _api(endpoint: Endpoint) -> Handler:
+    async def answer(request: Request) -> Response:
+        asked = Asked(dashboard_of(request), request)
+        await (_refuse_actor if endpoint.action else _refuse_viewer)(asked)
+        facts = await asked.dashboard.schema.look() if endpoint.needs_tables else None
+        if facts is not None:
+            facts.refuse_acting() if endpoint.action else facts.refuse_reading()
+        values = await endpoint.values(request)
+        if endpoint.media_type == EVENTS:
+            return await _stream(endpoint, asked)
+        return json_answer(asked.dashboard.masking.applied_to(await endpoint.ask(asked, **values)))
+
+    return answer
+
+
+async def _stream(endpoint: Endpoint, asked: Asked) -> Response:
+    """Whoever only wants to know the headers needs no stream."""
+    if asked.request.method == "HEAD":
+        return Response(media_type=EVENTS)
+    stream: Response = await endpoint.ask(asked)  # it is its own answer, as ASGI has it
+    return stream
+
+
+def _page(page: Page) -> Handler:
+    async def show(request: Request) -> Response:
+        asked = Asked(dashboard_of(request), request)
+        if isinstance(asked.dashboard.policy, Token) and not await asked.dashboard.policy.can_view(request):
+            return to_login(request)
+        await _refuse_viewer(asked)
+        if page.needs_tables:
+            (await asked.dashboard.schema.look()).refuse_reading()
+        return await page.show(request)
+
+    return show
+
+
+async def _refuse_viewer(asked: Asked) -> None:
+    if not await asked.dashboard.policy.can_view(asked.request):
+        raise Refusal(403, "FORBIDDEN", "you may not look at this dashboard")
+
+
+async def _refuse_actor(asked: Asked) -> None:
+    """Whoever changes something must come from here, may look, may act, and means it (M-62, M-93)."""
+    refuse_foreign(asked.request)
+    await _refuse_viewer(asked)
+    if not asked.dashboard.config.enable_actions:
+        raise Refusal(403, "ACTIONS_DISABLED", "actions are not enabled (--enable-actions, enable_actions)")
+    if not await asked.dashboard.policy.can_act(asked.request):
+        raise Refusal(403, "FORBIDDEN", "you may look, but not act")
+    refuse_unintended(asked.request)
+
+
+async def _no_route(request: Request, problem: Exception) -> Response:
+    """No such path, or not with this method."""
+    assert isinstance(problem, HTTPException)
+    code = WORDS.get(problem.status_code, "REFUSED")
+    return await _refused(request, Refusal(problem.status_code, code, str(problem.detail), dict(problem.headers or {})))
+
+
+async def _refused(request: Request, problem: Exception) -> Response:
+    """For programs JSON, for people a page."""
+    assert isinstance(problem, Refusal)
+    is_for_programs = path_in(request.scope).startswith("/api/") or "text/html" not in request.headers.get("accept", "")
+    return refusal_answer(problem) if is_for_programs else refusal_page(request, problem)

@@ -1,0 +1,117 @@
+"""What all parts of one dashboard share: the database, the policy, the settings, what is masked, the state of the
+tables and the live updates. Nothing is opened before the first request needs it, so it works wherever it is mounted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+
+from starlette.requests import Request
+
+from horsies.core.app import Horsies
+from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.core.models.app import AppConfig
+from horsies.core.models.broker import PostgresConfig
+from horsies.core.monitoring.changes import read_schema_version
+from horsies.web.answers import Refusal
+from horsies.web.config import WebConfig
+from horsies.web.events import LiveStreams
+from horsies.web.masking import Masking, unknown_names
+from horsies.web.policies import AuthPolicy, actor_of
+from horsies.web.schema_state import SchemaCheck
+
+MOST_CONNECTIONS = 10
+PATIENCE_S = 5  # for a connection; a person waits for the answer
+MOST_EXACT = 2  # queries at the same time that may read a whole table
+
+
+class Dashboard:
+    """One dashboard. Its connections are its own: the app that it shows keeps using its own broker."""
+
+    def __init__(self, source: Horsies | PostgresConfig | str, policy: AuthPolicy, config: WebConfig) -> None:
+        self.app = source if isinstance(source, Horsies) else None
+        self.policy = policy
+        self.config = config
+        database = source.config.broker if isinstance(source, Horsies) else source
+        self.database = _modest(PostgresConfig(database_url=database) if isinstance(database, str) else database)
+        self.broker = self._broker(self.app)
+        self.masking = Masking.of(config.mask, hides_all=config.hide_payloads, positional=self._positional)
+        self.schema = SchemaCheck(partial(read_schema_version, self.broker))
+        self.streams = LiveStreams(self.broker)
+        self._exact = 0
+
+    @property
+    def has_app(self) -> bool:
+        return self.app is not None
+
+    @cached_property
+    def acting_broker(self) -> PostgresBroker:
+        """For actions. Without an app it has an empty one: what only the code of an app can do is left to the workers
+        instead of being failed (F-64)."""
+        return self.broker if self.has_app else self._broker(Horsies(AppConfig(broker=self.database)))
+
+    def actor(self, request: Request) -> str:
+        return actor_of(self.policy, request)
+
+    @contextmanager
+    def place_for_exact(self) -> Iterator[None]:
+        """Exact numbers read whole tables: a few at a time are enough."""
+        if self._exact >= MOST_EXACT:
+            message = "exact numbers are being counted already; try again later, or without exact"
+            raise Refusal(503, "TOO_MANY_EXACT", message, {"Retry-After": "10"})
+        self._exact += 1
+        try:
+            yield
+        finally:
+            self._exact -= 1
+
+    async def close(self) -> None:
+        """Close every connection; the next request opens them again."""
+        await self.streams.stop()
+        await self.broker.close_async()
+        if not self.has_app and "acting_broker" in self.__dict__:
+            await self.acting_broker.close_async()
+
+    def _broker(self, app: Horsies | None) -> PostgresBroker:
+        broker = PostgresBroker(self.database, app=app)
+        broker.only_look()
+        return broker
+
+    def _positional(self, task_name: str) -> Sequence[str] | None:
+        """What the positional arguments of a task are called. Arguments of an older signature may be others."""
+        task = None if self.app is None else self.app.tasks.get(task_name)
+        if task is None or task.accepts:
+            return unknown_names(task_name)
+        try:
+            return task.codec.signature.positional
+        except HorsiesError:  # an annotation that cannot be resolved
+            return None
+
+
+def checked_policy(policy: AuthPolicy) -> AuthPolicy:
+    """Raise if this cannot decide about requests; who forgets the parentheses would let everybody in."""
+    methods = [getattr(policy, name, None) for name in ("can_view", "can_act")]
+    if isinstance(policy, type) or not all(map(callable, methods)):
+        raise ConfigurationError(
+            f"auth_policy needs an object with can_view and can_act, not {policy!r}",
+            code=ErrorCode.CONFIG_INVALID,
+            help_text="AllowAll(), ViewOnly(), TrustedHeader(…), Token(…), or an object of your own",
+        )
+    return policy
+
+
+def _modest(config: PostgresConfig) -> PostgresConfig:
+    """The same database with few connections and little patience."""
+    limits = {"pool_size": 1, "max_overflow": MOST_CONNECTIONS - 1}
+    patience = min(config.pool_timeout, PATIENCE_S)
+    return PostgresConfig(**{**dict(config), **limits, "pool_timeout": patience})
+
+
+def dashboard_of(request: Request) -> Dashboard:
+    """The dashboard that answers this request."""
+    found = request.app.state.dashboard
+    assert isinstance(found, Dashboard)
+    return found

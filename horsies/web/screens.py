@@ -1,0 +1,34 @@
+"""How a screen is declared, and what is shown to people instead of one: a refusal as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horsies.web.answers import Refusal
+from horsies.web.render import render
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A screen: `path` below the mount, and the function that answers. It may raise a `Refusal`. A page that
+    `needs_tables` is not asked while nothing can be read."""
+
+    path: str
+    show: Callable[[Request], Awaitable[Response]]
+    needs_tables: bool = True
+
+
+def refusal_page(request: Request, refusal: Refusal) -> Response:
+    return render(
+        request,
+        "error.html",
+        refusal.status,
+        refusal.headers,
+        status=refusal.status,
+        code=refusal.code,
+        message=refusal.message,
+    )
