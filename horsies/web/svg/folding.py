@@ -83,12 +83,11 @@ class FoldedGraph:
     nodes: int = 0
     implied: int = 0
 
-    def failures(self) -> tuple[int, ...]:
-        """The indexes of failed nodes to go to one after the other: each box that holds some gives its first."""
+    def failures(self) -> tuple[tuple[int, str], ...]:
+        """Where failures are seen: the index of a failed node and the key of its box, in the order of the indexes. A
+        folded box is named once, with its first failed node."""
         shown = [cell for box in self.boxes for cell in (box.cells or (box,))]
-        hidden = [box for box in self.boxes if box.hidden]
-        found = {box.first_failed for box in (*shown, *hidden) if box.first_failed is not None}
-        return tuple(sorted(found))
+        return tuple(sorted((box.first_failed, box.key) for box in shown if box.first_failed is not None))
 
 
 def graph_of(run: WorkflowRunDetail) -> tuple[list[GraphNode], list[Edge]]:

@@ -75,8 +75,14 @@ def lay_out(graph: FoldedGraph, direction: Direction | None = None) -> GraphLayo
     inside = [(a, b) for a, b in graph.edges if a != b and 0 <= a < len(sizes) and 0 <= b < len(sizes)]
     forward = without_circles(len(sizes), inside)
     layers = layered(len(sizes), forward)
-    chosen = direction or _better(layers, sizes)
-    return _Placing(graph, layers, sizes, chosen).result(sorted(set(inside) - set(forward)))
+    back = sorted(set(inside) - set(forward))
+    tried: list[Direction] = ["right", "down"] if direction is None else [direction]
+    return min((_Placing(graph, layers, sizes, one).result(back) for one in tried), key=_shrinking)
+
+
+def _shrinking(layout: GraphLayout) -> tuple[float, float]:
+    """How much the picture is shrunk to be as wide as a page, and its area."""
+    return max(1.0, layout.width / PAGE_WIDTH), layout.width * layout.height
 
 
 def _size(box: Box) -> tuple[float, float]:
@@ -96,18 +102,6 @@ def _grid(box: Box) -> tuple[int, int, tuple[float, float]]:
     is_small = count > MOST_LABELLED
     columns = min(count, 25) if is_small else -(-count // 15)
     return columns, -(-count // columns), SMALL_CELL if is_small else CELL
-
-
-def _better(layers: Layers, sizes: Sequence[tuple[float, float]]) -> Direction:
-    """The direction in which the picture is less shrunk, or else less high."""
-    rows = [[sizes[point] for point in row if not layers.is_bend(point)] for row in layers.rows]
-    thick = [(max(width for width, _ in row), max(height for _, height in row)) for row in rows if row]
-    right = sum(width + LAYER_GAP for width, _ in thick)
-    down = max((sum(width + GAP for width, _ in row) for row in rows), default=0.0)
-    high = max((sum(height + GAP for _, height in row) for row in rows), default=0.0)
-    low = sum(height + LAYER_GAP for _, height in thick)
-    shrunk_right, shrunk_down = max(1.0, right / PAGE_WIDTH), max(1.0, down / PAGE_WIDTH)
-    return "right" if (shrunk_right, high) <= (shrunk_down, low) else "down"
 
 
 class _Placing:
