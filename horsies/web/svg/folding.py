@@ -20,6 +20,7 @@ from horsies.web.svg import states
 from horsies.web.svg.layers import levels_of, without_shortcuts
 
 WIDE = 12  # more siblings than this become one box
+FEW = 2  # the same if there are too many boxes
 MOST_BOXES = 400
 MOST_EDGES = 1_200
 MOST_CELLS = 400  # in all open boxes together
@@ -47,7 +48,7 @@ class Box:
 
     `key` is its name in the URL, which stays the same while states change. `index` is its node if it stands for one
     node or for a map. `members` are the indexes of all nodes that it stands for, in order. If it is open, `cells` are
-    its most urgent members, in order, and `hidden` is the number of the others.
+    its most urgent members, and `hidden` is how many others there are in each state.
     """
 
     key: str
@@ -63,7 +64,7 @@ class Box:
     first_failed: int | None
     note: str = ""
     cells: tuple["Box", ...] = ()
-    hidden: int = 0
+    hidden: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_folded(self) -> bool:
@@ -120,8 +121,10 @@ def fold(
     by_index: dict[int, GraphNode] = {}
     for node in nodes:
         by_index.setdefault(node.index, node)
-    members, pairs = _with_maps(by_index, edges)
-    boxes, pairs = _with_siblings(members, pairs, wide)
+    boxes, pairs = _with_maps(by_index, edges)
+    for enough in (wide, min(wide, FEW)):
+        if enough == wide or len(boxes) > most_boxes:
+            boxes, pairs = _with_siblings(boxes, pairs, enough)
     boxes, pairs, implied = _with_levels(boxes, pairs, most_boxes, most_edges)
     return FoldedGraph(_with_cells(boxes, opened), tuple(pairs), len(by_index), implied)
 
@@ -317,11 +320,17 @@ def _with_cells(boxes: Sequence[Box], opened: Collection[str]) -> tuple[Box, ...
     room = MOST_CELLS
     found = []
     for box in boxes:
-        if box.kind != "node" and box.key in opened and room > 0:
-            urgent = sorted(range(len(box.cells)), key=lambda at, box=box: (states.urgency(box.cells[at].status), at))
-            cells = tuple(replace(box.cells[at], cells=()) for at in sorted(urgent[:room]))
-            room -= len(cells)
-            found.append(replace(box, cells=cells, hidden=len(box.cells) - len(cells)))
-        else:
-            found.append(replace(box, cells=()))
+        is_open = box.key in opened and room > 0
+        shown, hidden = _urgent(box.cells, room if is_open else 0)
+        room -= len(shown)
+        cells = tuple(replace(cell, cells=()) for cell in shown)
+        found.append(replace(box, cells=cells, hidden=states.counted(cell.status for cell in hidden) if is_open else ()))
     return tuple(found)
+
+
+def _urgent(cells: Sequence[Box], room: int) -> tuple[Sequence[Box], Sequence[Box]]:
+    """The cells that are shown and those that are not. If not all are shown, the most urgent ones are."""
+    if len(cells) <= room:
+        return cells, ()
+    ordered = sorted(cells, key=lambda cell: (states.urgency(cell.status), cell.members))
+    return ordered[:room], ordered[room:]

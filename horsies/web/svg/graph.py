@@ -17,6 +17,7 @@ from horsies.web.svg.markup import Svg, label, number, picture, relative, tag, t
 STRIPE = 26.0  # the coloured part of a box, which holds the sign
 NAME_SIZE = 12.0
 DETAIL_SIZE = 10.5
+BOLD = 1.1  # how much wider a bold name is
 HEAD = 7.0  # of an arrow
 
 _KINDS = {"MAP": "map", "SUBWORKFLOW": "child workflow", "ELEMENT": "element"}
@@ -94,7 +95,13 @@ def _edges(layout: GraphLayout) -> Svg:
 
 def _line(layout: GraphLayout, way: Way) -> Svg:
     source, target = layout.boxes[way.source].box, layout.boxes[way.target].box
-    kinds = ["edge", *(["edge-back"] if way.is_back else []), *(["edge-failed"] if source.failed else [])]
+    kinds = ["edge"]
+    if way.is_back:
+        kinds.append("edge-back")
+    if "level" in (source.kind, target.kind):
+        kinds.append("edge-some")  # it leads from or to some of the nodes of that box
+    elif source.kind == "node" and source.failed:
+        kinds.append("edge-failed")
     names = {"data-from": source.key, "data-to": target.key}
     return tag("path", {"class": " ".join(kinds), "d": _curve(way.spots, layout.direction), **names})
 
@@ -141,7 +148,7 @@ def _node(placed: PlacedBox, links: GraphLinks) -> Svg:
         *([_rect("inner", x + 3, y + 3, placed.width - 6, placed.height - 6, rx=4.0)] if box.node_kind == "SUBWORKFLOW" else []),
         _stripe(x, y, placed.height),
         states.sign(box.status, x + STRIPE / 2, y + placed.height / 2),
-        label(box.label, {"class": "name", "x": x + STRIPE + 8, "y": y + (19 if box.detail else 26)}, room, NAME_SIZE),
+        label(box.label, {"class": "name", "x": x + STRIPE + 8, "y": y + (19 if box.detail else 26)}, room, NAME_SIZE * BOLD),
     ]
     if box.detail:
         spot = {"class": "detail", "x": x + STRIPE + 8, "y": y + 34, "font-size": DETAIL_SIZE}
@@ -159,7 +166,7 @@ def _group(placed: PlacedBox, links: GraphLinks) -> Svg:
     face = [
         tag("title", {}, text(_tooltip(box) + verb)),
         _rect("frame", x, y, placed.width, placed.height, rx=6.0),
-        _stripe(x, y, placed.height),
+        _stripe(x, y, head, is_header=box.is_open),
         states.sign(box.status, x + STRIPE / 2, y + head / 2),
         _words("detail", x + STRIPE + 8, y + 33, states.in_words(box.counts), room),
     ]
@@ -181,7 +188,7 @@ def _group(placed: PlacedBox, links: GraphLinks) -> Svg:
 def _name_of_group(box: Box, x: float, y: float, room: float, links: GraphLinks) -> Svg:
     many = len(box.members) - (box.index is not None)
     name = f"{many:,} × {box.label}" if box.label else _count(many, "node")
-    written = label(name, {"class": "name", "x": x, "y": y}, room, NAME_SIZE)
+    written = label(name, {"class": "name", "x": x, "y": y}, room, NAME_SIZE * BOLD)
     return written if box.index is None else _linked(links.node(box.index), written)
 
 
@@ -222,7 +229,7 @@ def _cell(placed: PlacedBox, links: GraphLinks) -> Svg:
 def _hidden(placed: PlacedBox) -> tuple[Svg, ...]:
     if not placed.box.hidden:
         return ()
-    words = f"and {placed.box.hidden:,} more"
+    words = f"not shown: {states.in_words(placed.box.hidden)}"
     return (_words("detail", placed.x + 10, placed.y + placed.height - 4, words, placed.width - 20),)
 
 
@@ -249,10 +256,11 @@ def _rect(kind: str, x: float, y: float, width: float, height: float, rx: float 
     return tag("rect", {"class": kind, "x": x, "y": y, "width": width, "height": height, "rx": rx})
 
 
-def _stripe(x: float, y: float, height: float) -> Svg:
-    """The left part of a box, with the round corners of its frame."""
-    shape = f"M{_point(x + STRIPE, y)}h-{number(STRIPE - 6)}a6 6 0 0 0 -6 6v{number(height - 12)}a6 6 0 0 0 6 6h{number(STRIPE - 6)}z"
-    return tag("path", {"class": "stripe", "d": shape})
+def _stripe(x: float, y: float, height: float, *, is_header: bool = False) -> Svg:
+    """The left part of a box, with the round corners of its frame. In an open box it does not reach the bottom."""
+    top = f"M{_point(x + STRIPE, y)}h-{number(STRIPE - 6)}a6 6 0 0 0 -6 6v{number(height - 12)}"
+    bottom = f"v6h{number(STRIPE)}z" if is_header else f"a6 6 0 0 0 6 6h{number(STRIPE - 6)}z"
+    return tag("path", {"class": "stripe", "d": top + bottom})
 
 
 def _words(kind: str, x: float, y: float, words: str, room: float) -> Svg:

@@ -17,17 +17,18 @@ Direction: TypeAlias = Literal["right", "down"]
 Spot: TypeAlias = tuple[float, float]
 
 NODE = (180.0, 44.0)
-GROUP = (216.0, 62.0)
+GROUP = (244.0, 62.0)
 CELL = (148.0, 24.0)  # with a label
 SMALL_CELL = (16.0, 16.0)
 CELL_GAP = 4.0
-FRAME = (10.0, 58.0, 10.0)  # of an open box: at the sides, at the top, at the bottom
+FRAME = (10.0, 63.0, 10.0)  # of an open box: at the sides, at the top, at the bottom
+NOTE = 14.0  # the line below the cells
 MOST_LABELLED = 60  # cells; more of them have no label
 
 MARGIN = 12.0
 GAP = 14.0  # between boxes of a layer
 BEND_GAP = 10.0
-LAYER_GAP = 44.0
+LAYER_GAP = {"right": 44.0, "down": 30.0}
 WIDEST_LAYER_GAP = 150.0
 PAGE_WIDTH = 1_200.0  # a picture that is not wider needs no shrinking
 
@@ -93,12 +94,13 @@ def _size(box: Box) -> tuple[float, float]:
     columns, rows, (width, height) = _grid(box)
     sides, top, bottom = FRAME
     inner = columns * (width + CELL_GAP) - CELL_GAP
-    return max(inner + 2 * sides, GROUP[0]), top + rows * (height + CELL_GAP) - CELL_GAP + bottom
+    below = bottom + (NOTE if box.hidden else 0.0)
+    return max(inner + 2 * sides, GROUP[0]), top + rows * (height + CELL_GAP) - CELL_GAP + below
 
 
 def _grid(box: Box) -> tuple[int, int, tuple[float, float]]:
-    """Columns, rows and size of the cells of an open box; one more cell says how many are hidden."""
-    count = len(box.cells) + bool(box.hidden)
+    """Columns, rows and size of the cells of an open box."""
+    count = len(box.cells)
     is_small = count > MOST_LABELLED
     columns = min(count, 25) if is_small else -(-count // 15)
     return columns, -(-count // columns), SMALL_CELL if is_small else CELL
@@ -142,7 +144,7 @@ class _Placing:
                 for point in self.layers.rows[row]
                 for other in self.layers.below[point]
             )
-            start += thick + min(WIDEST_LAYER_GAP, LAYER_GAP + 0.08 * max(far, default=0.0))
+            start += thick + min(WIDEST_LAYER_GAP, LAYER_GAP[self.direction] + 0.08 * max(far, default=0.0))
         return found
 
     def _start_of(self, at: int) -> float:
