@@ -6,6 +6,7 @@ four. Long edges become straight lines, and points are in the middle of their ne
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from horsies.web.svg.layers import Layers
 
@@ -37,7 +38,7 @@ def _distance(layers: Layers, sizes: Sequence[float], gap: float, bend_gap: floa
 def _conflicts(layers: Layers) -> set[tuple[int, int]]:
     """Segments that cross a segment between two bends. These segments are not aligned, so the long edge is straight."""
     found: set[tuple[int, int]] = set()
-    for upper, lower in zip(layers.rows, layers.rows[1:], strict=False):
+    for upper, lower in pairwise(layers.rows):
         place = {point: at for at, point in enumerate(upper)}
         start, left = 0, 0
         for at, point in enumerate(lower):
@@ -100,7 +101,7 @@ def _pushed(rows: Sequence[Sequence[int]], root: Sequence[int], apart: Apart) ->
     after: dict[int, dict[int, float]] = {}
     before: dict[int, int] = {point: 0 for row in rows for point in row if root[point] == point}
     for row in rows:
-        for left, right in zip(row, row[1:], strict=False):
+        for left, right in pairwise(row):
             needs = after.setdefault(root[left], {})
             if root[right] not in needs:
                 before[root[right]] += 1
@@ -114,8 +115,8 @@ def _pushed(rows: Sequence[Sequence[int]], root: Sequence[int], apart: Apart) ->
             if not before[other]:
                 order.append(other)
     for block in reversed(order):
-        if needs := after.get(block):
-            place[block] = max(place[block], min(place[other] - distance for other, distance in needs.items()))
+        room = [place[other] - distance for other, distance in after.get(block, {}).items()]
+        place[block] = max(place[block], min(room, default=place[block]))
     return [place[root[point]] for point in range(len(root))]
 
 

@@ -12,7 +12,6 @@ edge to an absent node is left out, and an element whose map is absent gets a bo
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from os.path import commonprefix
 from typing import Literal, TypeAlias
 
 from horsies.core.models.monitoring.tasks import WorkflowRunDetail
@@ -77,7 +76,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class FoldedGraph:
-    """Boxes, and the edges between them as pairs of positions. `implied` edges are left out: another way leads there."""
+    """Boxes, and the edges between them as pairs of positions. `nodes` is how many nodes they stand for, and `implied`
+    is how many edges were left out because a longer way implies them."""
 
     boxes: tuple[Box, ...]
     edges: tuple[Edge, ...]
@@ -216,7 +216,9 @@ def _common_label(parts: Sequence[Box]) -> str:
     details = {part.detail for part in parts if part.detail and part.status != states.FAILED}
     if len(details) == 1:
         return details.pop()
-    start = commonprefix([part.label for part in parts]).rstrip("0123456789 _-:.[(#")
+    first, last = min(part.label for part in parts), max(part.label for part in parts)
+    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    start = first[:same].rstrip("0123456789 _-:.[(#")
     return f"{start}…" if len(start) >= 3 else ""
 
 
@@ -304,9 +306,7 @@ def _enough(widths: Sequence[int], too_many: int) -> int:
     return len(widths)
 
 
-def _without_some_failed(
-    boxes: list[Box], groups: Mapping[str, list[int]], most_boxes: int
-) -> dict[str, list[int]]:
+def _without_some_failed(boxes: list[Box], groups: Mapping[str, list[int]], most_boxes: int) -> dict[str, list[int]]:
     """The groups without their first failed nodes: half of the room that is left is for these."""
     left = most_boxes - (len(boxes) - sum(len(group) - 1 for group in groups.values()))
     failed = sorted(at for group in groups.values() for at in group if boxes[at].failed)
@@ -324,7 +324,9 @@ def _with_cells(boxes: Sequence[Box], opened: Collection[str]) -> tuple[Box, ...
         shown, hidden = _urgent(box.cells, room if is_open else 0)
         room -= len(shown)
         cells = tuple(replace(cell, cells=()) for cell in shown)
-        found.append(replace(box, cells=cells, hidden=states.counted(cell.status for cell in hidden) if is_open else ()))
+        found.append(
+            replace(box, cells=cells, hidden=states.counted(cell.status for cell in hidden) if is_open else ())
+        )
     return tuple(found)
 
 

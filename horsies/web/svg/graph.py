@@ -62,7 +62,7 @@ def described(layout: GraphLayout) -> str:
     if len(graph.boxes) < graph.nodes:
         found += f" Drawn as {_count(len(graph.boxes), 'box', 'boxes')}."
     if graph.implied:
-        found += f" {_count(graph.implied, 'edge')} that longer ways imply {'is' if graph.implied == 1 else 'are'} not drawn."
+        found += f" Not drawn: {_count(graph.implied, 'edge')} that longer ways imply."
     return found
 
 
@@ -74,7 +74,9 @@ def legend_svg(statuses: Iterable[str]) -> Svg:
         mark = tag("rect", {"class": "frame", "x": x, "y": 2.0, "width": 16.0, "height": 16.0, "rx": 3})
         word = status.lower()
         name = label(word, {"x": x + 22, "y": 14.0, "class": "detail"}, 80, DETAIL_SIZE)
-        parts.append(tag("g", {"class": f"cell {states.status_class(status)}"}, mark, states.sign(status, x + 8, 10), name))
+        parts.append(
+            tag("g", {"class": f"cell {states.status_class(status)}"}, mark, states.sign(status, x + 8, 10), name)
+        )
         x += 34.0 + 6.2 * min(len(word), 13)
     frame = {"class": "legend", "viewBox": f"0 0 {number(x)} 20", "width": x, "height": 20.0, "font-size": DETAIL_SIZE}
     return picture(frame, "Legend", "The signs of states: " + ", ".join(map(str.lower, shown)), *parts)
@@ -145,10 +147,19 @@ def _node(placed: PlacedBox, links: GraphLinks) -> Svg:
     parts = [
         tag("title", {}, text(_tooltip(box))),
         _rect("frame", x, y, placed.width, placed.height, rx=6.0),
-        *([_rect("inner", x + 3, y + 3, placed.width - 6, placed.height - 6, rx=4.0)] if box.node_kind == "SUBWORKFLOW" else []),
+        *(
+            [_rect("inner", x + 3, y + 3, placed.width - 6, placed.height - 6, rx=4.0)]
+            if box.node_kind == "SUBWORKFLOW"
+            else []
+        ),
         _stripe(x, y, placed.height),
         states.sign(box.status, x + STRIPE / 2, y + placed.height / 2),
-        label(box.label, {"class": "name", "x": x + STRIPE + 8, "y": y + (19 if box.detail else 26)}, room, NAME_SIZE * BOLD),
+        label(
+            box.label,
+            {"class": "name", "x": x + STRIPE + 8, "y": y + (19 if box.detail else 26)},
+            room,
+            NAME_SIZE * BOLD,
+        ),
     ]
     if box.detail:
         spot = {"class": "detail", "x": x + STRIPE + 8, "y": y + 34, "font-size": DETAIL_SIZE}
@@ -221,7 +232,9 @@ def _cell(placed: PlacedBox, links: GraphLinks) -> Svg:
         states.sign(box.status, x + (placed.width / 2 if placed.width == SMALL_CELL[0] else 12), y + placed.height / 2),
     ]
     if placed.width == CELL[0]:
-        parts.append(label(box.label or _count(len(box.members), "node"), {"x": x + 24, "y": y + 16}, CELL[0] - 30, NAME_SIZE))
+        parts.append(
+            label(box.label or _count(len(box.members), "node"), {"x": x + 24, "y": y + 16}, CELL[0] - 30, NAME_SIZE)
+        )
     index = next(index for index in (box.index, box.first_failed, box.members[0]) if index is not None)
     return tag("g", _named(box, "cell"), _linked(links.node(index), *parts))
 

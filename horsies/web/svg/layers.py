@@ -10,6 +10,7 @@ Nodes are numbered from 0. Edges that would close a circle are left out of consi
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 MOST_BENDS = 3_000
 MOST_SWEEPS = 16
@@ -143,7 +144,7 @@ def _add_way(layers: Layers, source: int, target: int) -> None:
         layers.above.append([])
         layers.below.append([])
     way.append(target)
-    for upper, lower in zip(way, way[1:], strict=False):
+    for upper, lower in pairwise(way):
         layers.below[upper].append(lower)
         layers.above[lower].append(upper)
     layers.ways[source, target] = way
@@ -167,7 +168,7 @@ def _first_order(layers: Layers) -> list[list[int]]:
 def crossings(layers: Layers, rows: Sequence[Sequence[int]] | None = None) -> int:
     """How often segments between neighbouring layers cross."""
     rows = layers.rows if rows is None else rows
-    return sum(_crossings_between(upper, lower, layers.below) for upper, lower in zip(rows, rows[1:], strict=False))
+    return sum(_crossings_between(upper, lower, layers.below) for upper, lower in pairwise(rows))
 
 
 def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: Sequence[Sequence[int]]) -> int:
