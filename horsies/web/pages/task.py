@@ -1,0 +1,119 @@
+"""One task (M-91): its path through the states, why it is not running, attempts, payloads, progress, logs, where it comes
+from, what was done to it, and the raw row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from horsies import monitoring
+from horsies.core.models.monitoring.tasks import TaskDetail
+from horsies.core.types import Ok, TaskStatus
+from horsies.web.answers import in_json
+from horsies.web.pages.frame import Viewer, screen
+from horsies.web.payloads import tree, tree_of
+from horsies.web.screens import Page
+from horsies.web.svg.timeline import rows_of_task, timeline_svg
+
+LOG_LINES = 500
+_IN_WORDS = {
+    TaskStatus.PENDING: "waiting",
+    TaskStatus.CLAIMED: "claimed",
+    TaskStatus.RUNNING: "running",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of the path through the states. `kind` is `done`, `now`, `bad` or nothing."""
+
+    name: str
+    at: datetime | None
+    kind: str = ""
+    note: str = ""
+
+
+def path_of(task: TaskDetail) -> list[Step]:
+    """The states of a task with their times, as far as it has come."""
+    steps = [Step("sent", task.sent_at, "done")]
+    if task.enqueued_at != task.sent_at:
+        steps.append(Step("due", task.enqueued_at, "done" if task.claimed_at or task.ended_at else "now"))
+    if task.claimed_at is not None:
+        steps.append(Step("claimed", task.claimed_at, "done", task.claimed_by_worker_id or ""))
+    if task.started_at is not None:
+        steps.append(Step("started", task.started_at, "done", f"attempt {task.retry_count + 1}"))
+    if task.status.is_terminal:
+        kind = "done" if task.status is TaskStatus.COMPLETED else "bad"
+        steps.append(Step(task.status.value.lower(), task.ended_at, kind, task.error_code or ""))
+    elif task.next_retry_at is not None and task.status is TaskStatus.PENDING:
+        steps.append(Step("next try", task.next_retry_at, "now", f"after {task.retry_count} of {task.max_retries}"))
+    else:
+        steps.append(Step(_IN_WORDS[task.status], None, "now"))
+    return steps
+
+
+async def task(viewer: Viewer) -> Response:
+    task_id = viewer.request.path_params["task_id"]
+    found = await viewer.read(monitoring.get_task_detail, task_id)
+    explained = None if found.status.is_terminal else await monitoring.explain_task(viewer.dashboard.broker, task_id)
+    hides = viewer.dashboard.config.hide_payloads
+    options = _object(found.task_options)
+    return viewer.show(
+        "task.html",
+        "Tasks",
+        topics="tasks",
+        ids=task_id if " " not in task_id else "",
+        poll=5 if found.status is TaskStatus.RUNNING else 0,
+        task=found,
+        steps=path_of(found),
+        why=explained.value if isinstance(explained, Ok) else None,
+        args=tree(found.args),
+        kwargs=tree(found.kwargs),
+        result=tree(found.result),
+        options=tree(found.task_options),
+        flags=tree_of(dict(found.flags)) if found.flags else None,
+        hides=hides,
+        rerun_of=options.get("rerun_of"),
+        trace=_trace_id(found.flags),
+        timeline=timeline_svg(rows_of_task(found), title="Attempts over time", now=viewer.now, prefer="last"),
+        logs=await logs_of(viewer, found, hides=hides),
+        audit=await audit_of(viewer, task_id),
+        raw=json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),
+    )
+
+
+async def logs_of(viewer: Viewer, found: TaskDetail, *, hides: bool) -> Any:
+    """What the task has logged; None if it is not shown."""
+    if hides or found.started_at is None:
+        return None
+    read = await monitoring.read_task_logs(viewer.dashboard.broker, found.task_id, limit=LOG_LINES)
+    return read.value if isinstance(read, Ok) else None
+
+
+async def audit_of(viewer: Viewer, target: str) -> Any:
+    """What was done to it through a dashboard."""
+    read = await monitoring.list_audit(viewer.dashboard.broker, target_id=target, limit=20)
+    return read.value.items if isinstance(read, Ok) else ()
+
+
+def _object(text: str | None) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _trace_id(flags: Mapping[str, Any]) -> str | None:
+    """The id of the trace in a `traceparent`: version, trace, span, flags."""
+    parent = flags.get("traceparent")
+    parts = parent.split("-") if isinstance(parent, str) else []
+    return parts[1] if len(parts) == 4 else None
+
+
+PAGES = (Page("/tasks/{task_id}", screen(task)),)
