@@ -73,6 +73,18 @@ async def given_node(db: AsyncConnection[Any], workflow_id: str, *, task_index: 
     await _insert(db, "horsies_workflow_tasks", values | {"node_type": "TASK", "task_name": "a_task"} | columns)
 
 
+async def given_rollup(db: AsyncConnection[Any], **columns: Any) -> None:
+    """A row of horsies_rollup: of the minute that begins now, and of all queues, unless told otherwise."""
+    values = {"span": 60, "start_at": "now", "queue_name": "*", "task_name": "", "error_code": ""} | columns
+    await _insert(db, "horsies_rollup", values)
+
+
+async def given_audit(db: AsyncConnection[Any], **columns: Any) -> None:
+    """A row of horsies_audit."""
+    values = {"actor": "ann", "action": "task.cancel", "target_kind": "task", "outcome": "done"} | columns
+    await _insert(db, "horsies_audit", values)
+
+
 async def end_task(db: AsyncConnection[Any], task_id: str, status: TaskStatus, result: str | None = None) -> None:
     """What a worker does in the end, seen from the row."""
     await db.execute(

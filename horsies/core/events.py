@@ -7,10 +7,13 @@ emits, so they must do no I/O; a listener that fails is logged and does not affe
     tasks.claimed     rows, seconds           a claim pass has ended (rows may be empty)
     tasks.started     batch, seconds          these are RUNNING now
     tasks.finalized   endings, moved, seconds these outcomes were written; those not in `moved` were too late
-    tasks.recovered   kinds                   recovery moved tasks of other workers; counts by kind of move
-    tasks.expired     count                   waiting tasks past their deadline
+    tasks.recovered   kinds, by, moved        recovery moved tasks of other workers; counts by kind of move
+    tasks.expired     count, by, names        waiting tasks past their deadline; counts by queue and name
+    tasks.unknown     by, names               waiting tasks that failed because nobody knows them (O-31); the same
     workers.swept     workers, tasks          a sweep found dead workers
     child.ended       expected                a child process is gone
+
+`by` is the worker that did it. Several workers may live in one process.
 """
 
 import logging
@@ -20,25 +23,28 @@ from typing import Any, TypeAlias
 log = logging.getLogger("horsies.events")
 Listener: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
-# Only `subscribe` changes this list. It is always the same list, so that callers can test `if events.listeners`.
+# Only `subscribe` changes these lists. They are always the same lists, so that callers can test `if events.listeners`.
 listeners: list[Listener] = []
+listeners_for_rare: list[Listener] = []
+RARE = frozenset({"tasks.recovered", "tasks.expired", "tasks.unknown"})  # no hot path emits them
 
 
-def subscribe(listener: Listener) -> Callable[[], None]:
-    """Call `listener(name, facts)` for every event of this process from now on, until the returned function is
-    called."""
-    listeners.append(listener)
+def subscribe(listener: Listener, *, rare_only: bool = False) -> Callable[[], None]:
+    """Call `listener(name, facts)` for every event of this process from now on, or only for the `RARE` ones, until the
+    returned function is called."""
+    place = listeners_for_rare if rare_only else listeners
+    place.append(listener)
 
     def unsubscribe() -> None:
-        if listener in listeners:
-            listeners.remove(listener)
+        if listener in place:
+            place.remove(listener)
 
     return unsubscribe
 
 
 def emit(name: str, **facts: Any) -> None:
     """Pass the event to all listeners."""
-    for listener in tuple(listeners):
+    for listener in (*listeners, *(listeners_for_rare if name in RARE else ())):
         try:
             listener(name, facts)
         except Exception:

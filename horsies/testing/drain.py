@@ -245,7 +245,7 @@ class Drain:
             if not expired:
                 break
             await Worklist(tasks=[task.id for task in expired if task.workflow_id]).work_off(hub, builder)
-            self._ended += await self._read(dict(expired))
+            self._ended += await self._read({task.id: task.workflow_id for task in expired})
 
     async def _read(self, wanted: Mapping[str, str | None]) -> list[DrainedTask]:
         """Those of the tasks that have ended; the mapping is from their ids to their workflows."""

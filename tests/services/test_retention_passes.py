@@ -24,8 +24,10 @@ from horsies.core.worker.fence import Pulse
 from tests.audit import audit, transactions
 from tests.factories import (
     given_attempt,
+    given_audit,
     given_heartbeat,
     given_node,
+    given_rollup,
     given_task,
     given_worker,
     given_worker_state,
@@ -35,7 +37,10 @@ from tests.factories import (
 from tests.recovery_support import LONG_AGO
 from tests.support import eventually
 
-TABLES = ("tasks", "task_attempts", "workflows", "workflow_tasks", "heartbeats", "worker_states", "workers")
+TABLES = (
+    "tasks", "task_attempts", "workflows", "workflow_tasks", "heartbeats", "worker_states", "workers", "rollup",
+    "audit",
+)  # fmt: skip
 
 Db = AsyncConnection[Any]
 
@@ -64,6 +69,8 @@ async def given_old_records(db: Db) -> None:
         await given_heartbeat(db, task_id, "runner", sent_at=when)
         await given_worker_state(db, "w", snapshot_at=when)
         await given_worker(db, when, last_heartbeat_at=when)
+        await given_rollup(db, start_at=when)
+        await given_audit(db, at=when)
 
 
 async def old_tasks(db: Db, count: int, attempts: int = 0) -> None:
@@ -99,6 +106,8 @@ async def test_r80_r82_r85_a_pass_prunes_every_category(db: Db, pool: Pool) -> N
         ("heartbeat_retention_hours", {"heartbeats"}),
         ("worker_state_retention_hours", {"worker_states"}),
         ("terminal_record_retention_hours", {"tasks", "task_attempts", "workflows", "workflow_tasks"}),
+        ("rollup_retention_hours", {"rollup"}),
+        ("audit_retention_hours", {"audit"}),
     ],
 )
 async def test_r80_none_switches_a_category_off(db: Db, pool: Pool, setting: str, kept: set[str]) -> None:

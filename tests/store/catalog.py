@@ -73,10 +73,12 @@ async def columns_of(conn: AsyncConnection, table: str) -> dict[str, Column]:
 
 
 async def indexes_of(conn: AsyncConnection, table: str) -> dict[str, str]:
-    """Every index of one table: its name, and what follows the method in its definition."""
+    """Every index of one table: its name, and what follows the method in its definition; a method that is not the usual
+    one is named."""
     found = {}
     for name, definition in await _rows(conn, INDEXES):
-        head, _, body = str(definition).partition(" USING btree ")
+        head, _, rest = str(definition).partition(" USING ")
+        body = rest.removeprefix("btree ") if rest.startswith("btree ") else f"USING {rest}"
         if head.endswith(f" ON {table}"):
             found[str(name)] = ("UNIQUE " if "UNIQUE INDEX" in head else "") + body
     return found

@@ -151,6 +151,7 @@ WORKERS = {
     "recovery": JSON,
     "metadata": OBJECT,
     "names_hash": chars(64),
+    "drain_requested_at": INSTANT,
 }
 WORKFLOWS = {
     "id": chars(36, required=True),
@@ -274,6 +275,40 @@ LOGS = {
     "lines": Column("text", True, None),
     "written_at": NOW,
 }
+COUNT = Column("bigint", True, "0")
+SUM = Column("double precision", True, "0")
+BUCKETS = Column("bigint[]", True, "'{}'::bigint[]")
+ROLLUP = {
+    "span": NUMBER,
+    "start_at": Column(STAMP, True, None),
+    "queue_name": chars(100, required=True),
+    "task_name": chars(255, required=True),
+    "error_code": chars(255, required=True),
+    "completed": COUNT,
+    "failed": COUNT,
+    "retried": COUNT,
+    "expired": COUNT,
+    "cancelled": COUNT,
+    "wait_seconds": SUM,
+    "wait_counts": BUCKETS,
+    "run_seconds": SUM,
+    "run_counts": BUCKETS,
+    "example_id": chars(36),
+    "waiting": Column("bigint", False, None),
+    "oldest_due_seconds": FLOAT,
+    "running": Column("bigint", False, None),
+}
+AUDIT = {
+    "id": Column("bigint", True, "identity"),
+    "at": NOW,
+    "ended_at": INSTANT,
+    "actor": chars(255, required=True),
+    "action": chars(64, required=True),
+    "target_kind": chars(32, required=True),
+    "target_ids": Column("text[]", True, "'{}'::text[]"),
+    "outcome": chars(32, default="begun"),
+    "details": OBJECT,
+}
 TABLES = {
     "horsies_tasks": TASKS | TASKS_ADDED,
     "horsies_task_attempts": ATTEMPTS,
@@ -292,6 +327,8 @@ TABLES = {
     "horsies_task_logs": LOGS,
     "horsies_known_names": KNOWN_NAMES,
     "horsies_left_tasks": LEFT_TASKS,
+    "horsies_rollup": ROLLUP,
+    "horsies_audit": AUDIT,
 }
 RULE_OF_TABLE = {
     "horsies_tasks": "d10_d11",
@@ -311,6 +348,8 @@ RULE_OF_TABLE = {
     "horsies_task_logs": "d23",
     "horsies_known_names": "d57",
     "horsies_left_tasks": "d58",
+    "horsies_rollup": "d59",
+    "horsies_audit": "d59a",
 }
 
 
@@ -370,6 +409,8 @@ INDEXES = {
     "horsies_task_logs": {"UNIQUE (task_id, claim_seq, first_line)", "(written_at)"},
     "horsies_known_names": {"UNIQUE (names_hash)"},
     "horsies_left_tasks": {"UNIQUE (task_id)", "(left_at)"},
+    "horsies_rollup": {"UNIQUE (span, start_at, queue_name, task_name, error_code)"},
+    "horsies_audit": {"UNIQUE (id)", "(at)", "USING gin (target_ids)"},
 }
 # PostgreSQL 18 says NOT ENFORCED after these two: `test_keys_to_tasks.py`.
 ATTEMPTS_KEY = "FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE"

@@ -16,7 +16,7 @@ from horsies.core.brokers import actions
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.sql import texts
-from horsies.core.store import holds, recovery, retention, sends, task_reads, tasks, workers
+from horsies.core.store import holds, recovery, retention, rollup, sends, task_reads, tasks, workers
 from horsies.core.store.holds import Beat
 from horsies.core.store.retention import Choice
 from horsies.core.store.tasks import Claimant, ClaimOrder, Seats
@@ -261,6 +261,16 @@ RARE = {
     "prune_states": beside(
         "workers/prune_states", lambda conn: retention.prune_worker_states(conn, 7 * DAY, most=BATCH), 1_500
     ),
+    # At least 50 of each queue are counted; a queue is walked from priority to priority.
+    "gauges": Act(
+        "rollup/gauges",
+        lambda conn: rollup.note_gauges(conn, most=BATCH),
+        {PENDING, OWNER},
+        50 * len(QUEUES),
+        4_000,
+    ),
+    "prune_rollup": beside("rollup/prune", lambda conn: retention.prune_rollup(conn, 7 * DAY, most=BATCH), 1_500),
+    "prune_audit": beside("audit/prune", lambda conn: retention.prune_audit(conn, 90 * DAY, most=BATCH), 1_500),
     "prune_workers": Act(
         "workers/prune", lambda conn: retention.prune_workers(conn, most=BATCH), {OWNER}, ALL_IN_FLIGHT, 2_500
     ),

@@ -101,6 +101,13 @@ RECORDS = """
     FROM generate_series(0, 500) AS n;
     INSERT INTO horsies_workers (worker_id, sweeping) VALUES ('me', TRUE), ('alive', TRUE);
 
+    INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code)
+    SELECT s, date_trunc('hour', now()) - n * s * interval '1 s', 'q' || g, 't' || g, ''
+    FROM generate_series(1, 1000) AS n, unnest(ARRAY[60, 600, 3600]) AS s, generate_series(1, 5) AS g;
+    INSERT INTO horsies_audit (at, actor, action, target_kind, target_ids)
+    SELECT now() - interval '1 year' + n * interval '10 min', 'a', 'b', 'task', ARRAY[n::text]
+    FROM generate_series(1, 20000) AS n;
+
     INSERT INTO horsies_workflows (id, name, definition_key, open_nodes, status, completed_at)
     SELECT n, 'w', 'w', 1, 'COMPLETED', now() - interval '50 days' + n * interval '2 min'
     FROM generate_series(1, 10000) AS n;

@@ -46,7 +46,10 @@ SETTINGS = {"by index": BY_INDEX, "in bulk": IN_BULK}
 # Not held by their age, or so small that nobody cares.
 SMALL = {"horsies_workers", "horsies_waiting", "horsies_meta"}
 TASKS = "horsies_tasks"
-OTHERS = [f"horsies_{name}" for name in ("task_attempts", "heartbeats", "worker_states", "workflows", "workflow_tasks")]
+OTHERS = [
+    f"horsies_{name}"
+    for name in ("task_attempts", "heartbeats", "worker_states", "workflows", "workflow_tasks", "rollup", "audit")
+]
 
 COUNTED = [*EVERYWHERE, "*"]  # or the first claim under a cap would take nothing, and then count
 # What cannot be claimed is passed over in the index, but for the deadline, which no order serves beside the priority:

@@ -33,6 +33,8 @@ DEFAULTS = {
     "heartbeat_retention_hours": 24,
     "worker_state_retention_hours": 168,
     "terminal_record_retention_hours": 720,
+    "rollup_retention_hours": 168,
+    "audit_retention_hours": 2_160,
     "worker_state_snapshot_interval_ms": 30_000,
     "unknown_task_grace_ms": 600_000,
     "use_liveness_evidence": True,
@@ -46,6 +48,8 @@ RANGES = [
     ("heartbeat_retention_hours", 1, 8_760),
     ("worker_state_retention_hours", 1, 8_760),
     ("terminal_record_retention_hours", 1, 43_800),
+    ("rollup_retention_hours", 1, 43_800),
+    ("audit_retention_hours", 1, 43_800),
 ]
 # Their smallest value, 1 000, is never reached: two heartbeats are longer.
 THRESHOLDS = [
@@ -134,7 +138,8 @@ def test_r02_all_failures_together() -> None:
 def test_r03_the_names_tell_the_units() -> None:
     numbers = {name for name, value in DEFAULTS.items() if not isinstance(value, bool)}
     assert {name for name in numbers if name.endswith("_hours")} == {
-        "heartbeat_retention_hours", "worker_state_retention_hours", "terminal_record_retention_hours"
+        "heartbeat_retention_hours", "worker_state_retention_hours", "terminal_record_retention_hours",
+        "rollup_retention_hours", "audit_retention_hours",
     }  # fmt: skip
     assert all(name.endswith(("_ms", "_hours")) for name in numbers)
     assert numbers | {name for name, value in DEFAULTS.items() if isinstance(value, bool)} == set(

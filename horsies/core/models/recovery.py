@@ -76,6 +76,12 @@ class RecoveryConfig(ConfigModel):
     terminal_record_retention_hours: int | None = Field(
         default=720, ge=1, le=43_800, description="how long ended tasks are kept; `None`: for ever"
     )
+    rollup_retention_hours: int | None = Field(
+        default=168, ge=1, le=43_800, description="how long statistics by minute are kept; `None`: for ever"
+    )
+    audit_retention_hours: int | None = Field(
+        default=2_160, ge=1, le=43_800, description="how long the record of what people did is kept; `None`: for ever"
+    )
     worker_state_snapshot_interval_ms: int = Field(
         default=30_000, ge=1_000, le=300_000, description="time between snapshots of a worker"
     )

@@ -1,5 +1,5 @@
 """The tables of tasks, workers and schedules, as SQLAlchemy describes them; those by which workers act together are in
-``fleet_pg``.
+``fleet_pg``, and those of dashboards in ``dashboard_pg``.
 
 This module defines columns, constraints, indexes and storage settings; this metadata creates a fresh database. The
 statements that run later are ``.sql`` files; the functions and triggers are in ``core/sql/schema``. Every default is a
@@ -318,9 +318,10 @@ class WorkerModel(Base):
     # ``metadata`` is taken by the declarative base.
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=EMPTY_OBJECT)
     names_hash: Mapped[str | None] = mapped_column(sa.String(64))  # of the task names that it knows (O-31)
+    drain_requested_at: Mapped[datetime | None] = mapped_column(TIMESTAMP)  # somebody wants it to stop
 
     __table_args__ = (
-        within_limits("horsies_workers", ("started_at", "last_heartbeat_at")),
+        within_limits("horsies_workers", ("started_at", "last_heartbeat_at", "drain_requested_at")),
         sa.Index("horsies_workers_last_heartbeat_at_idx", "last_heartbeat_at"),
     )
 

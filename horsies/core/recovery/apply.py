@@ -106,7 +106,12 @@ async def recover_tasks(
 
 def _tell(recovered: Sequence[InFlight], moved: Mapping[str, type], reason: str, me: str) -> None:
     """Log how many tasks were recovered and how, and a line for each failed task, because nothing else logs it."""
-    events.emit("tasks.recovered", kinds=Counter(moved[task.task_id] for task in recovered))
+    events.emit(
+        "tasks.recovered",
+        kinds=Counter(moved[task.task_id] for task in recovered),
+        by=me,
+        moved=[(task, moved[task.task_id]) for task in recovered],
+    )
     counts = Counter(_WORDS[moved[task.task_id]] for task in recovered)
     log.warning(
         "%s recovered (%s): %s",

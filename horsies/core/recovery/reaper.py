@@ -27,7 +27,7 @@ from horsies.core.recovery import apply, hooks, retention
 from horsies.core.recovery.reconcile import Reconciler
 from horsies.core.recovery.sweep import sweep_abandoned
 from horsies.core.recovery.unknown_names import UnknownNames
-from horsies.core.store import caps, odd_rows, tasks, workers
+from horsies.core.store import caps, odd_rows, rollup, tasks, workers
 from horsies.core.store.recovery import STEP, Expired, expire_waiting, is_any_workflow_open, overdue
 from horsies.core.types import TaskStatus
 from horsies.core.workflows.advance import BuildLater
@@ -86,6 +86,7 @@ class Reaper:
         self._refusals: Counter[str] = Counter()  # by task, of the last pass
         self._ticks = 0
         self._has_workflows = True  # or not, as the pass over nodes has just found
+        self._gauges_due = 0.0
 
     @property
     def passes(self) -> Iterator[tuple[str, Pass]]:
@@ -107,6 +108,8 @@ class Reaper:
         if self._ticks % FORGET_EVERY == 0:
             yield "doorbell", self.forget_sleepers
         yield "caps", self.check_counts
+        if monotonic() >= self._gauges_due:
+            yield "gauges", self.note_gauges
 
     async def tick(self) -> None:
         """Make every pass once. A pass that fails is logged and does not stop the next."""
@@ -138,19 +141,19 @@ class Reaper:
     async def expire(self) -> None:
         """Expire waiting tasks past their deadline (L-07); at the head of a queue, every claim would have to skip
         them."""
-        total, until = 0, self._deadline()
+        names, until = Counter[tuple[str, str]](), self._deadline()
         try:
             while True:
                 expired = await mending(self._expire, self._set_aside_odd)
-                total += len(expired)
+                names.update((task.queue_name, task.task_name) for task in expired)
                 if len(expired) < STEP or monotonic() >= until:
                     break
         except psycopg.Error as problem:
             if not is_about_content(problem):
                 raise
-            total += await self._expire_in_parts(until)
-        if total:
-            events.emit("tasks.expired", count=total)
+            names += await self._expire_in_parts(until)
+        if total := names.total():
+            events.emit("tasks.expired", count=total, by=self._me, names=names)
             log.info("%s expired: past the deadline and not claimed yet", logs.counted(total, "waiting task"))
 
     async def _expire(self, only: Sequence[str] | None = None) -> set[Expired]:
@@ -159,19 +162,19 @@ class Reaper:
         self._on_ended(apply.of_workflows(expired))
         return expired
 
-    async def _expire_in_parts(self, until: float) -> int:
+    async def _expire_in_parts(self, until: float) -> Counter[tuple[str, str]]:
         """The database refuses to expire some task, and nothing is outside the limits. That task is left (L-19a)."""
         async with self._pool.connection() as conn:
             ids = [row["id"] for row in await overdue(conn, MOST_IN_PARTS)]
         known, self._refusals = self._refusals, Counter()
-        refused, total = partial(self._refused, known), 0
+        refused, names = partial(self._refused, known), Counter[tuple[str, str]]()
         for place in range(0, len(ids), STEP):
             part = ids[place : place + STEP]
             parts = await by_halves(part, self._expire, is_refusal=is_about_content, give_up=refused)
-            total += sum(map(len, parts))
+            names.update((task.queue_name, task.task_name) for part_done in parts for task in part_done)
             if monotonic() >= until:
                 break
-        return total
+        return names
 
     def _refused(self, known: Counter[str], task_id: str, problem: Exception) -> None:
         count = self._refusals[task_id] = known[task_id] + 1
@@ -257,6 +260,11 @@ class Reaper:
                 )  # fmt: skip
             await caps.fold(conn, None, self._counted)
             await caps.stop_counting(conn, UNUSED)
+
+    async def note_gauges(self) -> None:
+        """Note what waits and runs, once a minute (D-59). The next minute is not begun earlier than it begins."""
+        async with self._pool.connection() as conn:
+            self._gauges_due = monotonic() + await rollup.note_gauges(conn)
 
     async def _recover(self, status: TaskStatus) -> None:
         if not self._pulse.may_judge():  # the silence may be the fault of the database (R-23)

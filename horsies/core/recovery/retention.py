@@ -81,6 +81,8 @@ class Retention:
         self._heartbeat_age = _hours(recovery.heartbeat_retention_hours)
         self._state_age = _hours(recovery.worker_state_retention_hours)
         self._record_age = _hours(recovery.terminal_record_retention_hours)
+        self._rollup_age = _hours(recovery.rollup_retention_hours)
+        self._audit_age = _hours(recovery.audit_retention_hours)
         self._log_age = timedelta(hours=(task_logs or TaskLogs()).keep_hours)  # also of those of earlier settings
         self._longest = longest_threshold(recovery, sweeping)
         self._pass_s = pass_s
@@ -103,7 +105,10 @@ class Retention:
     async def prune(self) -> bool:
         """Delete everything old, for a bounded time; False if there may be more, which the next call deletes."""
         # Nodes refer to tasks, so they are deleted first.
-        tables = (self._heartbeats, self._worker_states, self._logs, self._workflows, self._tasks, self._workers)
+        tables = (
+            self._heartbeats, self._worker_states, self._logs, self._workflows, self._tasks, self._workers,
+            self._statistics, self._audit,
+        )  # fmt: skip
         batches = Batches(self._database, monotonic() + self._pass_s)
         try:
             while self._place < len(tables):
@@ -145,6 +150,14 @@ class Retention:
 
     async def _workers(self, batches: Batches) -> None:
         await batches.run_all("workers", retention.prune_workers)
+
+    async def _statistics(self, batches: Batches) -> None:
+        if (age := self._rollup_age) is not None:
+            await batches.run_all("statistics", lambda conn: retention.prune_rollup(conn, age))
+
+    async def _audit(self, batches: Batches) -> None:
+        if (age := self._audit_age) is not None:
+            await batches.run_all("audit records", lambda conn: retention.prune_audit(conn, age))
 
     async def _tasks(self, batches: Batches) -> None:
         if (age := self._record_age) is not None:

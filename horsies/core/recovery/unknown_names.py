@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from time import monotonic
 
+from horsies.core import events
 from horsies.core.db import Connection, Connections, by_halves, describe, is_about_content
 from horsies.core.recovery import apply
 from horsies.core.sql import texts
@@ -25,7 +26,7 @@ PRUNED = 500
 
 
 class UnknownNames:
-    """`known` says which names this worker knows."""
+    """`known` says which names this worker, `me`, knows."""
 
     def __init__(
         self,
@@ -34,12 +35,14 @@ class UnknownNames:
         grace: timedelta,
         known: Callable[[], Known],
         on_ended: apply.OnEnded = apply.nobody,
+        me: str = "",
     ) -> None:
         self._pool = pool
         self._queues = queues
         self._grace = grace
         self._known = known
         self._on_ended = on_ended
+        self._me = me
         self._places: dict[Level, Place] = {}
 
     async def end_orphans(self, until: float) -> None:
@@ -72,8 +75,11 @@ class UnknownNames:
             log.error("a task that nobody knows cannot be ended: %s", describe(problem), extra=facts)
 
         parts = await by_halves(found, fail, is_refusal=is_about_content, give_up=leave)
-        ended = {task.id for part in parts for task in part}
-        for name, count in Counter(task.task_name for task in found if task.id in ended).items():
+        ended = {task for part in parts for task in part}
+        if ended:
+            names = Counter((task.queue_name, task.task_name) for task in ended)
+            events.emit("tasks.unknown", by=self._me, names=names)
+        for name, count in Counter(task.task_name for task in ended).items():
             log.warning(
                 "%d waiting tasks named %r failed, WORKER_RESOLUTION_ERROR: no live worker has known the name for %g s",
                 count,

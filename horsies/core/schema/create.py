@@ -6,11 +6,12 @@ import psycopg
 from sqlalchemy import create_mock_engine
 from sqlalchemy.schema import ExecutableDDLElement
 
-from horsies.core.models import fleet_pg, task_pg, workflow_pg
+from horsies.core.models import dashboard_pg, fleet_pg, task_pg, workflow_pg
 
 # Each has declared its tables when it was imported.
 METADATA = task_pg.Base.metadata
 assert METADATA is workflow_pg.WorkflowModel.metadata is fleet_pg.WaitingModel.metadata
+assert METADATA is dashboard_pg.RollupModel.metadata
 
 
 async def create_tables(conn: psycopg.AsyncConnection, existing: frozenset[str] = frozenset()) -> None:

@@ -50,9 +50,10 @@ WORKFLOWS, NODES = "horsies_workflows", "horsies_workflow_tasks"
 LOAD, LOAD_MOVES = "horsies_load", "horsies_load_moves"
 PROGRESS, LOGS = "horsies_task_progress", "horsies_task_logs"
 KNOWN_NAMES, LEFT_TASKS = "horsies_known_names", "horsies_left_tasks"
+ROLLUP, AUDIT = "horsies_rollup", "horsies_audit"
 TABLES = (
     TASKS, ATTEMPTS, HEARTBEATS, STATES, WORKERS, WAITING, META, SCHEDULE_STATE, SCHEDULES, WORKFLOWS, NODES, LOAD,
-    LOAD_MOVES, PROGRESS, LOGS, KNOWN_NAMES, LEFT_TASKS,
+    LOAD_MOVES, PROGRESS, LOGS, KNOWN_NAMES, LEFT_TASKS, ROLLUP, AUDIT,
 )  # fmt: skip
 
 # The columns of `tasks/insert.sql`, `workflows/insert.sql` and `workflows/insert_nodes.sql`.
@@ -130,6 +131,8 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
         _table(LOGS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
         _table(KNOWN_NAMES, "SELECT", "INSERT", "UPDATE", "DELETE"),
         _table(LEFT_TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),  # rows are locked before they are deleted
+        _table(ROLLUP, "SELECT", "INSERT", "UPDATE", "DELETE"),
+        _table(AUDIT, "SELECT", "INSERT", "UPDATE", "DELETE"),  # the same
         _ALIVE_UNTIL,
         _IN_FLIGHT,
         _COUNT_ATTEMPTS,

@@ -25,7 +25,7 @@ from psycopg.sql import SQL, Identifier
 from horsies.core.errors import ErrorCode, HorsiesError
 from horsies.core.sql import load
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 """What this code creates; raised with each migration."""
 

@@ -99,6 +99,8 @@ class OrphanedName(NamedTuple):
 
     id: str
     workflow_id: str | None
+    queue_name: str
+    task_name: str
 
 
 async def find_unknown(

@@ -28,6 +28,8 @@ class Expired(NamedTuple):
 
     id: str
     workflow_id: str | None
+    queue_name: str
+    task_name: str
 
 
 async def expire_waiting(conn: Connection, most: int = 500, only: Sequence[str] | None = None) -> set[Expired]:

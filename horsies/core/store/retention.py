@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from horsies.core.db import Connection
 from horsies.core.schema.install import RETENTION, lock_key
 from horsies.core.sql import load, texts
+from horsies.core.store.rollup import SPANS
 
 BATCH = 500
 RETENTION_LOCK = lock_key(RETENTION)
@@ -94,6 +95,16 @@ async def prune_worker_states(conn: Connection, age: timedelta, most: int = BATC
 async def prune_workers(conn: Connection, age: timedelta = SILENT_WORKERS, most: int = BATCH) -> int:
     """Delete the rows of workers that have been silent for this long and hold nothing."""
     return await _deleted(conn, "workers/prune", {"age": age, "most": most})
+
+
+async def prune_rollup(conn: Connection, age: timedelta, most: int = BATCH) -> int:
+    """Delete statistics."""
+    return await _deleted(conn, "rollup/prune", {"age": age, "most": most, "spans": SPANS})
+
+
+async def prune_audit(conn: Connection, age: timedelta, most: int = BATCH) -> int:
+    """Delete records of what people did."""
+    return await _deleted(conn, "audit/prune", {"age": age, "most": most})
 
 
 async def prune_tasks(

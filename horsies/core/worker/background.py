@@ -102,7 +102,7 @@ class RecoveryServices:
         )
         self._reaper = reaper.Reaper(
             pool, *settings, hooks, me.worker_id, pulse, patient=patient, on_ended=on_ended, build_later=build_later,
-            counted=plan.limits.counted, unknown=_unknown_names(plan, pool, code, on_ended),
+            counted=plan.limits.counted, unknown=_unknown_names(plan, pool, code, on_ended, me.worker_id),
         )  # fmt: skip
         self._sweeper = Sweeper(patient, self._sweeping, self._recovery, hooks, me.worker_id, pulse, on_ended=on_ended)
         self.deadlines = reaper.Deadlines(self._looks, self._reaper, is_idle)
@@ -158,12 +158,12 @@ class RecoveryServices:
 
 
 def _unknown_names(
-    plan: Plan, pool: Connections, code: Callable[[], Code], on_ended: apply.OnEnded
+    plan: Plan, pool: Connections, code: Callable[[], Code], on_ended: apply.OnEnded, me: str
 ) -> UnknownNames | None:
     if not plan.leaves_unknown:
         return None
     grace = timedelta(milliseconds=plan.app.config.recovery.unknown_task_grace_ms)
-    return UnknownNames(pool, plan.queues, grace, lambda: code().known, on_ended)
+    return UnknownNames(pool, plan.queues, grace, lambda: code().known, on_ended, me)
 
 
 def schedule_steps(

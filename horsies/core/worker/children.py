@@ -301,6 +301,13 @@ class Child:
         """Whether it has a task that needs the whole child (W-30a)."""
         return any(not held.is_async for held in (*self.fed.values(), *self.line, *self.starting))
 
+    def account(self, how: str) -> str:
+        """How it ended, with what is known about that."""
+        facts = [self.remark] if self.remark else []
+        if self.process.peak_rss_kb:
+            facts.append(f"peak memory {self.process.peak_rss_kb / 1024:.0f} MB")
+        return f"it {how} ({', '.join(facts)})" if facts else f"it {how}"
+
     @property
     def remark(self) -> str | None:
         """What we know about its end in addition to its exit code."""

@@ -159,6 +159,10 @@ class Pulse:
         self.saw_time(await server_time(), sent)
         return self.may_judge()
 
+    def server_time(self) -> float | None:
+        """About what the server's clock says now, in seconds since 1970; None before it was seen."""
+        return None if self._ahead is None else self._clock() + self._ahead.least
+
     def saw_time(self, server_s: float, sent: float) -> None:
         """The server's clock, in a reply to what was sent at `sent`. If it was set, all the others seem silent for as
         long as it went forward, until they have written something: as after an outage, they get time for that."""

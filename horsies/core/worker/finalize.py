@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import TypeAlias
 
 import psycopg
@@ -36,6 +36,7 @@ from horsies.core.models.tasks import BuiltInTaskCode, OperationalErrorCode, Out
 from horsies.core.recovery.decide import crashed, expired, not_charged
 from horsies.core.store import tasks
 from horsies.core.tasks.moves import Complete, Expire, Fail, Leave, Move, Requeue, Retry, SetAside, retry_or_fail
+from horsies.core.tasks.tally import EndKind, OutcomeTally
 from horsies.core.types import TaskAttemptOutcome
 from horsies.core.worker.in_hand import HeldTask, InHand, Phase, log_fields
 
@@ -336,12 +337,31 @@ _VERBS: dict[type, str] = {
 }
 
 
+_OUTCOMES: dict[type, EndKind] = {
+    Complete: EndKind.COMPLETED,
+    Fail: EndKind.FAILED,
+    Retry: EndKind.RETRIED,
+    Expire: EndKind.EXPIRED,
+    SetAside: EndKind.FAILED,
+}
+
+
+def _code_of(move: Move) -> str:
+    end = move.otherwise if isinstance(move, Retry) else move
+    if isinstance(end, Fail):
+        return end.error_code or ""
+    return (OutcomeCode.TASK_EXPIRED if isinstance(end, Expire) else OperationalErrorCode.ROW_SET_ASIDE).value
+
+
 class OutcomeLog:
     """Counts ended tasks; `summarize` is called every `PERIOD_S`. With thousands of tasks per second nobody reads a
-    line per task: at most `LINES` failures per period get their own line, and the others are in the numbers."""
+    line per task: at most `LINES` failures per period get their own line, and the others are in the numbers. `tally`
+    counts them for the statistics (D-59)."""
 
     def __init__(self, worker_id: str) -> None:
-        self._worker_id = worker_id
+        self.worker_id = worker_id
+        self.tally = OutcomeTally()
+        self.ahead_s = time() - monotonic()  # from our clock to the database's, in seconds since 1970
         self._counts: Counter[str] = Counter()
         self._lines = 0
         self._earlier: Counter[str] = Counter()
@@ -350,6 +370,8 @@ class OutcomeLog:
     def note(self, held: HeldTask, move: Move) -> None:
         verb = _VERBS.get(type(move), "handed back")
         self._counts[verb] += 1
+        if (outcome := _OUTCOMES.get(type(move))) is not None:
+            self._count(held, move, outcome)
         if isinstance(move, Fail):
             self._line("task failed", held, move)
         elif isinstance(move, SetAside):
@@ -360,10 +382,17 @@ class OutcomeLog:
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("task %s", verb, extra={"horsies": self._fields(held)})
 
+    def _count(self, held: HeldTask, move: Move, outcome: EndKind) -> None:
+        row, started, ended, due = held.row, held.started, held.settling_since, held.due
+        wait_s = None if started is None or due is None or row.start_failures else started + self.ahead_s - due
+        run_s = None if started is None or ended is None else ended - started
+        code = "" if outcome is EndKind.COMPLETED else _code_of(move)
+        self.tally.note(row.queue_name, row.task_name, outcome, code, held.id, wait_s, run_s)
+
     def summarize(self) -> None:
         if self._counts:
             text = ", ".join(f"{count} {verb}" for verb, count in self._counts.most_common())
-            log.info("last %g s: %s", PERIOD_S, text, extra={"horsies": {"worker": self._worker_id}})
+            log.info("last %g s: %s", PERIOD_S, text, extra={"horsies": {"worker": self.worker_id}})
         self._earlier.update(self._counts)
         self._counts.clear()
         self._lines = 0
@@ -385,7 +414,7 @@ class OutcomeLog:
             log.debug("it failed at:\n%s", trace, extra={"horsies": self._fields(held)})
 
     def _fields(self, held: HeldTask) -> dict[str, object]:
-        return {**log_fields(held), "worker": self._worker_id}
+        return {**log_fields(held), "worker": self.worker_id}
 
 
 def traceback_in(result: str) -> str | None:

@@ -68,6 +68,7 @@ class HeldTask:
     last_beat: float = 0.0
     sign: float = 0.0  # of a RUNNING one: when its last sign of life was sent, on the fence's clock (R-101)
     started: float | None = None  # when the child said so
+    due: float | None = None  # by the database's clock, in seconds since 1970; once it is handed over
     stop: StopReason | None = None
     is_wanted_back: bool = False  # the child was asked to give it up
     note_at: int | None = None  # its place in the start journal, once it is handed over (R-103)
@@ -91,9 +92,9 @@ class HeldTask:
     def _facts(self) -> bytes:
         """What the code of a task can know about its run (P-02)."""
         row = self.row
-        due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
+        self.due = row.enqueued_at.timestamp() if isinstance(row.enqueued_at, datetime) else None
         attempt, limit, node = row.retry_count + 1, self.options.timeout_ms, self.options.node
-        return packed(row.id, row.claim_seq, attempt, row.queue_name, due, limit, row.workflow_id, node)
+        return packed(row.id, row.claim_seq, attempt, row.queue_name, self.due, limit, row.workflow_id, node)
 
     def _about(self) -> bytes:
         """What the span of a run says about its task and its context."""

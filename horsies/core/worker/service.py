@@ -43,6 +43,7 @@ from horsies.core.worker.startup import (
     install_schema,
     warn_without_session,
 )
+from horsies.core.worker.statistics import Statistics
 
 log = logging.getLogger("horsies.worker")
 
@@ -231,6 +232,7 @@ class Worker:
         )
         self._pings = questions.Pings(self._database, self.me)
         self._lost_claims = questions.Questions(self._check_claims, questions.CHECK_PAUSE_S)
+        self._statistics = Statistics(self._pools.care, self._outcomes, self._fence.pulse)
         self._snapshots = Snapshots(self._database, self.me, self.plan.snapshot_settings, self._in_hand, self._children)
 
     def _connect(self, name: str, *, session: bool = False) -> Callable[[], Awaitable[Connection]]:
@@ -305,7 +307,8 @@ class Worker:
         self._serve_step("heartbeats", self._heartbeats.step, self._fence.terms.shortest_s / 8)
         self._serve_step("pings", self._pings.step)
         self._serve_step("lost claims", self._lost_claims.step)
-        for name, step in (("notes", self._notes.step), *self._recovery.steps(), *self._schedules):
+        beside = (("notes", self._notes.step), ("statistics", self._statistics.step))
+        for name, step in (*beside, *self._recovery.steps(), *self._schedules):
             self._serve_step(name, step)
         self._serve_step(
             "snapshots",
@@ -352,6 +355,7 @@ class Worker:
         await self._children.close()
         await cancel_all((*self._services, *filter(None, [self._upgrade])))
         await self._notes.flush()
+        await self._statistics.close()
         await sign_off(self._claimer, self._heartbeats, may_retry=not isinstance(self._failure, DatabaseGone))
         await self._listener.stop()
         await self._heartbeats.close()
@@ -431,12 +435,8 @@ class Worker:
     def _crash_of(self, held: HeldTask, child: children.Child, how: str) -> Move:
         if self._is_cut_off:
             return finalize.of_forced_shutdown(held, self.worker_id, self.me.hostname, child.pid, self.plan.recovery)
-        facts = [child.remark] if child.remark else []
-        if child.process.peak_rss_kb:
-            facts.append(f"peak memory {child.process.peak_rss_kb / 1024:.0f} MB")
-        end = f"it {how} ({', '.join(facts)})" if facts else f"it {how}"
         decide = finalize.of_crash if held.phase is Phase.STARTED else finalize.of_failed_start
-        return decide(held, self.worker_id, self.me.hostname, child.pid, end)
+        return decide(held, self.worker_id, self.me.hostname, child.pid, child.account(how))
 
     def _on_claim_lost(self, task_id: str) -> None:
         if self._may_be_lost(task_id):

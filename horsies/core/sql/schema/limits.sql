@@ -2,6 +2,11 @@
 -- constraints. NOT VALID: the rows that exist are not read here, under a lock that stops everybody. One statement at a
 -- time, each in a transaction of its own (see schema/limits.py). The models have the same for new tables.
 
+ALTER TABLE horsies_audit ADD CONSTRAINT horsies_audit_limits_check CHECK (
+    LEAST(at, ended_at) >= '0001-01-01Z'
+    AND GREATEST(at, ended_at) < '10000-01-01Z'
+) NOT VALID;
+
 ALTER TABLE horsies_heartbeats ADD CONSTRAINT horsies_heartbeats_limits_check CHECK (
     sent_at >= '0001-01-01Z'
     AND sent_at < '10000-01-01Z'
@@ -20,6 +25,11 @@ ALTER TABLE horsies_left_tasks ADD CONSTRAINT horsies_left_tasks_limits_check CH
 ALTER TABLE horsies_load ADD CONSTRAINT horsies_load_limits_check CHECK (
     used_at >= '0001-01-01Z'
     AND used_at < '10000-01-01Z'
+) NOT VALID;
+
+ALTER TABLE horsies_rollup ADD CONSTRAINT horsies_rollup_limits_check CHECK (
+    start_at >= '0001-01-01Z'
+    AND start_at < '10000-01-01Z'
 ) NOT VALID;
 
 ALTER TABLE horsies_tasks ADD CONSTRAINT horsies_tasks_limits_check CHECK (
@@ -56,8 +66,8 @@ ALTER TABLE horsies_worker_states ADD CONSTRAINT horsies_worker_states_limits_ch
 ) NOT VALID;
 
 ALTER TABLE horsies_workers ADD CONSTRAINT horsies_workers_limits_check CHECK (
-    LEAST(started_at, last_heartbeat_at) >= '0001-01-01Z'
-    AND GREATEST(started_at, last_heartbeat_at) < '10000-01-01Z'
+    LEAST(started_at, last_heartbeat_at, drain_requested_at) >= '0001-01-01Z'
+    AND GREATEST(started_at, last_heartbeat_at, drain_requested_at) < '10000-01-01Z'
 ) NOT VALID;
 
 ALTER TABLE horsies_workflows ADD CONSTRAINT horsies_workflows_limits_check CHECK (

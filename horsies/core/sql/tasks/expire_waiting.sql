@@ -8,4 +8,4 @@ WITH overdue AS (
 UPDATE horsies_tasks t
 SET status = 'EXPIRED', result = %(result)s, error_code = 'TASK_EXPIRED', updated_at = now()
 FROM overdue o WHERE t.ctid = o.at  -- by id, the planner might walk the whole primary key
-RETURNING t.id, t.workflow_id
+RETURNING t.id, t.workflow_id, t.queue_name, t.task_name

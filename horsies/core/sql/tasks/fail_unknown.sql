@@ -24,4 +24,4 @@ UPDATE horsies_tasks t
 SET status = 'FAILED', failed_at = now(), result = w.result, error_code = 'WORKER_RESOLUTION_ERROR', failed_reason = w.reason,
     updated_at = now()
 FROM wanted w WHERE w.id = t.id AND t.id = ANY(ARRAY(SELECT id FROM orphans))
-RETURNING t.id, t.workflow_id
+RETURNING t.id, t.workflow_id, t.queue_name, t.task_name
