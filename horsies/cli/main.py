@@ -19,6 +19,7 @@ from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
 from horsies.cli.tasks import stale_tasks, tasks
+from horsies.cli.web import web
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
@@ -77,6 +78,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "queues": (queues, "Show the length, age and throughput of each queue."),
         "workers": (workers, "List the workers, their queues and their load."),
         "metrics": (metrics, "Serve metrics of the database for Prometheus."),
+        "web": (web, "Serve the dashboard."),
     },
     "Recovery by hand": {
         "stale-tasks": (stale_tasks, "List running tasks whose heartbeats have stopped."),

@@ -248,6 +248,14 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("serve any database to other machines", "horsies metrics --database-url $URL --host 0.0.0.0 --port 9463"),
         ("print the metrics once", "horsies metrics shop.tasks:app --once"),
     ),
+    "web": (
+        ("the dashboard of an app, on this machine", "horsies web shop.tasks:app"),
+        ("any database, with actions", "horsies web --database-url $URL --enable-actions"),
+        (
+            "for other machines, with a token",
+            "horsies web shop.tasks:app --auth token --token-file token --host 0.0.0.0 --allowed-host jobs.example.com",
+        ),
+    ),
     "purge": (
         ("count the tasks that would be deleted", "horsies purge shop.tasks:app --older-than 30d"),
         ("delete them", "horsies purge shop.tasks:app --older-than 30d --yes"),

@@ -28,9 +28,9 @@ from horsies.web.config import WebConfig
 from horsies.web.dashboard import Dashboard, checked_policy, dashboard_of
 from horsies.web.endpoints import EVENTS, Asked, Endpoint
 from horsies.web.login import Token, login_routes, to_login
-from horsies.web.pages import PAGES
+from horsies.web.pages import SCREENS
 from horsies.web.policies import AuthPolicy
-from horsies.web.screens import Page, refusal_page
+from horsies.web.screens import Screen, refusal_page
 from horsies.web.security import Guard, path_in, refuse_foreign, refuse_unintended, root_of
 
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -66,7 +66,7 @@ def create_monitoring_app(
         routes=[
             *(Route(f"/api/{endpoint.path}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
             *(login_routes(policy) if isinstance(policy, Token) else ()),
-            *(Route(page.path, _page(page), methods=["GET"]) for page in PAGES),
+            *(Route(screen.path, _screen(screen), methods=["GET"]) for screen in SCREENS),
             Mount("/static", StaticFiles(directory=STATIC), name="static"),
         ],
         middleware=[Middleware(Guard, allowed_hosts=dashboard.config.allowed_hosts)],
@@ -101,15 +101,15 @@ async def _stream(endpoint: Endpoint, asked: Asked) -> Response:
     return stream
 
 
-def _page(page: Page) -> Handler:
+def _screen(screen: Screen) -> Handler:
     async def show(request: Request) -> Response:
         asked = Asked(dashboard_of(request), request)
         if isinstance(asked.dashboard.policy, Token) and not await asked.dashboard.policy.can_view(request):
             return to_login(request)
         await _refuse_viewer(asked)
-        if page.needs_tables:
+        if screen.needs_tables:
             (await asked.dashboard.schema.look()).refuse_reading()
-        return await page.show(request)
+        return await screen.show(request)
 
     return show
 

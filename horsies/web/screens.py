@@ -13,7 +13,7 @@ from horsies.web.render import render
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Screen:
     """A screen: `path` below the mount, and the function that answers. It may raise a `Refusal`. A page that
     `needs_tables` is not asked while nothing can be read."""
 
