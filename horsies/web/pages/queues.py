@@ -1,0 +1,45 @@
+"""The queues (M-91): depth, age, rate, limits and who serves them; and one queue with its charts."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from horsies import monitoring
+from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
+from horsies.web.pages.charts import WINDOWS, charts_of
+from horsies.web.pages.frame import Viewer, not_found, screen
+from horsies.web.screens import Page
+
+
+async def queues(viewer: Viewer) -> Response:
+    snapshot = await viewer.read(monitoring.take_snapshot)
+    return viewer.show("queues.html", "Queues", topics="tasks workers", snapshot=snapshot, taken_at=snapshot.taken_at)
+
+
+async def queue(viewer: Viewer) -> Response:
+    name = viewer.request.path_params["name"]
+    snapshot = await viewer.read(monitoring.take_snapshot)
+    window = viewer.one_of("window", tuple(WINDOWS), "1h")
+    charts = await charts_of(viewer, window, queues=[name])
+    found = info_of(snapshot, name)
+    if found is None and charts.is_empty:
+        raise not_found("queue")
+    return viewer.show(
+        "queue.html",
+        "Queues",
+        topics="tasks workers",
+        name=name,
+        queue=found,
+        window=window,
+        windows=WINDOWS,
+        charts=charts,
+        workers=[worker for worker in snapshot.workers if name in worker.queues],
+        taken_at=snapshot.taken_at,
+    )
+
+
+def info_of(snapshot: Snapshot, name: str) -> QueueInfo | None:
+    return next((queue for queue in snapshot.queues if queue.name == name), None)
+
+
+PAGES = (Page("/queues", screen(queues)), Page("/queues/{name}", screen(queue)))

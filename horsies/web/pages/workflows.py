@@ -1,0 +1,151 @@
+"""Workflows (M-91): the list, one run as a graph, a timeline and a table of nodes, and one node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.responses import Response
+
+from horsies import monitoring
+from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
+from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus
+from horsies.web.pages.frame import Viewer, query, screen
+from horsies.web.pages.task import audit_of
+from horsies.web.payloads import tree, tree_of
+from horsies.web.screens import Page
+from horsies.web.svg.folding import fold, graph_of
+from horsies.web.svg.graph import GraphLinks, graph_svg, legend_svg
+from horsies.web.svg.layout import lay_out
+from horsies.web.svg.timeline import rows_of_run, timeline_svg
+
+LIST_SIZE = 100
+SHOWN_NODES = 200
+MOST_OPENED = 20
+STATES = tuple(status.value for status in WorkflowStatus)
+_URGENCY = {
+    WorkflowTaskStatus.FAILED: 0,
+    WorkflowTaskStatus.RUNNING: 1,
+    WorkflowTaskStatus.ENQUEUED: 2,
+    WorkflowTaskStatus.READY: 3,
+    WorkflowTaskStatus.PENDING: 4,
+}
+
+
+async def workflows(viewer: Viewer) -> Response:
+    status, name = viewer.one_of("status", STATES, ""), viewer.param("name")
+    runs = await viewer.read(
+        monitoring.list_workflow_runs, name=name or None, status=status or None, limit=LIST_SIZE
+    )
+    names = await monitoring.list_workflow_names(viewer.dashboard.broker)
+    return viewer.show(
+        "workflows.html",
+        "Workflows",
+        topics="workflows",
+        runs=runs,
+        limit=LIST_SIZE,
+        name=name,
+        status=status,
+        names=names.value if isinstance(names, Ok) else (),
+        tabs=[_tab(one, status, name) for one in ("", *STATES)],
+    )
+
+
+def _tab(status: str, current: str, name: str) -> dict[str, Any]:
+    return {
+        "label": status.capitalize() or "All",
+        "query": query(status=status, name=name),
+        "is_current": status == current,
+    }
+
+
+async def workflow(viewer: Viewer) -> Response:
+    workflow_id = viewer.request.path_params["workflow_id"]
+    run = await viewer.read(monitoring.get_workflow_run, workflow_id)
+    opened = viewer.params("open")[:MOST_OPENED]
+    nodes, edges = graph_of(run)
+    graph = fold(nodes, edges, opened=opened)
+    links = GraphLinks(
+        node=lambda index: viewer.path("workflows", workflow_id, "nodes", index),
+        unfold=lambda key: _opening(viewer, workflow_id, [*opened, key]),
+        refold=lambda key: _opening(viewer, workflow_id, [one for one in opened if one != key]),
+    )
+    return viewer.show(
+        "workflow.html",
+        "Workflows",
+        topics="workflows tasks" if not run.run.status.is_terminal else "workflows",
+        ids=workflow_id if run.run.status.is_terminal else "",
+        run=run,
+        counts=counts_of(run),
+        opened=opened,
+        graph=graph_svg(lay_out(graph), title=f"Nodes of {run.run.name}", links=links),
+        legend=legend_svg(str(node.status) for node in run.nodes),
+        failed_links=[f"#node-{index}" for index, _ in graph.failures()],
+        timeline=timeline_svg(
+            rows_of_run(run, lambda index: viewer.path("workflows", workflow_id, "nodes", index)),
+            title="Nodes over time",
+            now=viewer.now,
+        ),
+        shown_nodes=most_urgent(run.nodes),
+        result=tree(run.result),
+        error=tree(run.error),
+        hides=viewer.dashboard.config.hide_payloads,
+        audit=await audit_of(viewer, workflow_id),
+    )
+
+
+def _opening(viewer: Viewer, workflow_id: str, keys: Sequence[str]) -> str:
+    return viewer.path("workflows", workflow_id) + query(open=list(dict.fromkeys(keys))) + "#graph"
+
+
+def counts_of(run: WorkflowRunDetail) -> list[tuple[str, int]]:
+    """How many nodes are in each state, the urgent ones first."""
+    counts = Counter(node.status for node in run.nodes)
+    return [(status.value.lower(), counts[status]) for status in sorted(counts, key=_urgency)]
+
+
+def most_urgent(nodes: Sequence[WorkflowNodeInfo]) -> list[WorkflowNodeInfo]:
+    """The nodes of the table: failed and open ones first if there are too many, then in the order of the graph."""
+    if len(nodes) <= SHOWN_NODES:
+        return list(nodes)
+    return sorted(nodes, key=lambda node: (_urgency(node.status), node.task_index))[:SHOWN_NODES]
+
+
+def _urgency(status: WorkflowTaskStatus) -> int:
+    return _URGENCY.get(status, 9)
+
+
+async def node(viewer: Viewer) -> Response:
+    given = viewer.request.path_params
+    workflow_id, index = given["workflow_id"], given["index"]
+    found = await viewer.read(monitoring.get_workflow_node, workflow_id, index)
+    explained = await monitoring.explain_task(viewer.dashboard.broker, f"{workflow_id}:{index}")
+    is_open = found.node.status not in (
+        WorkflowTaskStatus.COMPLETED,
+        WorkflowTaskStatus.FAILED,
+        WorkflowTaskStatus.SKIPPED,
+    )
+    task = found.task
+    return viewer.show(
+        "node.html",
+        "Workflows",
+        topics="workflows tasks",
+        workflow_id=workflow_id,
+        detail=replace(found, task=None),
+        node=found.node,
+        task=task,
+        why=explained.value if is_open and isinstance(explained, Ok) else None,
+        kwargs=tree(found.task_kwargs),
+        result=tree(found.result),
+        inputs=tree_of(dict(found.args_from)) if found.args_from else None,
+        hides=viewer.dashboard.config.hide_payloads,
+    )
+
+
+PAGES = (
+    Page("/workflows", screen(workflows)),
+    Page("/workflows/{workflow_id}", screen(workflow)),
+    Page("/workflows/{workflow_id}/nodes/{index:int}", screen(node)),
+)
