@@ -20,17 +20,9 @@
     if (refreshing) { wanted = true; return; }
     refreshing = true; wanted = false; last = Date.now();
     try {
-      const answer = await fetch(location.href, { headers: { "X-Horsies-Refresh": "1" }, redirect: "error" });
-      if (!answer.ok) throw new Error(String(answer.status));
-      const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const fresh = parsed.getElementById("page");
-      if (fresh && answer.url === location.href) {
-        Idiomorph.morph(page(), fresh, { morphStyle: "outerHTML", ignoreActiveValue: true });
-        htmx.process(page());
-        keepSelection();
-      }
-    } catch (problem) {
-      say("The page could not be refreshed.", true);
+      const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers: { "X-Horsies-Refresh": "1" } };
+      await htmx.ajax("GET", location.pathname + location.search, where);
+      keepSelection();
     } finally {
       refreshing = false;
       if (wanted) soon();
@@ -110,11 +102,28 @@
   const dialog = document.getElementById("dialog");
   const opened = { from: null };
 
+  // Actions are requests to the JSON API: the fields of a form with the types that their names say.
+  htmx.defineExtension("typed-json", {
+    encodeParameters: (request, fields, form) => {
+      request.setRequestHeader("Content-Type", "application/json");
+      const body = {};
+      for (const field of form.querySelectorAll("[name]")) {
+        const read = TYPES[field.dataset.type || "text"](field);
+        if (read !== undefined) body[field.name] = read;
+      }
+      return JSON.stringify(body);
+    },
+  });
+  const TYPES = {
+    text: (field) => (field.value === "" ? undefined : field.value),
+    number: (field) => (field.value === "" ? undefined : Number(field.value)),
+    flag: (field) => (field.type === "checkbox" ? field.checked : field.value === "true"),
+    list: (field) => field.value.split("\n").filter(Boolean),
+    json: (field) => JSON.parse(field.value),
+  };
   document.body.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.verb !== "get") event.detail.headers["X-Horsies-Intent"] = "action";
-    if (event.detail.elt.hasAttribute("data-selection")) {
-      event.detail.parameters["ids"] = chosen();
-    }
+    if (event.detail.elt.hasAttribute("data-selection")) event.detail.parameters["ids"] = chosen();
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id === "dialog" && !dialog.open) {
@@ -124,21 +133,20 @@
     }
   });
   document.body.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.requestConfig.verb === "get") return;
-    const text = event.detail.xhr.getResponseHeader("X-Horsies-Said");
-    if (event.detail.successful) {
-      dialog.close();
-      say(text ? decodeURIComponent(text) : "Done.");
-      const next = event.detail.xhr.getResponseHeader("X-Horsies-Goto");
-      if (next) location.assign(next); else { clearSelection(); refresh(); }
-    }
+    const form = event.detail.elt;
+    if (event.detail.requestConfig.verb === "get" || !event.detail.successful) return;
+    dialog.close();
+    say(form.dataset.said || "Done.");
+    clearSelection();
+    refresh();
   });
   document.body.addEventListener("htmx:responseError", (event) => {
     let text = `The server refused this (${event.detail.xhr.status}).`;
     try { text = JSON.parse(event.detail.xhr.responseText).message || text; } catch (_) { /* it was no JSON */ }
+    if (event.detail.requestConfig.headers["X-Horsies-Refresh"]) text = `The page could not be refreshed (${event.detail.xhr.status}).`;
     say(text, true);
   });
-  document.body.addEventListener("htmx:sendError", () => say("The server could not be reached.", true));
+  document.body.addEventListener("htmx:sendError", () => { show("polling"); });
   dialog.addEventListener("close", () => {
     dialog.replaceChildren();
     if (opened.from) opened.from.focus();
