@@ -15,7 +15,7 @@ from horsies import (
     MonthlySchedule,
     WeeklySchedule,
 )
-from horsies.cli.schedules import in_words
+from horsies.core.scheduler.words import in_words
 
 
 @pytest.mark.parametrize(
