@@ -1,0 +1,172 @@
+"""What is asked before anything is changed (M-91: the dry run first): what would happen, to what, and a button. A dialog
+changes nothing itself: its form is sent to the JSON API, which checks everything again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from horsies import monitoring
+from horsies.core.models.recovery import SweepStaleWorkersOptions
+from horsies.core.recovery.utils import WorkerUtils
+from horsies.core.text import visible
+from horsies.core.types import Ok, TaskStatus
+from horsies.web.answers import Refusal, not_done
+from horsies.web.pages.frame import Viewer, not_found, viewer_of
+from horsies.web.render import render
+from horsies.web.screens import Page
+
+MOST_NAMED = 10
+FieldType: TypeAlias = Literal["text", "number", "flag", "list", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """A value of the request; `type` says what it becomes in its JSON body."""
+
+    name: str
+    value: Any = ""
+    label: str = ""
+    type: FieldType = "text"
+    is_hidden: bool = False
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dialog:
+    """What would happen, and the request that makes it happen; without `api` nothing can be done."""
+
+    title: str
+    sentences: Sequence[str]
+    api: str = ""
+    confirm: str = "Do it"
+    said: str = "Done."
+    fields: Sequence[FormField] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[Any]] = ()
+    more: int = 0
+    is_dangerous: bool = False
+
+
+DialogMaker: TypeAlias = Callable[[Viewer], Awaitable[Dialog]]
+
+
+async def cancel_task(viewer: Viewer) -> Dialog:
+    task = await viewer.read(monitoring.get_task_detail, viewer.param("id"))
+    is_running = task.status is TaskStatus.RUNNING
+    stops = "It is running: its code is stopped, softly at first." if is_running else "It does not run then."
+    return Dialog(
+        f"Cancel {visible(task.task_name)}?",
+        [f"Task {task.task_id} is {task.status.value}. {stops}", "A cancelled task can be run again as a new one."],
+        viewer.path("api", "tasks", task.task_id, "cancel"),
+        "Cancel and stop its code" if is_running else "Cancel it",
+        "The task is cancelled.",
+        [FormField("include_running", "true" if is_running else "false", type="flag", is_hidden=True)],
+        is_dangerous=True,
+    )
+
+
+async def rerun_task(viewer: Viewer) -> Dialog:
+    task = await viewer.read(monitoring.get_task_detail, viewer.param("id"))
+    return Dialog(
+        f"Run {visible(task.task_name)} again?",
+        [f"A new task with the same arguments is sent to queue {task.queue_name}. This one stays as it is."],
+        viewer.path("api", "tasks", task.task_id, "rerun"),
+        "Run it again",
+        "A new task was sent.",
+    )
+
+
+def _workflow(action: str, title: str, sentence: str, confirm: str, said: str, *, is_dangerous: bool = False) -> DialogMaker:
+    async def make(viewer: Viewer) -> Dialog:
+        run = (await viewer.read(monitoring.get_workflow_run, viewer.param("id"))).run
+        return Dialog(
+            f"{title} {visible(run.name)}?",
+            [f"Workflow {run.workflow_id} is {run.status.value}, with {run.open_nodes} open nodes. {sentence}"],
+            viewer.path("api", "workflows", run.workflow_id, action),
+            confirm,
+            said,
+            is_dangerous=is_dangerous,
+        )
+
+    return make
+
+
+async def retry_workflow(viewer: Viewer) -> Dialog:
+    found = await viewer.read(monitoring.get_workflow_run, viewer.param("id"))
+    wanted = viewer.params("node")
+    failed = [node for node in found.nodes if node.task_index in set(found.failed_indexes)]
+    chosen = [node for node in failed if not wanted or node.node_id in wanted]
+    if not chosen:
+        raise not_found("failed node")
+    return Dialog(
+        f"Retry {len(chosen)} failed node{'s' if len(chosen) != 1 else ''} of {visible(found.run.name)}?",
+        ["They run again, and then those that were skipped because of them. What succeeded is kept."],
+        viewer.path("api", "workflows", found.run.workflow_id, "retry"),
+        "Retry",
+        "The failed nodes run again.",
+        [FormField("node_ids", "\n".join(wanted), type="list", is_hidden=True)] if wanted else [],
+        ("node", "task", "error"),
+        [(node.node_id, node.task_name, node.error_code) for node in chosen[:MOST_NAMED]],
+        max(0, len(chosen) - MOST_NAMED),
+    )
+
+
+async def sweep(viewer: Viewer) -> Dialog:
+    """What a sweep would do now."""
+    options = SweepStaleWorkersOptions(dry_run=True)
+    swept = await WorkerUtils(viewer.dashboard.acting_broker).sweep_stale_workers(options)
+    if not isinstance(swept, Ok):
+        message = viewer.dashboard.database.redact(swept.error.message)
+        raise not_done(swept.error.code, message, retryable=swept.error.retryable)
+    dead = swept.value.worker_ids
+    if not dead:
+        return Dialog("Sweep dead workers", ["No worker counts as dead: there is nothing to recover."])
+    return Dialog(
+        f"Recover the tasks of {len(dead)} dead worker{'s' if len(dead) != 1 else ''}?",
+        ["Their tasks are returned to the queue or failed, as the settings of recovery say."],
+        viewer.path("api", "recovery", "sweep"),
+        "Sweep",
+        "The sweep is done.",
+        columns=("worker",),
+        rows=[(worker,) for worker in dead[:MOST_NAMED]],
+        more=max(0, len(dead) - MOST_NAMED),
+        is_dangerous=True,
+    )
+
+
+DIALOGS: Mapping[str, DialogMaker] = {
+    "cancel-task": cancel_task,
+    "rerun-task": rerun_task,
+    "pause-workflow": _workflow(
+        "pause", "Pause", "What runs goes on to its end; no further node starts.", "Pause it", "The workflow is paused."
+    ),
+    "resume-workflow": _workflow("resume", "Resume", "Its next nodes start.", "Resume it", "The workflow continues."),
+    "cancel-workflow": _workflow(
+        "cancel",
+        "Cancel",
+        "Its open nodes and its child workflows are cancelled; running code is stopped.",
+        "Cancel it",
+        "The workflow is cancelled.",
+        is_dangerous=True,
+    ),
+    "retry-workflow": retry_workflow,
+    "sweep": sweep,
+}
+
+
+async def show(request: Request) -> Response:
+    viewer = await viewer_of(request)
+    make = DIALOGS.get(request.path_params["name"])
+    if make is None:
+        raise not_found("dialog")
+    if not viewer.meta.can_act:
+        raise Refusal(403, "FORBIDDEN", viewer.meta.actions_disabled_reason or "you may look, but not act")
+    return render(request, "dialog.html", dialog=await make(viewer))
+
+
+PAGES = (Page("/dialogs/{name}", show),)
