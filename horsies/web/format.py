@@ -8,7 +8,10 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from horsies.core.models.monitoring.tasks import TaskSummary, WorkflowRunSummary
+from horsies.core.models.notes import TaskProgress
 from horsies.core.text import visible, visible_lines
+from horsies.core.types import TaskStatus
 
 LONGEST_CELL = 120
 LONGEST_TEXT = 20_000
@@ -106,6 +109,41 @@ def short_id(value: str | None) -> str:
     return cell(value) if len(value) <= 13 else f"…{visible(value[-12:])}"
 
 
+def waited(task: TaskSummary, now: datetime) -> str:
+    """How long a task has waited since it was due, for its present run."""
+    until = task.started_at or task.ended_at or now
+    return "–" if until < task.enqueued_at else duration(until - task.enqueued_at)
+
+
+def ran(task: TaskSummary, now: datetime) -> str:
+    """How long its last run took, or has taken so far."""
+    if task.started_at is None:
+        return "–"
+    until = task.ended_at or (now if task.status is TaskStatus.RUNNING else None)
+    return between(task.started_at, until)
+
+
+def progress(value: TaskProgress) -> str:
+    """`40 % (400 of 1,000), 12.5/s, 48 s left: message`; only what is known."""
+    parts = [number(value.done)]
+    if value.total is not None:
+        parts = [f"{(value.fraction or 0) * 100:.0f} % ({number(value.done)} of {number(value.total)})"]
+    if value.rate:
+        parts.append(f"{number(value.rate)}/s")
+    if (left := value.remaining) is not None and left > timedelta(0):
+        parts.append(f"{duration(left)} left")
+    said = ", ".join(parts)
+    return f"{said}: {cell(value.message)}" if value.message else said
+
+
+def node_progress(run: WorkflowRunSummary) -> str:
+    """How many nodes have ended."""
+    total = getattr(run, "total_nodes", None)
+    if total is None:
+        return f"{run.open_nodes:,} open" if run.open_nodes else "–"
+    return f"{max(0, total - run.open_nodes):,} of {total:,}"
+
+
 FILTERS: Mapping[str, Callable[..., str]] = {
     "ago": ago,
     "between": between,
@@ -115,7 +153,11 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "iso": iso,
     "lines": lines,
     "moment": moment,
+    "node_progress": node_progress,
     "number": number,
+    "progress": progress,
+    "ran": ran,
     "short_id": short_id,
+    "waited": waited,
     "word": word,
 }

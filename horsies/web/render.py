@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from horsies.web.format import FILTERS
 from horsies.web.security import root_of
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -18,13 +19,15 @@ TEMPLATES = Path(__file__).parent / "templates"
 @cache
 def environment() -> Environment:
     """Autoescaping is on for every template, whatever its name."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters.update(FILTERS)
+    return made
 
 
 def render(
