@@ -1,15 +1,15 @@
-"""The screens. Each module of this package has a list `PAGES`, and the lists are put together here; `app.py` makes routes
-of them, which only those reach who may look.
+"""The screens. Each module of this package has a list `SCREENS`, and the lists are put together here; `app.py` makes
+routes of them, which only those reach who may look.
 """
 
 from horsies.web.pages import dialogs, queues, task, tasks, workers, workflows
-from horsies.web.screens import Page
+from horsies.web.screens import Screen
 
-PAGES: tuple[Page, ...] = (
-    *tasks.PAGES,
-    *task.PAGES,
-    *queues.PAGES,
-    *workflows.PAGES,
-    *workers.PAGES,
-    *dialogs.PAGES,
+SCREENS: tuple[Screen, ...] = (
+    *tasks.SCREENS,
+    *task.SCREENS,
+    *queues.SCREENS,
+    *workflows.SCREENS,
+    *workers.SCREENS,
+    *dialogs.SCREENS,
 )

@@ -18,7 +18,7 @@ from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import Refusal, not_done
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
 from horsies.web.render import render
-from horsies.web.screens import Page
+from horsies.web.screens import Screen
 
 MOST_NAMED = 10
 FieldType: TypeAlias = Literal["text", "number", "flag", "list", "json"]
@@ -81,7 +81,9 @@ async def rerun_task(viewer: Viewer) -> Dialog:
     )
 
 
-def _workflow(action: str, title: str, sentence: str, confirm: str, said: str, *, is_dangerous: bool = False) -> DialogMaker:
+def _workflow(
+    action: str, title: str, sentence: str, confirm: str, said: str, *, is_dangerous: bool = False
+) -> DialogMaker:
     async def make(viewer: Viewer) -> Dialog:
         run = (await viewer.read(monitoring.get_workflow_run, viewer.param("id"))).run
         return Dialog(
@@ -169,4 +171,4 @@ async def show(request: Request) -> Response:
     return render(request, "dialog.html", dialog=await make(viewer))
 
 
-PAGES = (Page("/dialogs/{name}", show),)
+SCREENS = (Screen("/dialogs/{name}", show),)

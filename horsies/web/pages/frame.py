@@ -31,7 +31,7 @@ MOST_VALUES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class NavEntry:
     """An entry of the navigation; `key` follows `g` on the keyboard."""
 
     name: str
@@ -39,15 +39,15 @@ class Screen:
     key: str
 
 
-SCREENS = (
-    Screen("Overview", "/", "o"),
-    Screen("Tasks", "/tasks", "t"),
-    Screen("Failures", "/failures", "f"),
-    Screen("Queues", "/queues", "q"),
-    Screen("Workflows", "/workflows", "w"),
-    Screen("Workers", "/workers", "k"),
-    Screen("Schedules", "/schedules", "s"),
-    Screen("Audit", "/audit", "a"),
+NAVIGATION = (
+    NavEntry("Overview", "/", "o"),
+    NavEntry("Tasks", "/tasks", "t"),
+    NavEntry("Failures", "/failures", "f"),
+    NavEntry("Queues", "/queues", "q"),
+    NavEntry("Workflows", "/workflows", "w"),
+    NavEntry("Workers", "/workers", "k"),
+    NavEntry("Schedules", "/schedules", "s"),
+    NavEntry("Audit", "/audit", "a"),
 )
 
 
@@ -95,11 +95,13 @@ class Viewer:
         """A path below the mount; parts may be foreign texts."""
         return f"{self.root}/" + "/".join(quote(str(part), safe="") for part in parts)
 
-    def show(self, template: str, current: str, *, topics: str = "", ids: str = "", poll: int = 0, **values: Any) -> Response:
+    def show(
+        self, template: str, current: str, *, topics: str = "", ids: str = "", poll: int = 0, **values: Any
+    ) -> Response:
         """The page. `topics` are those of live updates that concern it, `ids` those it is about, and `poll` is how often
         it refreshes without them, in seconds."""
         frame = {
-            "screens": SCREENS,
+            "screens": NAVIGATION,
             "current": current,
             "notice": self._notice(),
             "can_act": self.meta.can_act,
@@ -121,7 +123,9 @@ class Viewer:
     def _notice(self) -> Notice | None:
         if self.meta.schema_state is SchemaState.MISMATCH:
             known, found = self.meta.expected_schema_version, self.meta.schema_version
-            return Notice(f"The tables are of version {found}, and this dashboard knows version {known}: it can only read.")
+            return Notice(
+                f"The tables are of version {found}, and this dashboard knows version {known}: it can only read."
+            )
         return None
 
 
@@ -141,7 +145,7 @@ async def viewer_of(request: Request) -> Viewer:
     return Viewer(request, dashboard, await meta(Asked(dashboard, request)), datetime.now(UTC))
 
 
-def screen(show: Callable[[Viewer], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def with_viewer(show: Callable[[Viewer], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """A function of a viewer as the answer of a route."""
 
     async def answer(request: Request) -> Response:

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from horsies import monitoring
 from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot
 from horsies.web.pages.charts import WINDOWS, charts_of
-from horsies.web.pages.frame import Viewer, not_found, screen
-from horsies.web.screens import Page
+from horsies.web.pages.frame import Viewer, not_found, with_viewer
+from horsies.web.screens import Screen
 
 
 async def queues(viewer: Viewer) -> Response:
@@ -42,4 +42,4 @@ def info_of(snapshot: Snapshot, name: str) -> QueueInfo | None:
     return next((queue for queue in snapshot.queues if queue.name == name), None)
 
 
-PAGES = (Page("/queues", screen(queues)), Page("/queues/{name}", screen(queue)))
+SCREENS = (Screen("/queues", with_viewer(queues)), Screen("/queues/{name}", with_viewer(queue)))

@@ -15,9 +15,9 @@ from horsies import monitoring
 from horsies.core.models.monitoring.tasks import TaskDetail
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import in_json
-from horsies.web.pages.frame import Viewer, screen
+from horsies.web.pages.frame import Viewer, with_viewer
 from horsies.web.payloads import tree, tree_of
-from horsies.web.screens import Page
+from horsies.web.screens import Screen
 from horsies.web.svg.timeline import rows_of_task, timeline_svg
 
 LOG_LINES = 500
@@ -116,4 +116,4 @@ def _trace_id(flags: Mapping[str, Any]) -> str | None:
     return parts[1] if len(parts) == 4 else None
 
 
-PAGES = (Page("/tasks/{task_id}", screen(task)),)
+SCREENS = (Screen("/tasks/{task_id}", with_viewer(task)),)

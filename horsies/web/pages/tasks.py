@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from horsies import monitoring
 from horsies.core.monitoring.filters import IN_FLIGHT, WAITING
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
-from horsies.web.pages.frame import Viewer, query, screen, viewer_of
-from horsies.web.screens import Page
+from horsies.web.pages.frame import Viewer, query, viewer_of, with_viewer
+from horsies.web.screens import Screen
 
 PAGE_SIZE = 50
 STATES = tuple(status.value for status in TaskStatus)
@@ -179,4 +179,4 @@ async def find(request: Request) -> Response:
     return RedirectResponse(viewer.path("tasks") + query(id=wanted), 303)
 
 
-PAGES = (Page("/tasks", screen(tasks)), Page("/find", find))
+SCREENS = (Screen("/tasks", with_viewer(tasks)), Screen("/find", find))

@@ -10,8 +10,8 @@ from horsies import monitoring
 from horsies.core.models.monitoring.cluster import WorkerStateInfo
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.pages.charts import WINDOWS
-from horsies.web.pages.frame import Viewer, not_found, screen
-from horsies.web.screens import Page
+from horsies.web.pages.frame import Viewer, not_found, with_viewer
+from horsies.web.screens import Screen
 from horsies.web.svg.charts import ChartWindow, area_svg
 
 STALE_S = 300.0
@@ -87,8 +87,8 @@ async def ping(viewer: Viewer) -> Response:
     )
 
 
-PAGES = (
-    Page("/workers", screen(workers)),
-    Page("/workers/ping", screen(ping)),
-    Page("/workers/{worker_id}", screen(worker)),
+SCREENS = (
+    Screen("/workers", with_viewer(workers)),
+    Screen("/workers/ping", with_viewer(ping)),
+    Screen("/workers/{worker_id}", with_viewer(worker)),
 )

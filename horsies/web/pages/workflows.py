@@ -12,10 +12,10 @@ from starlette.responses import Response
 from horsies import monitoring
 from horsies.core.models.monitoring.tasks import WorkflowNodeInfo, WorkflowRunDetail
 from horsies.core.types import Ok, WorkflowStatus, WorkflowTaskStatus
-from horsies.web.pages.frame import Viewer, query, screen
+from horsies.web.pages.frame import Viewer, query, with_viewer
 from horsies.web.pages.task import audit_of
 from horsies.web.payloads import tree, tree_of
-from horsies.web.screens import Page
+from horsies.web.screens import Screen
 from horsies.web.svg.folding import fold, graph_of
 from horsies.web.svg.graph import GraphLinks, graph_svg, legend_svg
 from horsies.web.svg.layout import lay_out
@@ -36,9 +36,7 @@ _URGENCY = {
 
 async def workflows(viewer: Viewer) -> Response:
     status, name = viewer.one_of("status", STATES, ""), viewer.param("name")
-    runs = await viewer.read(
-        monitoring.list_workflow_runs, name=name or None, status=status or None, limit=LIST_SIZE
-    )
+    runs = await viewer.read(monitoring.list_workflow_runs, name=name or None, status=status or None, limit=LIST_SIZE)
     names = await monitoring.list_workflow_names(viewer.dashboard.broker)
     return viewer.show(
         "workflows.html",
@@ -144,8 +142,8 @@ async def node(viewer: Viewer) -> Response:
     )
 
 
-PAGES = (
-    Page("/workflows", screen(workflows)),
-    Page("/workflows/{workflow_id}", screen(workflow)),
-    Page("/workflows/{workflow_id}/nodes/{index:int}", screen(node)),
+SCREENS = (
+    Screen("/workflows", with_viewer(workflows)),
+    Screen("/workflows/{workflow_id}", with_viewer(workflow)),
+    Screen("/workflows/{workflow_id}/nodes/{index:int}", with_viewer(node)),
 )
