@@ -1,5 +1,5 @@
-"""What is asked before anything is changed (M-91: the dry run first): what would happen, to what, and a button. A dialog
-changes nothing itself: its form is sent to the JSON API, which checks everything again."""
+"""What is asked before anything is changed (M-91: the dry run first): what would happen, to what, and a button. A
+dialog changes nothing itself: its form is sent to the JSON API, which checks everything again."""
 
 from __future__ import annotations
 

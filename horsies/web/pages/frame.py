@@ -98,8 +98,8 @@ class Viewer:
     def show(
         self, template: str, current: str, *, topics: str = "", ids: str = "", poll: int = 0, **values: Any
     ) -> Response:
-        """The page. `topics` are those of live updates that concern it, `ids` those it is about, and `poll` is how often
-        it refreshes without them, in seconds."""
+        """The page. `topics` are those of live updates that concern it, `ids` those it is about, and `poll` is how
+        often it refreshes without them, in seconds."""
         frame = {
             "screens": NAVIGATION,
             "current": current,

@@ -1,5 +1,5 @@
-"""One task (M-91): its path through the states, why it is not running, attempts, payloads, progress, logs, where it comes
-from, what was done to it, and the raw row."""
+"""One task (M-91): its path through the states, why it is not running, attempts, payloads, progress, logs, where it
+comes from, what was done to it, and the raw row."""
 
 from __future__ import annotations
 

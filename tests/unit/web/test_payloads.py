@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horsies.web import payloads
@@ -23,6 +23,7 @@ def leaves(node: Node) -> list[Node]:
     return [one for one in node.walk() if not one.is_branch]
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_m91_a_small_payload_is_whole(value: Any) -> None:
     made = tree(json.dumps(value))
