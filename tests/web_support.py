@@ -8,6 +8,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 from starlette.applications import Starlette
@@ -104,25 +105,49 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, body["code"]
 
 
+def scope_of(path: str, headers: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+    """A request as a server describes it, with the path exactly as it is."""
+    given = {"host": "localhost:8600", **(headers or {})}
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("localhost", 8600),
+        **more,
+    }
+
+
+async def raw(app: Any, scope: dict[str, Any], *pieces: bytes) -> tuple[int, dict[str, str], bytes]:
+    """The answer to a request: its status, headers and body. Of the body of the request only these pieces arrive; if
+    there are any, the last one is not its end."""
+    waiting = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    waiting = waiting or [{"type": "http.request", "body": b"", "more_body": False}]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return waiting.pop(0) if waiting else await asyncio.get_running_loop().create_future()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:])
+
+
 class Watcher:
     """A client of the event stream, at the level of ASGI: nothing is buffered between it and the dashboard."""
 
     def __init__(self, app: Any, headers: Mapping[str, str] | None = None, path: str = "/api/events") -> None:
-        given = {"host": "localhost:8600", **(headers or {})}
-        self._scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "GET",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
-            "client": ("127.0.0.1", 1),
-            "server": ("localhost", 8600),
-        }
+        self._scope = scope_of(path, headers)
         self._app = app
         self._gone = asyncio.Event()
         self._asked = False
