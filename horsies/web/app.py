@@ -67,7 +67,7 @@ def create_monitoring_app(
             *(Route(f"/api/{endpoint.path}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
             *(login_routes(policy) if isinstance(policy, Token) else ()),
             *(Route(screen.path, _screen(screen), methods=["GET"]) for screen in SCREENS),
-            Mount("/static", StaticFiles(directory=STATIC), name="static"),
+            Mount("/static", _StaticFiles(directory=STATIC), name="static"),
         ],
         middleware=[Middleware(Guard, allowed_hosts=dashboard.config.allowed_hosts)],
         exception_handlers={HTTPException: _no_route, Refusal: _refused},
@@ -76,6 +76,15 @@ def create_monitoring_app(
     made.router.redirect_slashes = False
     made.state.dashboard = dashboard
     return made
+
+
+class _StaticFiles(StaticFiles):
+    """Files of this package, which are no secret. A browser asks whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["Cache-Control"] = "no-cache"
+        return answer
 
 
 def _api(endpoint: Endpoint) -> Handler:

@@ -153,7 +153,7 @@ def answered(result: MonitoringResult[T | None]) -> T:
     if not isinstance(result, Ok):
         raise not_answered(result.error)
     if result.value is None:
-        raise Refusal(404, "NOT_FOUND", "there is no such thing")
+        raise Refusal(404, "NOT_FOUND", "nothing has this id")
     return result.value
 
 

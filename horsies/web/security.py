@@ -103,9 +103,10 @@ def refuse_unintended(request: Request) -> None:
 class Guard:
     """Around everything else: it also answers what nobody has caught."""
 
-    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str] | None) -> None:
+    def __init__(self, app: ASGIApp, *, allowed_hosts: Collection[str] | None, body_seconds: float = BODY_S) -> None:
         self._app = app
         self._allowed_hosts = allowed_hosts
+        self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -117,7 +118,7 @@ class Guard:
             if not is_allowed_host(headers, self._allowed_hosts):
                 raise Refusal(400, "UNKNOWN_HOST", "this host name is not allowed here (--allowed-host, allowed_hosts)")
             _refuse_large(headers)
-            await self._app(scope, _LimitedBody(receive), answering.send)
+            await self._app(scope, _LimitedBody(receive, self._body_seconds), answering.send)
         except Refusal as refusal:
             await answering.instead(refusal, scope, receive)
         except Exception:
@@ -157,8 +158,9 @@ class _Answering:
 class _LimitedBody:
     """The body of a request, which must be small and arrive in time."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, seconds: float) -> None:
         self._receive = receive
+        self._seconds = seconds
         self._size = 0
         self._deadline: float | None = None
         self._is_whole = False
@@ -167,12 +169,12 @@ class _LimitedBody:
         if self._is_whole:
             return await self._receive()  # to learn that the client has gone, which may take as long as it likes
         loop = asyncio.get_running_loop()
-        self._deadline = self._deadline or loop.time() + BODY_S
+        self._deadline = self._deadline or loop.time() + self._seconds
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            raise Refusal(408, "BODY_TOO_SLOW", f"the body did not arrive within {BODY_S:g} s") from None
+            raise Refusal(408, "BODY_TOO_SLOW", f"the body did not arrive within {self._seconds:g} s") from None
         if message["type"] != "http.request":
             self._is_whole = True
             return message
