@@ -270,6 +270,8 @@ PRUNE_KINDS = (
     _pruning("prune_heartbeats", retention.prune_heartbeats, _always("horsies_heartbeats"), longest=SHORT),
     _pruning("prune_logs", notes.prune_logs, _always("horsies_task_logs"), most=9),
     _pruning("prune_worker_states", retention.prune_worker_states, _always("horsies_worker_states")),
+    _pruning("prune_rollup", retention.prune_rollup, _always("horsies_rollup")),
+    _pruning("prune_audit", retention.prune_audit, _always("horsies_audit")),
     _pruning("prune_workers", retention.prune_workers, _all_workers),
     _pruning("prune_workflows", retention.prune_workflows, _workflows_and_nodes),
 )

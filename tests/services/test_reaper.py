@@ -97,7 +97,7 @@ def test_r16_the_passes_and_their_order(pool: Pool) -> None:
     names = [name for name, _ in a_reaper(pool).passes]
     assert names == [
         "expiry", "stale claims", "stale runs", "abandoned workers", "nodes of workflows", "ends of workflows",
-        "heartbeats", "doorbell", "caps",
+        "heartbeats", "doorbell", "caps", "gauges",
     ]  # fmt: skip
 
 
