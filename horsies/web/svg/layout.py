@@ -154,10 +154,11 @@ class _Placing:
     def _box(self, at: int) -> PlacedBox:
         width, height = self.sizes[at]
         along, side = self._start_of(at), self.across[at] - self.broad[at] / 2
-        x, y = (along, side) if self.direction == "right" else (side, along)
+        x, y = self._spot(along, side)
         return PlacedBox(self.graph.boxes[at], x, y, width, height, _placed_cells(self.graph.boxes[at], x, y))
 
     def _spot(self, along: float, side: float) -> Spot:
+        along, side = round(along, 2), round(side, 2)
         return (along, side) if self.direction == "right" else (side, along)
 
     def _way(self, edge: Edge, points: Sequence[int]) -> Way:
@@ -170,7 +171,7 @@ class _Placing:
             spots += [(start, self.across[bend]), (end, self.across[bend])]
         spots.append((self.bounds[self.layers.row_of[target]][0], self.across[target]))
         spots.append((self._start_of(target), self.across[target]))
-        return Way(source, target, tuple(self._spot(*spot) for spot in _without_repeats(spots)))
+        return Way(source, target, _without_repeats([self._spot(*spot) for spot in spots]))
 
     def _direct(self, edge: Edge, *, is_back: bool = False) -> Way:
         source, target = edge
@@ -183,8 +184,8 @@ def _from_margin(places: Sequence[float], sizes: Sequence[float]) -> list[float]
     return [place - first + MARGIN for place in places]
 
 
-def _without_repeats(spots: Sequence[Spot]) -> list[Spot]:
-    return [spots[0], *(after for before, after in pairwise(spots) if after != before)]
+def _without_repeats(spots: Sequence[Spot]) -> tuple[Spot, ...]:
+    return (spots[0], *(after for before, after in pairwise(spots) if after != before))
 
 
 def _placed_cells(box: Box, x: float, y: float) -> tuple[PlacedBox, ...]:

@@ -36,7 +36,7 @@ HOSTILE = (
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most: int = 40) -> tuple[list[GraphNode], list[Edge]]:
+def graphs(draw: st.DrawFn, most: int = 24) -> tuple[list[GraphNode], list[Edge]]:
     """Nodes and edges as rows may say it: circles, loops, absent nodes, the same twice, maps within maps."""
     count = draw(st.integers(0, most))
     place = st.integers(-2, count + 2)
