@@ -49,9 +49,7 @@ def test_m91_every_node_is_in_exactly_one_box(
 
 
 @given(graphs(), st.integers(1, 14), st.integers(1, 60))
-def test_m91_no_failure_is_hidden(
-    graph: tuple[list[GraphNode], list[tuple[int, int]]], wide: int, boxes: int
-) -> None:
+def test_m91_no_failure_is_hidden(graph: tuple[list[GraphNode], list[tuple[int, int]]], wide: int, boxes: int) -> None:
     nodes, pairs = graph
     status = {node.index: node.status for node in reversed(nodes)}
     folded = fold(nodes, pairs, wide=wide, most_boxes=boxes)

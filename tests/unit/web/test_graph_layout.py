@@ -24,9 +24,7 @@ def check_layers(layers: Layers, edges: list[tuple[int, int]]) -> None:
     assert placed == list(range(len(layers.row_of)))
     assert all(layers.row_of[point] == at for at, row in enumerate(layers.rows) for point in row)
     for way in layers.ways.values():
-        assert [layers.row_of[point] for point in way] == list(
-            range(layers.row_of[way[0]], layers.row_of[way[-1]] + 1)
-        )
+        assert [layers.row_of[point] for point in way] == list(range(layers.row_of[way[0]], layers.row_of[way[-1]] + 1))
     assert set(layers.ways) | set(layers.direct) == set(edges)
 
 
