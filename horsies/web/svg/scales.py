@@ -45,6 +45,8 @@ def human_seconds(value: float) -> str:
 
 def _short(value: float) -> str:
     """Two or three digits."""
+    if abs(value) >= 1e6:
+        return f"{value:.0e}"
     if abs(value) >= 9.95:
         return f"{value:.0f}"
     written = f"{value:.1f}" if abs(value) >= 0.95 else f"{value:.2g}"

@@ -54,9 +54,7 @@ def test_m91_a_folded_group_says_what_failed_and_leads_there() -> None:
     root = read(drawn(nodes, edges))
     group = by_id(root, "siblings-1")
     assert group.get("class") == "group status-failed"
-    assert ["30 × app.work", "2 failed, 28 completed", "first failed: node 17"] == sorted(
-        texts(group), key=["30 × app.work", "2 failed, 28 completed", "first failed: node 17"].index
-    )
+    assert set(texts(group)) == {"30 × app.work", "2 failed, 28 completed", "first failed: node 17"}
     assert links(group) == ["?open=siblings-1#siblings-1", "nodes/17"]
     parts = by_class(group, "part")
     assert [part.get("class") for part in parts] == ["part status-failed", "part status-completed"]
