@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from horsies.web.svg import states
 from horsies.web.svg.folding import Box
-from horsies.web.svg.layout import CELL, SMALL_CELL, GraphLayout, PlacedBox, Spot, EdgePath
+from horsies.web.svg.layout import CELL, SMALL_CELL, EdgePath, GraphLayout, PlacedBox, Spot
 from horsies.web.svg.markup import Svg, label, number, picture, relative, tag, text
 
 STRIPE = 26.0  # the coloured part of a box, which holds the sign
