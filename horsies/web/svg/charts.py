@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-from horsies.web.svg.markup import Svg, label, number, picture, tag, text
+from horsies.web.svg.markup import Svg, label, number, picture, tag, text, text_width
 from horsies.web.svg.scales import Unit, human, human_seconds, in_utc, seconds_between, top_of
 
 Sample: TypeAlias = tuple[datetime, float | None]
 
 WIDTH, HEIGHT = 320.0, 118.0
-LEFT, RIGHT, TOP, BOTTOM = 40.0, 8.0, 30.0, 18.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 30.0, 18.0
 SIZE = 10.0
 TITLE_SIZE = 12.0
 MOST_COLUMNS = 120
@@ -103,7 +103,7 @@ def _chart(
     if all(value is None for values in columns for value in values):
         nothing = {"class": "no-data", "x": WIDTH / 2, "y": HEIGHT / 2 + 8, "text-anchor": "middle"}
         return picture(frame, title, "No data.", name, tag("text", nothing, text("no data")))
-    top = top_of(_highest(columns, is_stacked=is_stacked))
+    top = top_of(_highest(columns, is_stacked=is_stacked), unit)
     if is_stacked and window.merged > 1:
         words += f" Each bar is the sum of {human_seconds(window.step.total_seconds() * window.merged)}."
     shown = _key(series, window, unit) if has_key else _latest(series[0], window, unit)
@@ -194,7 +194,7 @@ def _stack(
         words.append(f"{human(value, unit)} {one.name}")
         if value > 0:
             upper, lower = _height(below + value, top), _height(below, top)
-            size = {"x": left + space / 2, "y": upper, "width": right - left - space, "height": max(0.5, lower - upper)}
+            size = {"x": left + space / 2, "y": upper, "width": right - left - space, "height": max(1.0, lower - upper)}
             parts.append(tag("rect", {"class": f"part part-{_safe(one.kind)}", **size}))
             below += value
     if not parts:
@@ -244,12 +244,12 @@ def _key(series: Sequence[ChartSeries], window: ChartWindow, unit: Unit) -> list
     for one in reversed(series):
         known = _inside(one, window)
         words = f"{one.name[:12]} {human(known[-1][1], unit) if known else '–'}"
-        width = 5.6 * len(words) + 4
-        parts.append(label(words, {"class": "key", "x": x, "y": 24.0, "text-anchor": "end"}, width, SIZE))
-        x -= width + 2
-        mark = {"class": f"mark mark-{_safe(one.kind)}", "x": x - 7, "y": 16.5, "width": 8.0, "height": 8.0, "rx": 1}
+        width = text_width(words, SIZE)
+        x -= width
+        parts.append(label(words, {"class": "key", "x": x, "y": 24.0}, width, SIZE))
+        mark = {"class": f"mark mark-{_safe(one.kind)}", "x": x - 11, "y": 16.5, "width": 8.0, "height": 8.0, "rx": 1}
         parts.append(tag("rect", mark))
-        x -= 16
+        x -= 18
     return parts
 
 
@@ -266,7 +266,9 @@ def _in_words(series: ChartSeries, window: ChartWindow, unit: Unit) -> str:
     high, low = max(known, key=lambda one: one[1]), min(known, key=lambda one: one[1])
 
     def said(one: tuple[datetime, float]) -> str:
-        return f"{human(one[1], unit)} ({human_seconds(max(0.0, seconds_between(one[0], window.end)))} ago)"
+        age = seconds_between(one[0], window.end)
+        when = "now" if age < window.step.total_seconds() else f"{human_seconds(age)} ago"
+        return f"{human(one[1], unit)} ({when})"
 
     found = f"{name}latest {said(known[-1])}, highest {said(high)}, lowest {said(low)}."
     return found[0].upper() + found[1:]

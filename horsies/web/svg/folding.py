@@ -288,7 +288,7 @@ def _tries(boxes: list[Box], levels: list[list[int]], most_boxes: int) -> Iterat
     names = {f"level-{number}": level for number, level in enumerate(levels) if len(level) > 1}
     widest = sorted(names, key=lambda key: len(names[key]), reverse=True)
     folding = _enough([len(names[key]) for key in widest], len(boxes) - most_boxes)
-    while folding < len(widest):
+    while folding < 2 * len(widest):
         groups = {key: names[key] for key in widest[:folding]}
         yield _without_some_failed(boxes, groups, most_boxes)
         folding = max(1, folding * 2)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from horsies.web.svg import states
 from horsies.web.svg.folding import Box
-from horsies.web.svg.layout import CELL, SMALL_CELL, GraphLayout, PlacedBox, Spot, Way
+from horsies.web.svg.layout import CELL, SMALL_CELL, EdgePath, GraphLayout, PlacedBox, Spot
 from horsies.web.svg.markup import Svg, label, number, picture, relative, tag, text
 
 STRIPE = 26.0  # the coloured part of a box, which holds the sign
@@ -95,7 +95,7 @@ def _edges(layout: GraphLayout) -> Svg:
     return tag("g", {"class": "edges"}, *found, Svg(""))
 
 
-def _line(layout: GraphLayout, way: Way) -> Svg:
+def _line(layout: GraphLayout, way: EdgePath) -> Svg:
     source, target = layout.boxes[way.source].box, layout.boxes[way.target].box
     kinds = ["edge"]
     if way.is_back:

@@ -105,7 +105,9 @@ class Layers:
         return sum(map(len, self.below))
 
 
-def layered(count: int, edges: Sequence[tuple[int, int]], most_bends: int = MOST_BENDS) -> Layers:
+def layered(
+    count: int, edges: Sequence[tuple[int, int]], *, most_bends: int = MOST_BENDS, most_sweeps: int = MOST_SWEEPS
+) -> Layers:
     """The nodes in layers, in an order with few crossings. The edges must not contain circles."""
     row_of = _rows_of(count, edges)
     found = Layers(count, [[] for _ in range(max(row_of, default=-1) + 1)], row_of)
@@ -118,7 +120,7 @@ def layered(count: int, edges: Sequence[tuple[int, int]], most_bends: int = MOST
         else:
             _add_way(found, source, target)
     found.rows = _first_order(found)
-    _improve(found)
+    _improve(found, most_sweeps)
     return found
 
 
@@ -182,10 +184,10 @@ def _crossings_between(upper: Sequence[int], lower: Sequence[int], below: Sequen
     return found
 
 
-def _improve(layers: Layers) -> None:
+def _improve(layers: Layers, most_sweeps: int) -> None:
     """Sweeps down and up in turn; each puts points near the middle of their neighbours in the layer before."""
     best, fewest = layers.rows, crossings(layers)
-    sweeps = min(MOST_SWEEPS, SWEEP_BUDGET // max(1, layers.segments()))
+    sweeps = min(most_sweeps, SWEEP_BUDGET // max(1, layers.segments()))
     rows = [list(row) for row in best]
     waited = 0
     for sweep in range(sweeps):

@@ -46,7 +46,7 @@ class PlacedBox:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class EdgePath:
     """An edge from one box to another, as positions, and the spots that it passes.
 
     At each spot the edge runs in the direction of the layout. `is_back`: it closes a circle, which no workflow has.
@@ -64,7 +64,7 @@ class GraphLayout:
 
     graph: FoldedGraph
     boxes: tuple[PlacedBox, ...]
-    ways: tuple[Way, ...]
+    ways: tuple[EdgePath, ...]
     width: float
     height: float
     direction: Direction
@@ -154,13 +154,14 @@ class _Placing:
     def _box(self, at: int) -> PlacedBox:
         width, height = self.sizes[at]
         along, side = self._start_of(at), self.across[at] - self.broad[at] / 2
-        x, y = (along, side) if self.direction == "right" else (side, along)
+        x, y = self._spot(along, side)
         return PlacedBox(self.graph.boxes[at], x, y, width, height, _placed_cells(self.graph.boxes[at], x, y))
 
     def _spot(self, along: float, side: float) -> Spot:
+        along, side = round(along, 2), round(side, 2)
         return (along, side) if self.direction == "right" else (side, along)
 
-    def _way(self, edge: Edge, points: Sequence[int]) -> Way:
+    def _way(self, edge: Edge, points: Sequence[int]) -> EdgePath:
         """From the end of the source, straight through the layers of the bends, to the start of the target."""
         source, target = edge
         spots = [(self._start_of(source) + self.thick[source], self.across[source])]
@@ -170,12 +171,12 @@ class _Placing:
             spots += [(start, self.across[bend]), (end, self.across[bend])]
         spots.append((self.bounds[self.layers.row_of[target]][0], self.across[target]))
         spots.append((self._start_of(target), self.across[target]))
-        return Way(source, target, tuple(self._spot(*spot) for spot in _without_repeats(spots)))
+        return EdgePath(source, target, _without_repeats([self._spot(*spot) for spot in spots]))
 
-    def _direct(self, edge: Edge, *, is_back: bool = False) -> Way:
+    def _direct(self, edge: Edge, *, is_back: bool = False) -> EdgePath:
         source, target = edge
         start = self._spot(self._start_of(source) + self.thick[source], self.across[source])
-        return Way(source, target, (start, self._spot(self._start_of(target), self.across[target])), is_back)
+        return EdgePath(source, target, (start, self._spot(self._start_of(target), self.across[target])), is_back)
 
 
 def _from_margin(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
@@ -183,8 +184,8 @@ def _from_margin(places: Sequence[float], sizes: Sequence[float]) -> list[float]
     return [place - first + MARGIN for place in places]
 
 
-def _without_repeats(spots: Sequence[Spot]) -> list[Spot]:
-    return [spots[0], *(after for before, after in pairwise(spots) if after != before)]
+def _without_repeats(spots: Sequence[Spot]) -> tuple[Spot, ...]:
+    return (spots[0], *(after for before, after in pairwise(spots) if after != before))
 
 
 def _placed_cells(box: Box, x: float, y: float) -> tuple[PlacedBox, ...]:

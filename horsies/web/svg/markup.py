@@ -15,6 +15,7 @@ from typing import Any
 from horsies.core.text import visible
 
 LONGEST_TEXT = 300  # of a tooltip
+LONGEST_URL = 4_000
 ELLIPSIS = "…"
 
 _PLAIN = re.compile(r"[\x20-\x7e…–·×]*")
@@ -129,6 +130,6 @@ def number(value: float) -> str:
 
 def relative(url: str | None) -> str | None:
     """The address, if it is one within this site; nothing else may become a link."""
-    if not url or not _RELATIVE.fullmatch(url) or _SCHEME.match(url):
+    if not url or len(url) > LONGEST_URL or not _RELATIVE.fullmatch(url) or _SCHEME.match(url):
         return None
     return url

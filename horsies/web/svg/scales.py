@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 Unit: TypeAlias = Literal["count", "seconds", "bytes", "percent"]
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+_BASES = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _STEPS = (
     *(base * 10.0**power for power in range(-6, 0) for base in (1, 2, 5)),
     *(1.0, 2.0, 5.0, 10.0, 15.0, 30.0),
@@ -44,6 +45,8 @@ def human_seconds(value: float) -> str:
 
 def _short(value: float) -> str:
     """Two or three digits."""
+    if abs(value) >= 1e6:
+        return f"{value:.0e}"
     if abs(value) >= 9.95:
         return f"{value:.0f}"
     written = f"{value:.1f}" if abs(value) >= 0.95 else f"{value:.2g}"
@@ -72,12 +75,15 @@ def ticks(span: float, most: int = 8) -> list[float]:
     return [step * place for place in range(int(span / step + 1e-9) + 1)]
 
 
-def top_of(value: float) -> float:
+def top_of(value: float, unit: Unit = "count") -> float:
     """A round number that is not less than the value: the upper end of an axis."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return next((base * power for base in (1, 2, 5, 10) if value <= base * power * 1.000001), value)
+    if unit == "seconds":
+        return next((step for step in _STEPS if value <= step), value)
+    size = 1024.0 ** math.floor(math.log(value, 1024)) if unit == "bytes" and value >= 1024 else 1.0
+    power = size * 10.0 ** math.floor(math.log10(value / size))
+    return next((base * power for base in _BASES if value <= base * power * 1.000001), value)
 
 
 def seconds_between(start: datetime, end: datetime) -> float:

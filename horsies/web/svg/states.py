@@ -24,19 +24,19 @@ _RANK = {status: place for place, status in enumerate(URGENCY)}
 
 # Each sign is drawn in a square from -5 to 5. Fonts differ; these do not.
 _SIGNS = {
-    "COMPLETED": "M-4 0L-1 3L4 -3",
-    "FAILED": "M-3.5 -3.5L3.5 3.5M3.5 -3.5L-3.5 3.5",
-    "RUNNING": "M-3 -4L4 0L-3 4Z",
-    "CLAIMED": "M-3 -4L4 0L-3 4ZM-5 -4V4",
-    "ENQUEUED": "M-4 -3H4M-4 0H4M-4 3H4",
-    "READY": "M-4 0H4M1 -3L4 0L1 3",
-    "PENDING": "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z",
-    "SKIPPED": "M-4 -3L-1 0L-4 3M0 -3L3 0L0 3",
-    "CANCELLED": "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0ZM-2.8 -2.8L2.8 2.8",
-    "EXPIRED": "M-3 -4H3L-3 4H3Z",
-    "PAUSED": "M-2 -4V4M2 -4V4",
+    "COMPLETED": "M -4 0L-1 3L4 -3",
+    "FAILED": "M -3.5 -3.5L3.5 3.5M 3.5 -3.5L-3.5 3.5",
+    "RUNNING": "M -3 -4L4 0L-3 4Z",
+    "CLAIMED": "M -3 -4L4 0L-3 4ZM -5 -4V4",
+    "ENQUEUED": "M -4 -3H4M -4 0H4M -4 3H4",
+    "READY": "M -4 0H4M 1 -3L4 0L1 3",
+    "PENDING": "M -4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z",
+    "SKIPPED": "M -4 -3L-1 0L-4 3M 0 -3L3 0L0 3",
+    "CANCELLED": "M -4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0ZM -2.8 -2.8L2.8 2.8",
+    "EXPIRED": "M -3 -4H3L-3 4H3Z",
+    "PAUSED": "M -2 -4V4M 2 -4V4",
 }
-_UNKNOWN_SIGN = "M-2 -2A2 2 0 1 1 0 0.5V1.5M0 3.5V4"
+_UNKNOWN_SIGN = "M -2 -2A2 2 0 1 1 0 0.5V1.5M 0 3.5V4"
 
 
 def status_class(status: str) -> str:

@@ -19,7 +19,7 @@ from horsies.web.svg.scales import elapsed, human_seconds, in_utc, seconds_betwe
 MOST_ROWS = 60
 WIDTH = 960.0
 NAMES = 200.0  # the width of the column of names
-RIGHT = 20.0
+RIGHT = 36.0
 ROW = 24.0
 BAR = 14.0
 TOP = 26.0
