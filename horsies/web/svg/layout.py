@@ -1,7 +1,7 @@
 """The layout of a graph: a place for each box and a way for each edge.
 
 Boxes are in layers. The layers follow each other to the right or downwards, whichever lets the picture be larger on a
-page; those of a large graph follow each other to the right. No two boxes overlap, and an edge passes boxes at a distance.
+page; in a large graph it is always to the right. No two boxes overlap, and an edge passes boxes at a distance.
 """
 
 from collections.abc import Iterable, Sequence
