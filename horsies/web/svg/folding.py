@@ -245,6 +245,8 @@ def _merged(
     boxes: list[Box], edges: list[Edge], groups: Mapping[str, Sequence[int]], kind: BoxKind
 ) -> tuple[list[Box], list[Edge]]:
     """The boxes after each group of positions became one with that key, in the place of its first."""
+    if not groups:
+        return boxes, edges
     leader = {at: group[0] for group in groups.values() for at in group}
     key_of = {group[0]: key for key, group in groups.items()}
     kept: list[Box] = []
@@ -254,7 +256,8 @@ def _merged(
             place[at] = len(kept)
             key = key_of.get(at)
             kept.append(box if key is None else _joined(key, kind, [boxes[one] for one in groups[key]]))
-    return kept, _unique((place[leader.get(a, a)], place[leader.get(b, b)]) for a, b in edges)
+    moved = [place[leader.get(at, at)] for at in range(len(boxes))]
+    return kept, _unique((moved[source], moved[target]) for source, target in edges)
 
 
 def _with_levels(

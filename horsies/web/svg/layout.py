@@ -1,7 +1,7 @@
 """The layout of a graph: a place for each box and a way for each edge.
 
 Boxes are in layers. The layers follow each other to the right or downwards, whichever lets the picture be larger on a
-page. No two boxes overlap, and an edge passes boxes at a distance.
+page; in a large graph it is always to the right. No two boxes overlap, and an edge passes boxes at a distance.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ Spot: TypeAlias = tuple[float, float]
 NODE = (180.0, 44.0)
 GROUP = (244.0, 62.0)
 CELL = (148.0, 24.0)  # with a label
-SMALL_CELL = (16.0, 16.0)
+SMALL_CELL = (20.0, 20.0)  # with the gap, as far apart as fingers need
 CELL_GAP = 4.0
 FRAME = (10.0, 63.0, 10.0)  # of an open box: at the sides, at the top, at the bottom
 NOTE = 14.0  # the line below the cells
@@ -30,6 +30,7 @@ GAP = 14.0  # between boxes of a layer
 BEND_GAP = 10.0
 LAYER_GAP = {"right": 44.0, "down": 30.0}
 WIDEST_LAYER_GAP = 150.0
+SMALL = 800  # boxes and bends
 PAGE_WIDTH = 1_200.0  # a picture that is not wider needs no shrinking
 
 
@@ -77,8 +78,13 @@ def lay_out(graph: FoldedGraph, direction: Direction | None = None) -> GraphLayo
     forward = without_circles(len(sizes), inside)
     layers = layered(len(sizes), forward)
     back = sorted(set(inside) - set(forward))
-    tried: list[Direction] = ["right", "down"] if direction is None else [direction]
+    tried = [direction] if direction else _worth_trying(layers)
     return min((_Placing(graph, layers, sizes, one).result(back) for one in tried), key=_shrinking)
+
+
+def _worth_trying(layers: Layers) -> list[Direction]:
+    """Both directions, unless the graph is so large that the second one would take long."""
+    return ["right", "down"] if len(layers.row_of) <= SMALL else ["right"]
 
 
 def _shrinking(layout: GraphLayout) -> tuple[float, float]:

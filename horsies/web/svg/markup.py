@@ -25,7 +25,7 @@ _RELATIVE = re.compile(r"(?!//)[\w\-.~/%?#&=+,:@!$*;]*", re.ASCII)
 _SCHEME = re.compile(r"[^/?#]*:")
 
 _NARROW = frozenset("iljtfrI.,:;!|'`()[]{}/\\ -1")
-_BROAD = frozenset("mwMW@%")
+_BROAD = frozenset("mwMW@%<>=+~#^&")
 
 
 class Svg(str):
@@ -105,7 +105,7 @@ def _letter_width(letter: str) -> float:
     if letter in _BROAD:
         return 0.95
     if letter < "\x7f":
-        return 0.72 if letter.isupper() else 0.6
+        return 0.74 if letter.isupper() else 0.64
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.1
     return 0.4 if unicodedata.combining(letter) else 0.75
