@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 PAGE = 1_000
 UPCOMING = 5
+CHANGEABLE = frozenset({"pattern", "timezone", "enabled", "queue_name", "catch_up_missed"})
 
 
 class Refused(Exception):
@@ -126,6 +127,30 @@ class Schedules:
         await self._set_paused(name, False)
 
     resume = run_sync(resume_async)
+
+    @_as_result
+    @on_bridge
+    async def change_async(self, name: str, **fields: Any) -> None:
+        """Change some fields of a run-time schedule: when it runs, in which time zone, whether, and to which queue it
+        sends. Its arguments stay. A changed pattern starts with its next run. A mistake is INVALID_SCHEDULE."""
+        if unknown := fields.keys() - CHANGEABLE:
+            message = f"{sorted(unknown)[0]!r} cannot be changed; these can: {', '.join(sorted(CHANGEABLE))}"
+            raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, message)
+        self._refuse_code(name, "change it there")
+        async with self._changing(name) as conn:
+            before, _ = await self._find(conn, name)
+            definition = {**before.model_dump(mode="json"), **fields}
+            try:
+                after = sync.schedule_of(name, definition)
+            except HorsiesError as problem:
+                raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, sync.in_one_line(problem), (problem,)) from None
+            if errors := tuple(payloads.schedule_problems(self._app, after, is_stored=True)):
+                message = "; ".join(map(sync.in_one_line, errors))
+                raise Refused(models.ScheduleErrorCode.INVALID_SCHEDULE, message, errors)
+            await store.put(conn, name, json.dumps(after.model_dump(mode="json")))
+            await store.bump(conn)
+
+    change = run_sync(change_async)
 
     @_as_result
     @on_bridge
