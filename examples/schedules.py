@@ -20,8 +20,8 @@ from horsies import (
     TaskResult,
     TaskSchedule,
 )
-from horsies.cli.schedules import in_words
 from horsies.core.scheduler.calendar import occurrences
+from horsies.core.scheduler.words import in_words
 from horsies.core.worker.config import WorkerConfig
 from horsies.core.worker.scheduler_process import SchedulerProcess
 from horsies.core.worker.service import Worker

@@ -30,6 +30,7 @@ from horsies.web.endpoints import EVENTS, Asked, Endpoint
 from horsies.web.login import Token, login_routes, to_login
 from horsies.web.pages import SCREENS
 from horsies.web.policies import AuthPolicy
+from horsies.web.schedule_actions import SCHEDULE_ACTIONS
 from horsies.web.screens import Screen, refusal_page
 from horsies.web.security import Guard, path_in, refuse_foreign, refuse_unintended, root_of
 
@@ -46,6 +47,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *READS,
     Endpoint("GET", "openapi.json", "This document.", dict[str, Any], _openapi, needs_tables=False),
     *ACTIONS,
+    *SCHEDULE_ACTIONS,
 )
 
 

@@ -2,7 +2,7 @@
 routes of them, which only those reach who may look.
 """
 
-from horsies.web.pages import dialogs, queues, task, tasks, workers, workflows
+from horsies.web.pages import dialogs, queues, schedules, task, tasks, workers, workflows
 from horsies.web.screens import Screen
 
 SCREENS: tuple[Screen, ...] = (
@@ -11,5 +11,6 @@ SCREENS: tuple[Screen, ...] = (
     *queues.SCREENS,
     *workflows.SCREENS,
     *workers.SCREENS,
+    *schedules.SCREENS,
     *dialogs.SCREENS,
 )

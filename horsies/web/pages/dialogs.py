@@ -3,6 +3,7 @@ dialog changes nothing itself: its form is sent to the JSON API, which checks ev
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -141,6 +142,38 @@ async def sweep(viewer: Viewer) -> Dialog:
     )
 
 
+def _schedule(action: str, sentence: str, said: str) -> DialogMaker:
+    async def make(viewer: Viewer) -> Dialog:
+        name = viewer.param("name")
+        path = viewer.path("api", "schedules", name, action)
+        return Dialog(
+            f"{action.capitalize()} schedule {visible(name)}?", [sentence], path, f"{action.capitalize()} it", said
+        )
+
+    return make
+
+
+async def edit_schedule(viewer: Viewer) -> Dialog:
+    name = viewer.param("name")
+    listed = await viewer.read(monitoring.list_schedules)
+    found = next((one for one in listed if one.name == name and one.source == "database"), None)
+    if found is None or found.definition is None:
+        raise not_found("schedule that can be edited")
+    pattern = json.dumps(found.definition.get("pattern"), indent=1)
+    return Dialog(
+        f"Edit schedule {visible(name)}",
+        ["Its arguments stay as they are. A changed pattern starts with its next run."],
+        viewer.path("api", "schedules", name, "edit"),
+        "Save",
+        "The schedule is changed.",
+        [
+            FormField("pattern", pattern, "When (JSON)", "json"),
+            FormField("timezone", found.definition.get("timezone", "UTC"), "Time zone", is_required=True),
+            FormField("enabled", bool(found.definition.get("enabled", True)), "enabled", "flag"),
+        ],
+    )
+
+
 DIALOGS: Mapping[str, DialogMaker] = {
     "cancel-task": cancel_task,
     "rerun-task": rerun_task,
@@ -158,6 +191,14 @@ DIALOGS: Mapping[str, DialogMaker] = {
     ),
     "retry-workflow": retry_workflow,
     "sweep": sweep,
+    "pause-schedule": _schedule("pause", "It does not run until it is resumed.", "The schedule is paused."),
+    "resume-schedule": _schedule(
+        "resume", "It runs again. Of missed runs the last is made up, or all if it says so.", "The schedule runs again."
+    ),
+    "trigger-schedule": _schedule(
+        "trigger", "Its task is sent now, in addition to its next runs.", "The task of the schedule was sent."
+    ),
+    "edit-schedule": edit_schedule,
 }
 
 

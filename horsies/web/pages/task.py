@@ -79,7 +79,7 @@ async def task(viewer: Viewer) -> Response:
         flags=tree_of(dict(found.flags)) if found.flags else None,
         hides=hides,
         rerun_of=options.get("rerun_of"),
-        trace=_trace_id(found.flags),
+        trace=_trace_id(options),
         timeline=timeline_svg(rows_of_task(found), title="Attempts over time", now=viewer.now, prefer="last"),
         logs=await logs_of(viewer, found, hides=hides),
         audit=await audit_of(viewer, task_id),
@@ -91,8 +91,8 @@ async def logs_of(viewer: Viewer, found: TaskDetail, *, hides: bool) -> Any:
     """What the task has logged; None if it is not shown."""
     if hides or found.started_at is None:
         return None
-    read = await monitoring.read_task_logs(viewer.dashboard.broker, found.task_id, limit=LOG_LINES)
-    return read.value if isinstance(read, Ok) else None
+    read = await viewer.dashboard.broker.read_logs_async(found.task_id, most=LOG_LINES)
+    return read.value.lines if isinstance(read, Ok) else None
 
 
 async def audit_of(viewer: Viewer, target: str) -> Any:
@@ -109,9 +109,10 @@ def _object(text: str | None) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _trace_id(flags: Mapping[str, Any]) -> str | None:
+def _trace_id(options: Mapping[str, Any]) -> str | None:
     """The id of the trace in a `traceparent`: version, trace, span, flags."""
-    parent = flags.get("traceparent")
+    trace = options.get("trace")
+    parent = trace.get("traceparent") if isinstance(trace, dict) else None
     parts = parent.split("-") if isinstance(parent, str) else []
     return parts[1] if len(parts) == 4 else None
 

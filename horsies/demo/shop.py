@@ -1,0 +1,158 @@
+"""The app of `horsies demo --web`: a small shop whose tasks succeed, fail, are retried, report how far they have come
+and log, with workflows and schedules, so that a dashboard has something of everything to show. An ordinary app, as a
+user would write it."""
+
+import logging
+import os
+import random
+import time
+from datetime import time as time_of_day
+from typing import Any
+
+from horsies import (
+    AppConfig,
+    CronSchedule,
+    CustomQueueConfig,
+    DailySchedule,
+    Horsies,
+    IntervalSchedule,
+    OnError,
+    PostgresConfig,
+    QueueMode,
+    RetryPolicy,
+    ScheduleConfig,
+    TaskContext,
+    TaskError,
+    TaskLogs,
+    TaskResult,
+    TaskSchedule,
+    from_node,
+)
+
+DATABASE_VARIABLE = "HORSIES_DEMO_DATABASE_URL"
+log = logging.getLogger("shop")
+
+SCHEDULES = [
+    TaskSchedule(name="stock-check", task_name="shop.check_stock", pattern=IntervalSchedule(seconds=20)),
+    TaskSchedule(
+        name="nightly-report",
+        task_name="shop.report",
+        pattern=DailySchedule(time=time_of_day(2, 30)),
+        timezone="Europe/Berlin",
+        kwargs={"pages": 40},
+    ),
+    TaskSchedule(
+        name="newsletter",
+        task_name="shop.send_mail",
+        pattern=CronSchedule.parse("0 9 * * mon"),
+        timezone="America/New_York",
+        kwargs={"to": "everybody@example.com", "subject": "News"},
+    ),
+]
+
+app = Horsies(
+    AppConfig(
+        broker=PostgresConfig(database_url=os.environ.get(DATABASE_VARIABLE, "embedded:.horsies/postgres")),
+        queue_mode=QueueMode.CUSTOM,
+        custom_queues=[
+            CustomQueueConfig(name="orders", priority=1),
+            CustomQueueConfig(name="mail", priority=2, max_concurrency=2),
+            CustomQueueConfig(name="images", priority=3),
+            CustomQueueConfig(name="archive", priority=9),  # no worker of the demo serves it
+        ],
+        schedule=ScheduleConfig(schedules=SCHEDULES),
+        task_logs=TaskLogs(),
+    )
+)
+
+
+@app.task(
+    "shop.send_mail",
+    queue_name="mail",
+    retry_policy=RetryPolicy.fixed([2, 5], auto_retry_for=["SMTP_BUSY"], jitter=True),
+)
+def send_mail(to: str, subject: str) -> TaskResult[str, TaskError]:
+    time.sleep(random.uniform(0.02, 0.1))
+    if random.random() < 0.15:
+        return TaskResult(err=TaskError(error_code="SMTP_BUSY", message=f"the mail server refused {to}: try later"))
+    return TaskResult(ok=f"{subject!r} was sent to {to}")
+
+
+@app.task("shop.resize_image", queue_name="images")
+def resize_image(path: str, width: int) -> dict[str, Any]:
+    time.sleep(random.uniform(0.05, 0.2))
+    if random.random() < 0.04:
+        raise ValueError(f"{path} is not an image: unexpected end of file")
+    return {"path": path.replace(".jpg", f"-{width}.jpg"), "width": width, "bytes": random.randint(10_000, 90_000)}
+
+
+@app.task("shop.report", queue_name="images")
+def report(ctx: TaskContext, pages: int) -> TaskResult[int, TaskError]:
+    """Report how far it has come, and log."""
+    for page in range(pages):
+        log.info("page %d of %d", page + 1, pages)
+        ctx.progress(page + 1, pages, f"page {page + 1}")
+        time.sleep(0.25)
+    return TaskResult(ok=pages)
+
+
+@app.task("shop.archive", queue_name="archive")
+def archive(order: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=order)
+
+
+@app.task("shop.check_stock", queue_name="orders")
+def check_stock() -> TaskResult[int, TaskError]:
+    return TaskResult(ok=random.randint(0, 500))
+
+
+@app.task("shop.reserve", queue_name="orders")
+def reserve(order: int) -> TaskResult[int, TaskError]:
+    time.sleep(random.uniform(0.02, 0.1))
+    return TaskResult(ok=order)
+
+
+@app.task("shop.charge", queue_name="orders")
+def charge(order: TaskResult[int, TaskError], declines: float) -> TaskResult[int, TaskError]:
+    time.sleep(random.uniform(0.05, 0.3))
+    if random.random() < declines:
+        error = TaskError(error_code="CARD_DECLINED", message="the bank refused the payment", data={"reason": "limit"})
+        return TaskResult(err=error)
+    return TaskResult(ok=order.unwrap())
+
+
+@app.task("shop.list_items", queue_name="orders")
+def list_items(order: TaskResult[int, TaskError]) -> TaskResult[list[int], TaskError]:
+    return TaskResult(ok=list(range(order.unwrap() % 7 + 3)))
+
+
+@app.task("shop.pack", queue_name="images")
+def pack(item: int) -> TaskResult[int, TaskError]:
+    time.sleep(random.uniform(0.02, 0.15))
+    if random.random() < 0.01:
+        return TaskResult(err=TaskError(error_code="OUT_OF_STOCK", message=f"item {item} is gone"))
+    return TaskResult(ok=item)
+
+
+@app.task("shop.ship", queue_name="orders")
+def ship(
+    payment: TaskResult[int, TaskError], items: TaskResult[list[TaskResult[int, TaskError]], TaskError]
+) -> TaskResult[str, TaskError]:
+    time.sleep(random.uniform(0.05, 0.2))
+    return TaskResult(ok=f"order {payment.unwrap()}: {len(items.unwrap())} items")
+
+
+def order_workflow(order: int, *, declines: float = 0.1, pauses: bool = False) -> Any:
+    """An order: reserve, charge and pack each item, ship. `pauses`: an error pauses it instead of failing it."""
+    reserved = reserve.node(node_id="reserve")(order=order)
+    charged = charge.node(node_id="charge")(order=from_node(reserved), declines=declines)
+    items = list_items.node(node_id="items")(order=from_node(reserved))
+    packed = pack.map_node(node_id="pack", over=from_node(items))()
+    shipped = ship.node(node_id="ship")(payment=from_node(charged), items=from_node(packed))
+    return app.workflow(
+        "order",
+        [reserved, charged, items, packed, shipped],
+        output=shipped,
+        on_error=OnError.PAUSE if pauses else OnError.FAIL,
+        definition_key="shop.order",
+    )
