@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.responses import Response
@@ -41,7 +41,7 @@ class Step:
 def path_of(task: TaskDetail) -> list[Step]:
     """The states of a task with their times, as far as it has come."""
     steps = [Step("sent", task.sent_at, "done")]
-    if task.enqueued_at != task.sent_at:
+    if abs(task.enqueued_at - task.sent_at) >= timedelta(seconds=1):
         steps.append(Step("due", task.enqueued_at, "done" if task.claimed_at or task.ended_at else "now"))
     if task.claimed_at is not None:
         steps.append(Step("claimed", task.claimed_at, "done", task.claimed_by_worker_id or ""))
@@ -78,12 +78,37 @@ async def task(viewer: Viewer) -> Response:
         options=tree(found.task_options),
         flags=tree_of(dict(found.flags)) if found.flags else None,
         hides=hides,
+        failure=failure_of(found),
         rerun_of=options.get("rerun_of"),
         trace=_trace_id(options),
         timeline=timeline_svg(rows_of_task(found), title="Attempts over time", now=viewer.now, prefer="last"),
         logs=await logs_of(viewer, found, hides=hides),
         audit=await audit_of(viewer, task_id),
         raw=json.dumps(in_json(found), indent=1, ensure_ascii=True, default=str),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task ended without success, as its result says it."""
+
+    code: str
+    message: str
+    traceback: str | None = None
+
+
+def failure_of(task: TaskDetail) -> Failure | None:
+    """What to read first about a task that did not succeed."""
+    if not task.status.is_terminal or task.status is TaskStatus.COMPLETED:
+        return None
+    error = _object(task.result).get("err")
+    error = error if isinstance(error, dict) else {}
+    exception = error.get("exception")
+    traceback = exception.get("traceback") if isinstance(exception, dict) else None
+    return Failure(
+        task.error_code or task.status.value,
+        str(error.get("message") or ""),
+        traceback if isinstance(traceback, str) else None,
     )
 
 
