@@ -14,6 +14,7 @@ from psycopg import AsyncConnection
 from horsies.core.models.monitoring.tasks import MonitoringErrorCode, MonitoringQueryError, MonitoringResult
 from horsies.core.schema.install import SCHEMA_VERSION, install
 from horsies.core.types import Err, Ok
+from horsies.web import app
 from horsies.web.answers import Refusal
 from horsies.web.endpoints import Endpoint
 from horsies.web.schema_state import KNOWN_S, UNKNOWN_S, SchemaCheck, SchemaState, judged
@@ -49,12 +50,12 @@ async def test_m70_without_tables_nothing_is_read_and_nothing_is_created(empty_d
 
 
 async def test_m70_with_an_app_nothing_is_created_either(empty_database_url: str) -> None:
-    with an_app(empty_database_url) as app:
-        async with a_board(app) as board:
+    with an_app(empty_database_url) as shop:
+        async with a_board(shop) as board:
             assert refusal(await board.get("/api/tasks")) == (503, "SCHEMA_ABSENT")
             assert refusal(await board.act("/api/tasks/x/cancel")) == (503, "SCHEMA_ABSENT")
         assert tables(empty_database_url) == []
-        assert (await app.get_broker().ensure_schema_initialized()).is_ok(), "the app itself still creates them"
+        assert (await shop.get_broker().ensure_schema_initialized()).is_ok(), "the app itself still creates them"
         assert tables(empty_database_url)
 
 
@@ -115,6 +116,27 @@ async def test_m64_a_dashboard_outlives_an_outage(database_url: str, db: AsyncCo
 
             await eventually(is_back)
             assert (await board.act(f"/api/tasks/{task}/cancel")).status_code == 200
+    finally:
+        await network.close()
+
+
+async def test_m64_a_database_that_falls_silent_is_503(
+    database_url: str, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "READ_S", 0.5)
+    network = Network(database_url)
+    await network.open()
+    try:
+        async with a_board(network.url) as board:
+            assert (await board.get("/api/tasks")).status_code == 200
+            network.freeze()
+            assert refusal(await board.get("/api/tasks")) == (503, "DATABASE_UNAVAILABLE")
+            network.mend()
+
+            async def is_back() -> bool:
+                return (await board.get("/api/tasks")).status_code == 200
+
+            await eventually(is_back)
     finally:
         await network.close()
 
