@@ -125,11 +125,14 @@ def scope_of(path: str, headers: Mapping[str, str] | None = None, **more: Any) -
     }
 
 
-async def raw(app: Any, scope: dict[str, Any], *pieces: bytes) -> tuple[int, dict[str, str], bytes]:
-    """The answer to a request: its status, headers and body. Of the body of the request only these pieces arrive; if
-    there are any, the last one is not its end."""
-    waiting = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
-    waiting = waiting or [{"type": "http.request", "body": b"", "more_body": False}]
+async def raw(
+    app: Any, scope: dict[str, Any], *pieces: bytes, is_whole: bool = False
+) -> tuple[int, dict[str, str], bytes]:
+    """The answer to a request: its status, headers and body. Of the body of the request only these pieces arrive; its
+    end does so if it `is_whole`, or if there are none."""
+    waiting: list[dict[str, Any]] = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    if is_whole or not waiting:
+        waiting.append({"type": "http.request", "body": b"", "more_body": False})
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:

@@ -5,6 +5,7 @@ every route, from the declarations in `api.py`, `actions.py` and `pages`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,9 +21,10 @@ from starlette.staticfiles import StaticFiles
 
 from horsies.core.app import Horsies
 from horsies.core.models.broker import PostgresConfig
+from horsies.core.monitoring import queries
 from horsies.web import openapi
 from horsies.web.actions import ACTIONS
-from horsies.web.answers import Refusal, json_answer, refusal_answer
+from horsies.web.answers import Refusal, json_answer, refusal_answer, unavailable
 from horsies.web.api import READS
 from horsies.web.config import WebConfig
 from horsies.web.dashboard import Dashboard, checked_policy, dashboard_of
@@ -36,6 +38,10 @@ from horsies.web.security import Guard, path_in, refuse_foreign, refuse_unintend
 
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 STATIC = Path(__file__).parent / "static"
+# A database that has fallen silent would not be noticed for much longer than a person waits.
+READ_S = queries.PATIENCE.total_seconds() + 5
+EXACT_S = queries.EXACT_PATIENCE.total_seconds() + 10
+ACTION_S = 120.0
 WORDS = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
@@ -93,15 +99,24 @@ def _api(endpoint: Endpoint) -> Handler:
     async def answer(request: Request) -> Response:
         asked = Asked(dashboard_of(request), request)
         await (_refuse_actor if endpoint.action else _refuse_viewer)(asked)
-        facts = await asked.dashboard.schema.look() if endpoint.needs_tables else None
-        if facts is not None:
-            facts.refuse_acting() if endpoint.action else facts.refuse_reading()
         values = await endpoint.values(request)
-        if endpoint.media_type == EVENTS:
-            return await _stream(endpoint, asked)
-        return json_answer(asked.dashboard.masking.applied_to(await endpoint.ask(asked, **values)))
+        seconds = ACTION_S if endpoint.action else EXACT_S if values.get("exact") else READ_S
+        try:
+            async with asyncio.timeout(seconds):
+                return await _answer(endpoint, asked, values)
+        except TimeoutError:
+            raise unavailable(f"the database did not answer within {seconds:g} s") from None
 
     return answer
+
+
+async def _answer(endpoint: Endpoint, asked: Asked, values: dict[str, Any]) -> Response:
+    if endpoint.needs_tables:
+        facts = await asked.dashboard.schema.look()
+        facts.refuse_acting() if endpoint.action else facts.refuse_reading()
+    if endpoint.media_type == EVENTS:
+        return await _stream(endpoint, asked)
+    return json_answer(asked.dashboard.masking.applied_to(await endpoint.ask(asked, **values)))
 
 
 async def _stream(endpoint: Endpoint, asked: Asked) -> Response:

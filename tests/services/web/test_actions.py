@@ -1,0 +1,198 @@
+"""What can be changed through the API (M-48, M-49, M-63, M-64, M-65), and that every change is recorded."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+from starlette.requests import Request
+
+from horsies import TaskError, TaskResult, from_node
+from horsies.core.app import Horsies
+from horsies.core.types.status import TaskStatus
+from horsies.web import AllowAll, TrustedHeader
+from tests.app_support import an_app
+from tests.factories import given_node, given_task, given_worker, given_workflow, task_row
+from tests.web_support import a_board, refusal
+
+
+async def workflow_status(db: AsyncConnection[Any], workflow_id: str) -> str:
+    row = await (await db.execute("SELECT status FROM horsies_workflows WHERE id = %s", [workflow_id])).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+async def test_m48_a_task_is_cancelled(database_url: str, db: AsyncConnection[Any]) -> None:
+    waiting = await given_task(db)
+    running = await given_task(db, status=TaskStatus.RUNNING)
+    ended = await given_task(db, status=TaskStatus.COMPLETED)
+    of_workflow = await given_task(db, workflow_id=await given_workflow(db))
+    async with a_board(database_url) as board:
+        done = await board.act(f"/api/tasks/{waiting}/cancel")
+        assert done.json() == {"task_id": waiting, "previous_status": "PENDING"}
+        assert (await task_row(db, waiting))["status"] == "CANCELLED"
+        for task_id, code in [
+            (waiting, "TASK_NOT_CANCELLABLE"),
+            (running, "TASK_NOT_CANCELLABLE"),
+            (ended, "TASK_NOT_CANCELLABLE"),
+            (of_workflow, "TASK_IS_WORKFLOW_TASK"),
+        ]:
+            assert refusal(await board.act(f"/api/tasks/{task_id}/cancel")) == (409, code)
+        assert (await task_row(db, running))["status"] == "RUNNING"
+        done = await board.act(f"/api/tasks/{running}/cancel", {"include_running": True})
+        assert done.json()["previous_status"] == "RUNNING"
+        assert refusal(await board.act("/api/tasks/nothing/cancel")) == (404, "TASK_NOT_FOUND")
+
+
+async def test_m49_a_failed_task_is_sent_again(database_url: str, db: AsyncConnection[Any]) -> None:
+    failed = await given_task(db, status=TaskStatus.FAILED, args="[7]")
+    waiting, ended = await given_task(db), await given_task(db, status=TaskStatus.COMPLETED)
+    async with a_board(database_url) as board:
+        done = (await board.act(f"/api/tasks/{failed}/rerun")).json()
+        assert done["rerun_of"] == failed
+        again = await task_row(db, done["task_id"])
+        assert (again["status"], again["args"]) == ("PENDING", "[7]")
+        assert refusal(await board.act(f"/api/tasks/{waiting}/rerun")) == (409, "TASK_HAS_NOT_ENDED")
+        assert refusal(await board.act(f"/api/tasks/{ended}/rerun")) == (409, "TASK_HAS_COMPLETED")
+
+
+async def test_m63_a_workflow_is_paused_resumed_and_cancelled(database_url: str, db: AsyncConnection[Any]) -> None:
+    with an_app(database_url) as app:
+        flow = await started(app)
+        async with a_board(app) as board:
+            for action, status, again in [
+                ("pause", "PAUSED", "WORKFLOW_NOT_RUNNING"),
+                ("resume", "RUNNING", "WORKFLOW_NOT_PAUSED"),
+                ("cancel", "CANCELLED", "WORKFLOW_HAS_ENDED"),
+            ]:
+                done = await board.act(f"/api/workflows/{flow}/{action}")
+                assert done.json() == {"workflow_id": flow, "action": action}
+                assert await workflow_status(db, flow) == status
+                assert refusal(await board.act(f"/api/workflows/{flow}/{action}")) == (409, again)
+            assert refusal(await board.act("/api/workflows/nothing/pause")) == (404, "WORKFLOW_NOT_FOUND")
+
+
+async def test_m63_failed_nodes_of_a_workflow_are_retried(database_url: str, db: AsyncConnection[Any]) -> None:
+    flow = await given_workflow(db, status="FAILED", started_at="now", completed_at="now")
+    for index, node in enumerate(("a", "b")):
+        await given_node(db, flow, task_index=index, node_id=node, status="FAILED", error_code="X")
+    async with a_board(database_url) as board:
+        assert refusal(await board.act(f"/api/workflows/{flow}/retry", {"node_ids": ["c"]})) == (
+            409,
+            "NOTHING_TO_RETRY",
+        )
+        done = await board.act(f"/api/workflows/{flow}/retry", {"node_ids": ["a"]})
+        assert done.json() == {"workflow_id": flow, "action": "retry"}
+        rows = await db.execute(
+            "SELECT node_id, status FROM horsies_workflow_tasks WHERE workflow_id = %s ORDER BY 1", [flow]
+        )
+        states: dict[str, str] = dict(await rows.fetchall())
+        assert states["a"] in ("READY", "ENQUEUED") and states["b"] == "FAILED"
+        assert await workflow_status(db, flow) == "RUNNING"
+
+
+async def test_m65_without_an_app_a_workflow_that_passes_values_is_not_resumed(
+    database_url: str, db: AsyncConnection[Any]
+) -> None:
+    with an_app(database_url) as app:
+        plain, passing = await started(app), await started(app, passes=True)
+        async with a_board(database_url) as board:
+            assert not (await board.get("/api/meta")).json()["has_app"]
+            for flow in (plain, passing):
+                assert (await board.act(f"/api/workflows/{flow}/pause")).status_code == 200
+            assert refusal(await board.act(f"/api/workflows/{passing}/resume")) == (409, "APP_NEEDED")
+            assert await workflow_status(db, passing) == "PAUSED"
+            assert (await board.act(f"/api/workflows/{plain}/resume")).status_code == 200
+            assert (await board.act(f"/api/workflows/{plain}/cancel")).status_code == 200
+        async with a_board(app) as board:
+            assert (await board.get("/api/meta")).json()["has_app"]
+            assert (await board.act(f"/api/workflows/{passing}/resume")).status_code == 200
+            assert await workflow_status(db, passing) == "RUNNING"
+
+
+async def test_m65_without_an_app_a_child_workflow_is_left_to_the_workers(
+    database_url: str, db: AsyncConnection[Any]
+) -> None:
+    flow = await given_workflow(db, status="PAUSED", started_at="now", paused_at="now", open_nodes=1)
+    await given_node(
+        db, flow, node_type="SUBWORKFLOW", status="READY", ready_at="now", sub_workflow_key="nobody.knows", deps_total=0
+    )
+    async with a_board(database_url) as board:
+        assert (await board.act(f"/api/workflows/{flow}/resume")).status_code == 200
+    row = await (await db.execute("SELECT status FROM horsies_workflow_tasks")).fetchone()
+    assert row == ("READY",)
+
+
+async def test_m63_a_sweep_looks_first_and_then_recovers(database_url: str, db: AsyncConnection[Any]) -> None:
+    await given_worker(db, "dead", last_heartbeat_at="2020-01-01", sweeping=True)
+    held = await given_task(
+        db,
+        status=TaskStatus.RUNNING,
+        claimed_by_worker_id="dead",
+        recovery_enrolled=True,
+        claimed_at="2020-01-01",
+        started_at="2020-01-01",
+    )
+    async with a_board(database_url) as board:
+        looked = await board.act("/api/recovery/sweep", {"dry_run": True, "sweep_threshold_seconds": 60})
+        assert looked.status_code == 200 and looked.json()["dry_run"] is True
+        row = await (await db.execute("SELECT count(*) FROM horsies_workers")).fetchone()
+        assert row == (1,), "a dry run changes nothing"
+        listed = (await board.get("/api/recovery/workers", params={"threshold_seconds": "60"})).json()
+        assert [(one["worker_id"], one["is_stale"]) for one in listed] == [("dead", True)]
+        swept = await board.act("/api/recovery/sweep", {"sweep_threshold_seconds": 60, "recovery_delay_seconds": 0})
+        assert swept.json()["worker_ids"] == looked.json()["worker_ids"] == ["dead"]
+        assert swept.json()["recovered_count"] == 1 and (await task_row(db, held))["status"] == "PENDING"
+
+
+async def test_m63_every_action_is_recorded_with_who_and_how_it_ended(
+    database_url: str, db: AsyncConnection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    task = await given_task(db)
+    policy = TrustedHeader("X-User", allow_actions=True)
+    with caplog.at_level(logging.INFO, "horsies.web"):
+        async with a_board(database_url, policy) as board:
+            for _ in range(2):
+                await board.act(f"/api/tasks/{task}/cancel", headers={"X-User": "ada"})
+            await board.act(f"/api/tasks/{task}/cancel", headers={"X-User": ""})
+    facts = [record.horsies for record in caplog.records if hasattr(record, "horsies")]
+    assert [(one["actor"], one["action"], one["targets"], one["outcome"]) for one in facts] == [
+        ("ada", "task.cancel", [task], "DONE"),
+        ("ada", "task.cancel", [task], "TASK_NOT_CANCELLABLE"),
+    ]
+
+
+async def test_m62_a_policy_that_fails_lets_nobody_in(
+    database_url: str, db: AsyncConnection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(AllowAll):
+        async def can_act(self, request: Request) -> bool:
+            raise RuntimeError("the secret reason")
+
+    task = await given_task(db)
+    async with a_board(database_url, Broken()) as board:
+        answer = await board.act(f"/api/tasks/{task}/cancel")
+        assert refusal(answer) == (500, "INTERNAL_ERROR") and "secret" not in answer.text
+    assert (await task_row(db, task))["status"] == "PENDING"
+    assert "the secret reason" in caplog.text
+
+
+async def started(app: Horsies, *, passes: bool = False) -> str:
+    """A workflow of two nodes, the second of which may take the value of the first."""
+    if "one" not in app.tasks:
+
+        @app.task("one")
+        def one() -> TaskResult[int, TaskError]:
+            return TaskResult(ok=1)
+
+        @app.task("two")
+        def two(value: TaskResult[int, TaskError] | None = None) -> TaskResult[int, TaskError]:
+            return TaskResult(ok=2)
+
+    first = app.tasks["one"].node()()
+    second = app.tasks["two"].node(waits_for=[first])(**({"value": from_node(first)} if passes else {}))
+    spec = app.workflow("flow", [first, second], definition_key="flow")
+    handle = (await spec.start_async()).unwrap()
+    return handle.workflow_id
