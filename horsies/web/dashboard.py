@@ -20,6 +20,7 @@ from horsies.web.answers import Refusal
 from horsies.web.config import WebConfig
 from horsies.web.events import LiveStreams
 from horsies.web.masking import Masking, unknown_names
+from horsies.web.pacing import SharedAnswers
 from horsies.web.policies import AuthPolicy, actor_of
 from horsies.web.schema_state import SchemaCheck
 
@@ -41,6 +42,7 @@ class Dashboard:
         self.masking = Masking.of(config.mask, hides_all=config.hide_payloads, positional=self._positional)
         self.schema = SchemaCheck(partial(read_schema_version, self.broker))
         self.streams = LiveStreams(self.broker)
+        self.shared = SharedAnswers()
         self._exact = 0
 
     @property

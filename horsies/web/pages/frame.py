@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from horsies.core.models.monitoring.tasks import MonitoringResult
+from horsies.web import pacing
 from horsies.web.answers import Refusal
 from horsies.web.api import WebMeta, meta
 from horsies.web.dashboard import Dashboard, dashboard_of
@@ -146,10 +148,23 @@ async def viewer_of(request: Request) -> Viewer:
 
 
 def with_viewer(show: Callable[[Viewer], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """A function of a viewer as the answer of a route."""
+    """A function of a viewer as the answer of a route. Pages that refresh themselves share answers, and are told when
+    to come again."""
 
     async def answer(request: Request) -> Response:
-        return await show(await viewer_of(request))
+        viewer = await viewer_of(request)
+
+        async def make() -> Response:
+            began = monotonic()
+            made = await show(viewer)
+            wait_s = pacing.wait_after(monotonic() - began, len(viewer.dashboard.streams))
+            made.headers[pacing.WAIT_HEADER] = str(round(wait_s * 1000))
+            return made
+
+        if pacing.REFRESH_HEADER not in request.headers:
+            return await make()
+        key = (viewer.root, request.url.path, request.url.query, viewer.meta.can_act)
+        return await viewer.dashboard.shared.get(key, make)
 
     return answer
 

@@ -13,8 +13,8 @@
   };
 
   // ------------------------------------------------------------------ refreshing
-  const AT_MOST_EVERY = 1000, POLL = 5000;
-  let refreshing = false, wanted = false, last = 0;
+  const POLL = 5000;
+  let refreshing = false, wanted = false, last = 0, pause = 1000; // the server says how long
 
   async function refresh() {
     if (refreshing) { wanted = true; return; }
@@ -33,7 +33,7 @@
   function soon() {
     wanted = true;
     if (timer || refreshing) return;
-    timer = setTimeout(() => { timer = null; if (wanted) refresh(); }, Math.max(0, last + AT_MOST_EVERY - Date.now()));
+    timer = setTimeout(() => { timer = null; if (wanted) refresh(); }, Math.max(0, last + pause - Date.now()));
   }
 
   // ------------------------------------------------------------------ live updates
@@ -133,6 +133,7 @@
     }
   });
   document.body.addEventListener("htmx:afterRequest", (event) => {
+    pause = Number(event.detail.xhr.getResponseHeader("X-Horsies-Wait")) || pause;
     const form = event.detail.elt;
     if (event.detail.requestConfig.verb === "get" || !event.detail.successful) return;
     dialog.close();
