@@ -9,12 +9,14 @@ from horsies.core.models.monitoring.cluster import (
     ActiveWorkerInfo, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount,
     Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
 )
+from horsies.core.models.monitoring.history import AuditEntry, AuditOutcome, AuditPage
 from horsies.core.models.monitoring.tasks import (
     Breakdown, ErrorCategory, ErrorFacet, Facets, FacetValue, GroupBy, GroupRow, MonitoringErrorCode,
     MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskDetail, TaskListPage, TaskSummary,
     WorkflowEdge, WorkflowNodeInfo, WorkflowRunDetail, WorkflowRunSummary, WorkflowTaskDetail, to_jsonable,
 )
 from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.monitoring.audit import Deed, audited, list_audit, record_audit
 from horsies.core.monitoring.explain import explain_task
 from horsies.core.monitoring.queries import (
     get_worker_history, get_workflow_node, get_workflow_run, list_active_workers, list_schedules, list_workers,
@@ -28,8 +30,12 @@ from horsies.core.monitoring.task_queries import (
 
 __all__ = [
     "ActiveWorkerInfo",
+    "AuditEntry",
+    "AuditOutcome",
+    "AuditPage",
     "Breakdown",
     "DatabaseFacts",
+    "Deed",
     "ErrorCategory",
     "ErrorFacet",
     "Explanation",
@@ -67,6 +73,7 @@ __all__ = [
     "WorkflowRunDetail",
     "WorkflowRunSummary",
     "WorkflowTaskDetail",
+    "audited",
     "cancel_task",
     "explain_task",
     "get_task_detail",
@@ -74,12 +81,14 @@ __all__ = [
     "get_workflow_node",
     "get_workflow_run",
     "list_active_workers",
+    "list_audit",
     "list_schedules",
     "list_tasks",
     "list_workers",
     "list_workflow_names",
     "list_workflow_runs",
     "ping",
+    "record_audit",
     "rerun_task",
     "take_snapshot",
     "task_breakdown",

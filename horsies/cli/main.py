@@ -13,6 +13,7 @@ from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.grants import grants
+from horsies.cli.history import audit
 from horsies.cli.notes import logs
 from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
@@ -69,6 +70,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "cancel": (cancel, "Cancel tasks."),
         "rerun": (rerun, "Send ended tasks again."),
         "purge": (purge, "Delete old tasks, or cancel a queue's waiting ones."),
+        "audit": (audit, "List what people did through the dashboard."),
     },
     "Workflows and schedules": {
         "workflow": (workflow, "List, show, pause, resume, cancel or retry workflows."),

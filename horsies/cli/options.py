@@ -265,6 +265,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
         ("cancel all waiting tasks of a queue", "horsies purge --waiting --queue mail --yes"),
     ),
+    "audit": (
+        ("what people did of late", "horsies audit shop.tasks:app"),
+        ("what was done to a task", f"horsies audit --task {_ID}"),
+        ("what one person cancelled", "horsies audit --actor ann --action task.cancel"),
+    ),
     "workers": (
         ("all registered workers", "horsies workers shop.tasks:app"),
         ("mark workers as stale after one minute of silence", "horsies workers --threshold 1m"),

@@ -33,9 +33,9 @@ WRITING = re.compile(
 # statement that moves a task reads it.
 NOTES = {"tasks/write_progress", "tasks/write_logs", "tasks/trim_logs"}
 # The same holds for statistics and for the record of what people did; `tests/store/test_rollup.py` has them at once.
-STATISTICS = {"rollup/add", "rollup/gauges"}
+STATISTICS = {"rollup/add", "rollup/gauges", "audit/begin", "audit/complete"}
 APART = {"workers/ping", "caps/start", *NOTES, *STATISTICS}
-FUNCTIONS_APART = {"notes.write", "rollup.add", "rollup.note_gauges"}
+FUNCTIONS_APART = {"notes.write", "rollup.add", "rollup.note_gauges", "audit.record_audit", "audit.complete"}
 
 
 def writing(texts: Mapping[str, str]) -> set[str]:

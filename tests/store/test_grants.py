@@ -39,8 +39,9 @@ def roles(module_url: str) -> Iterator[dict[ProcessKind, str]]:
         a_role(module_url, "worker") as worker,
         a_role(module_url, "scheduler") as scheduler,
         a_role(module_url, "monitor") as monitor,
+        a_role(module_url, "operator") as operator,
     ):
-        made = dict(zip(ProcessKind, (producer, client, worker, scheduler, monitor), strict=True))
+        made = dict(zip(ProcessKind, (producer, client, worker, scheduler, monitor, operator), strict=True))
         for kind, role in made.items():
             asyncio.run(grant(role, kind))
         yield made
@@ -123,6 +124,13 @@ def test_o20_a_client_reads_all_and_steers_but_does_not_run_tasks(
         "workers/withdraw_idle",
     }
     assert "workflows/prune" not in found
+
+
+def test_o20_an_operator_does_what_a_client_does_and_writes_it_down(
+    module_url: str, roles: dict[ProcessKind, str]
+) -> None:
+    found, client = (permitted(module_url, roles[kind]) for kind in (ProcessKind.OPERATOR, ProcessKind.CLIENT))
+    assert found - client == {"audit/begin", "audit/complete"} and client <= found
 
 
 def test_o20_a_worker_does_everything_but_schedule(module_url: str, roles: dict[ProcessKind, str]) -> None:

@@ -22,7 +22,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring import windows
 from horsies.core.monitoring.filters import TaskFilter, order, page
-from horsies.core.store import monitoring
+from horsies.core.store import audit, monitoring
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
@@ -92,6 +92,8 @@ ALWAYS = f"""
     SELECT 'c' || lpad(n::text, 35, '0'), 'task1', 'q1', CASE n % 2 WHEN 0 THEN 'RUNNING' ELSE 'CLAIMED' END, TRUE,
            'w' || n % 20, now(), now() FROM generate_series(1, {IN_FLIGHT}) AS n;
     INSERT INTO horsies_workers (worker_id, queues) SELECT 'w' || n, '{{q1}}' FROM generate_series(0, 19) AS n;
+    INSERT INTO horsies_audit (actor, action, target_kind, target_ids)
+    SELECT 'p' || n % 3, 'a' || n % 5, 'task', ARRAY['t' || n, 'u' || n] FROM generate_series(1, 20000) AS n;
     INSERT INTO horsies_worker_states (worker_id, snapshot_at)
     SELECT 'w' || n % 20, now() - n * interval '1 s' FROM generate_series(1, 5000) AS n;
     INSERT INTO horsies_heartbeats (task_id, sender_id, role)
@@ -152,6 +154,13 @@ def a_tally(source: windows.Source, **lists: Any) -> Callable[[Connection], Awai
 def a_probe(source: windows.Source, **lists: Any) -> Callable[[Connection], Awaitable[object]]:
     wanted = {**TaskFilter(**lists).params(), "source": source, "few": BOUND}
     return lambda conn: monitoring.has_few(conn, wanted)
+
+
+def an_audit(target_id: str | None = None, actor: str | None = None) -> Callable[[Connection], Awaitable[object]]:
+    """Buffers tell how much is read."""
+    return lambda conn: audit.list_entries(
+        conn, target_id=target_id, actor=actor, action=None, after=None, limit=LIMIT, look=2 * LIMIT
+    )
 
 
 ENDED = ["COMPLETED", "FAILED"]
@@ -219,6 +228,10 @@ LOOKS: dict[str, Look] = {
     "ended of late": Look(lambda conn: monitoring.ended(conn, timedelta(days=30), most=BOUND), BOUND),
     "open workflows": Look(lambda conn: monitoring.open_workflows(conn, most=20), runs=60),
     "workers": Look(lambda conn: monitoring.workers(conn, most=100)),
+    # What people did.
+    "audit": Look(an_audit()),
+    "audit of a task": Look(an_audit(target_id="t7")),
+    "audit of a person": Look(an_audit(actor="nobody")),
     # Workflows.
     "workflow names": Look(lambda conn: monitoring.workflow_names(conn, most=100), runs=12),
     "workflows": Look(

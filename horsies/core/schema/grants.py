@@ -32,6 +32,7 @@ class ProcessKind(StrEnum):
     WORKER = "worker"
     SCHEDULER = "scheduler"
     MONITOR = "monitor"
+    OPERATOR = "operator"
 
 
 class Right(NamedTuple):
@@ -63,6 +64,8 @@ SENT_COLUMNS = (
 )  # fmt: skip
 # What `tasks/cancel.sql` writes.
 CANCELLED_COLUMNS = ("status", "claimed", "claim_expires_at", "result", "error_code", "updated_at")
+# What `audit/complete.sql` writes: who did what stays as it was written.
+COMPLETED_COLUMNS = ("outcome", "ended_at", "target_ids", "details")
 WORKFLOW_COLUMNS = (
     "id", "name", "definition_key", "status", "on_error", "output_index", "success_policy", "parent_workflow_id",
     "parent_task_index", "root_workflow_id", "depth", "good_until", "open_nodes", "sent_at", "started_at",
@@ -99,20 +102,22 @@ _START_WORKFLOWS = (
 _READ = tuple(_table(name, "SELECT") for name in TABLES if name != META)
 _SCHEDULE = (_table(SCHEDULES, "SELECT"), _table(SCHEDULE_STATE, "SELECT", "INSERT", "UPDATE"))
 
+_STEER = (
+    *_EVERYBODY,
+    *_READ,
+    _table(TASKS, "INSERT", columns=SENT_COLUMNS),
+    _table(TASKS, "UPDATE", columns=(*CANCELLED_COLUMNS, "is_held")),
+    *_START_WORKFLOWS,
+    _table(WORKFLOWS, "UPDATE"),
+    _table(NODES, "UPDATE"),
+    _table(WAITING, "INSERT", "UPDATE", "DELETE"),
+    _FIND_SENT,
+    _RING,
+)
+
 RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
     ProcessKind.PRODUCER: (*_EVERYBODY, *_SEND, *_START_WORKFLOWS),
-    ProcessKind.CLIENT: (
-        *_EVERYBODY,
-        *_READ,
-        _table(TASKS, "INSERT", columns=SENT_COLUMNS),
-        _table(TASKS, "UPDATE", columns=(*CANCELLED_COLUMNS, "is_held")),
-        *_START_WORKFLOWS,
-        _table(WORKFLOWS, "UPDATE"),
-        _table(NODES, "UPDATE"),
-        _table(WAITING, "INSERT", "UPDATE", "DELETE"),
-        _FIND_SENT,
-        _RING,
-    ),
+    ProcessKind.CLIENT: _STEER,
     ProcessKind.WORKER: (
         *_EVERYBODY,
         _table(TASKS, "SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -143,6 +148,11 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
     ),
     ProcessKind.SCHEDULER: (*_EVERYBODY, *_SEND, *_SCHEDULE),
     ProcessKind.MONITOR: (*_EVERYBODY, *_READ),
+    ProcessKind.OPERATOR: (
+        *_STEER,
+        _table(AUDIT, "INSERT"),
+        _table(AUDIT, "UPDATE", columns=COMPLETED_COLUMNS),
+    ),
 }
 
 RolesByKind: TypeAlias = Mapping[ProcessKind, Sequence[str]]
