@@ -1,12 +1,11 @@
 """What can be changed through the dashboard, as a table of routes (M-63). Every change goes through `perform`, which
-knows who wanted what on which ids, and how it ended: that is where an audit is written.
+writes down who wanted what on which ids, and what came of it (M-94).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
@@ -14,51 +13,34 @@ from pydantic import Field
 from horsies import monitoring
 from horsies.core.models.recovery import LONGEST, SweepStaleWorkersOptions, SweepStaleWorkersResult
 from horsies.core.models.workflow.results import HandleErrorCode, HandleResult
+from horsies.core.monitoring import audit
 from horsies.core.recovery.utils import WorkerUtils
-from horsies.core.types import Ok
+from horsies.core.types import Err, Ok
 from horsies.core.workflows import control, read
 from horsies.monitoring import TaskActionErrorCode, TaskCancelled, TaskRerun
-from horsies.web.answers import Refusal, not_done
+from horsies.web.answers import Refusal, not_answered, not_done
 from horsies.web.api import TASK_ID, WORKFLOW_ID
 from horsies.web.endpoints import Asked, Endpoint, Param, Texts
 
 T = TypeVar("T")
-log = logging.getLogger("horsies.web")
-DONE = "DONE"
-FAILED = "INTERNAL_ERROR"
-
-
-@dataclass(frozen=True, slots=True)
-class ActionRecord:
-    """Who did what to which ids, and how it ended: `DONE`, or the code of the refusal."""
-
-    actor: str
-    action: str
-    targets: tuple[str, ...]
-    outcome: str
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def perform(
-    asked: Asked, action: str, targets: tuple[str, ...], do: Callable[[], Awaitable[T]], **details: Any
+    asked: Asked, action: str, targets: Sequence[str], do: Callable[[], Awaitable[T]], **details: Any
 ) -> T:
-    """Every change. It is recorded whether or not it was made."""
-    outcome = FAILED
-    try:
-        done = await do()
-        outcome = DONE
-        return done
-    except Refusal as refusal:
-        outcome = refusal.code
-        raise
-    finally:
-        await record(asked, ActionRecord(asked.dashboard.actor(asked.request), action, targets, outcome, details))
+    """Every change (M-94). What cannot be written down is not done, and a refusal is written down too."""
 
+    async def attempt() -> Ok[T] | Err[Refusal]:
+        try:
+            return Ok(await do())
+        except Refusal as refusal:
+            return Err(refusal)
 
-async def record(asked: Asked, entry: ActionRecord) -> None:
-    """For now a line in the log."""
-    facts = {"actor": entry.actor, "action": entry.action, "targets": list(entry.targets), "outcome": entry.outcome}
-    log.info("dashboard action", extra={"horsies": {**facts, **entry.details}})
+    deed = audit.Deed(asked.dashboard.actor(asked.request), action, action.partition(".")[0], targets, details)
+    result = await audit.audited(asked.dashboard.acting_broker, deed, attempt)
+    if isinstance(result, Ok):
+        return result.value
+    raise result.error if isinstance(result.error, Refusal) else not_answered(result.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +122,7 @@ async def sweep(
         message = asked.dashboard.database.redact(swept.error.message)
         raise not_done(swept.error.code, message, retryable=swept.error.retryable)
 
-    return await perform(asked, "recovery.sweep", (), do, dry_run=dry_run)
+    return await (do() if dry_run else perform(asked, "worker.sweep", (), do))
 
 
 def _task_value(result: Ok[T] | Any) -> T:
@@ -235,7 +217,7 @@ ACTIONS: tuple[Endpoint, ...] = (
     ),
     _post(
         "recovery/sweep",
-        "recovery.sweep",
+        "worker.sweep",
         "Return the tasks of dead workers to the queue.",
         SweepStaleWorkersResult,
         sweep,

@@ -50,10 +50,15 @@ class Dashboard:
         return self.app is not None
 
     @cached_property
+    def acting_app(self) -> Horsies:
+        """The app, or an empty one: what only the code of an app can do is left to the workers instead of being failed
+        (F-64)."""
+        return self.app or Horsies(AppConfig(broker=self.database))
+
+    @cached_property
     def acting_broker(self) -> PostgresBroker:
-        """For actions. Without an app it has an empty one: what only the code of an app can do is left to the workers
-        instead of being failed (F-64)."""
-        return self.broker if self.has_app else self._broker(Horsies(AppConfig(broker=self.database)))
+        """For actions."""
+        return self.broker if self.has_app else self._broker(self.acting_app)
 
     def actor(self, request: Request) -> str:
         return actor_of(self.policy, request)

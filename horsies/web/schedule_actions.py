@@ -28,9 +28,7 @@ class ScheduleActionDone:
 
 def schedules_of(asked: Asked) -> Schedules:
     """The schedules as the app knows them, or without an app those of the database."""
-    broker = asked.dashboard.acting_broker
-    assert broker.app is not None
-    return Schedules(broker.app, lambda: broker)
+    return Schedules(asked.dashboard.acting_app, lambda: asked.dashboard.acting_broker)
 
 
 async def pause(asked: Asked, *, name: str) -> ScheduleActionDone:

@@ -2,7 +2,7 @@
 routes of them, which only those reach who may look.
 """
 
-from horsies.web.pages import dialogs, queues, schedules, task, tasks, workers, workflows
+from horsies.web.pages import audit, dialogs, queues, schedules, task, tasks, workers, workflows
 from horsies.web.screens import Screen
 
 SCREENS: tuple[Screen, ...] = (
@@ -12,5 +12,6 @@ SCREENS: tuple[Screen, ...] = (
     *workflows.SCREENS,
     *workers.SCREENS,
     *schedules.SCREENS,
+    *audit.SCREENS,
     *dialogs.SCREENS,
 )
