@@ -104,6 +104,15 @@ async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tup
     return tuple([cluster.WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
 
 
+async def worker_history_within(
+    conn: Connection, worker_id: str, *, seconds: float, parts: int
+) -> tuple[cluster.WorkerHistoryPoint, ...]:
+    """The newest snapshot of each part of that time."""
+    wanted = {"worker_id": worker_id, "seconds": seconds, "parts": parts}
+    cursor = await conn.execute(load("monitoring/worker_history_within"), wanted, prepare=False)
+    return tuple([cluster.WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
+
+
 class WaitingCount(NamedTuple):
     """Tasks of one name that wait in one queue. `is_cut`: the queue has more, also of other names. `is_share`: the
     number of the name is a share of that of its queue."""

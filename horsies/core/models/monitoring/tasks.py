@@ -209,7 +209,8 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRunSummary:
-    """One line of a list of workflows."""
+    """One line of a list of workflows. `nodes` counts also the elements of maps that have begun; those of
+    child workflows are theirs."""
 
     workflow_id: str
     name: str
@@ -225,6 +226,7 @@ class WorkflowRunSummary:
     started_at: datetime | None
     paused_at: datetime | None
     completed_at: datetime | None
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
