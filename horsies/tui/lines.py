@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -38,7 +39,7 @@ class Span(NamedTuple):
 Line: TypeAlias = tuple[Span, ...]
 
 
-class Row(NamedTuple):
+class ListRow(NamedTuple):
     """A line of a list. One with a key can be selected; its value is what is opened and copied."""
 
     line: Line
@@ -244,12 +245,18 @@ def broken(text: str, width: int) -> Iterator[str]:
     yield text
 
 
-def matching(rows: Sequence[Row], search: str) -> list[Row]:
+def matching(rows: Sequence[ListRow], search: str) -> list[ListRow]:
     """The rows that contain the text, in any case; those that cannot be selected stay."""
     if not search:
         return list(rows)
     wanted = visible(search).casefold()
-    return [row for row in rows if row.key is None or wanted in plain(row.line).casefold()]
+    return [row for row in rows if row.key is None or wanted in _searched(row).casefold()]
+
+
+def _searched(row: ListRow) -> str:
+    """Its line, and all that its value has, because cells may be cut."""
+    known = [getattr(row.value, one.name) for one in fields(row.value)] if is_dataclass(row.value) else []
+    return visible(f"{plain(row.line)} {' '.join(map(str, known))}")
 
 
 def as_json(value: Any) -> str:

@@ -1,5 +1,5 @@
 """What the tabs ask, and how: each question is one or a few calls of `horsies.monitoring`, none of which reads a whole
-table (M-46a). `Source` is the list of questions; `Database` asks a broker.
+table (M-46a). `DataSource` is the list of questions; `BrokerSource` asks a broker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TaskSearch:
         return f'{word} contains "{self.text}": {", ".join(self.values[:3])}{more}'
 
 
-class Source(Protocol):
+class DataSource(Protocol):
     """Whoever answers the questions of the tabs."""
 
     async def snapshot(self) -> tasks.MonitoringResult[cluster.Snapshot]: ...
@@ -87,7 +87,7 @@ class Source(Protocol):
     async def node(self, workflow_id: str, index: int) -> tasks.MonitoringResult[tasks.WorkflowTaskDetail | None]: ...
 
 
-class Database:
+class BrokerSource:
     """Asks the database of a broker."""
 
     def __init__(self, broker: PostgresBroker) -> None:
@@ -188,14 +188,15 @@ class Database:
         return await monitoring.explain_task(self._broker, subject)
 
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
-        """Workflows whose names contain the text; all if there is none."""
-        if not text:
-            return await monitoring.list_workflow_runs(self._broker, limit=RUNS)
-        names = await monitoring.list_workflow_names(self._broker)
+        """Workflows whose names contain the text; if there is none, the last ones."""
+        names = await monitoring.list_workflow_names(self._broker) if text else Ok(())
         if isinstance(names, Err):
             return names
+        wanted = [name for name in names.ok_value if text.casefold() in name.casefold()][:NAMES]
+        if not wanted:
+            return await monitoring.list_workflow_runs(self._broker, limit=RUNS)
         found: list[tasks.WorkflowRunSummary] = []
-        for name in [name for name in names.ok_value if text.casefold() in name.casefold()][:NAMES]:
+        for name in wanted:
             some = await monitoring.list_workflow_runs(self._broker, name=name, limit=RUNS // NAMES)
             if isinstance(some, Err):
                 return some

@@ -16,7 +16,7 @@ from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot, WorkerHi
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 from horsies.tui import charts
 from horsies.tui.alerts import Alert, Capacity, capacity
-from horsies.tui.lines import Line, Row, beside, columns, line, named, number, short, status
+from horsies.tui.lines import Line, ListRow, beside, columns, line, named, number, short, status
 
 TREND = timedelta(hours=1)
 WIDE = 100  # cells; from here on two blocks are next to each other
@@ -33,15 +33,17 @@ class Trend:
     left_out: int = 0
 
 
-def dashboard(snapshot: Snapshot, alerts: Sequence[Alert], trend: Trend | None, width: int, now: datetime) -> list[Row]:
+def dashboard(
+    snapshot: Snapshot, alerts: Sequence[Alert], trend: Trend | None, width: int, now: datetime
+) -> list[ListRow]:
     """The lines of the tab; alerts and queues can be selected."""
     return [
-        *map(Row, facts(snapshot, width, now)),
-        Row(()),
+        *map(ListRow, facts(snapshot, width, now)),
+        ListRow(()),
         *_alerts(alerts),
-        Row(()),
-        *map(Row, _states_and_trend(snapshot, trend, width, now)),
-        Row(()),
+        ListRow(()),
+        *map(ListRow, _states_and_trend(snapshot, trend, width, now)),
+        ListRow(()),
         *_queues(snapshot, width),
     ]
 
@@ -112,14 +114,14 @@ def _sessions(snapshot: Snapshot) -> str:
     return f"{count(server.sessions, 'session')}{listeners}"
 
 
-def _alerts(alerts: Sequence[Alert]) -> Iterator[Row]:
+def _alerts(alerts: Sequence[Alert]) -> Iterator[ListRow]:
     if not alerts:
-        yield Row(line(("Alerts  ", "head"), ("none", "good")))
+        yield ListRow(line(("Alerts  ", "head"), ("none", "good")))
         return
-    yield Row(line((f"Alerts  {len(alerts)}", "head")))
+    yield ListRow(line((f"Alerts  {len(alerts)}", "head")))
     for alert in alerts:
         mark = "!! " if alert.level == "bad" else "!  "
-        yield Row(line((mark, alert.level), alert.message), f"alert:{alert.kind}:{alert.subject}", alert)
+        yield ListRow(line((mark, alert.level), alert.message), f"alert:{alert.kind}:{alert.subject}", alert)
 
 
 def _states_and_trend(snapshot: Snapshot, trend: Trend | None, width: int, now: datetime) -> list[Line]:
@@ -182,14 +184,14 @@ def together(trend: Trend, end: datetime, window: timedelta, width: int) -> list
     return found or [None] * width
 
 
-def _queues(snapshot: Snapshot, width: int) -> Iterator[Row]:
+def _queues(snapshot: Snapshot, width: int) -> Iterator[ListRow]:
     if not snapshot.queues:
-        yield Row(line(("Queues  ", "head"), ("none", "dim")))
+        yield ListRow(line(("Queues  ", "head"), ("none", "dim")))
         return
     head, lines = columns(_QUEUES, snapshot.queues, width)
-    yield Row(head)
+    yield ListRow(head)
     for queue, shown in zip(snapshot.queues, lines, strict=True):
-        yield Row(shown, f"queue:{queue.name}", queue)
+        yield ListRow(shown, f"queue:{queue.name}", queue)
 
 
 def _serving(queue: QueueInfo) -> Line:

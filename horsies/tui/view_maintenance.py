@@ -12,7 +12,7 @@ from typing import Any
 from horsies.cli.output import count
 from horsies.cli.tables import Column
 from horsies.core.models.monitoring.cluster import ActiveWorkerInfo, ScheduleStateInfo, WorkerStateInfo
-from horsies.tui.lines import Line, Row, age, clock, columns, line, short
+from horsies.tui.lines import Line, ListRow, age, clock, columns, line, short
 from horsies.tui.view_dashboard import NEVER
 
 OLD_REPORT_S = 120.0  # workers report every 30 s unless told otherwise
@@ -42,30 +42,30 @@ def maintenance(
     schedules: Sequence[ScheduleStateInfo],
     width: int,
     now: datetime,
-) -> list[Row]:
+) -> list[ListRow]:
     dead = dead_workers(workers, held)
     return [
         *_section("Dead workers", dead, _dead(now), "none", "dead", width),
-        Row(()),
+        ListRow(()),
         *_section("Snapshots", workers, _snapshots(now), "no worker is registered", "snapshot", width),
-        Row(()),
+        ListRow(()),
         *_section("Registry", registry, _registry(now), "no worker is registered", "registry", width),
-        Row(()),
+        ListRow(()),
         *_section("Schedules", schedules, _schedules(now), "no schedule is known", "schedule", width),
     ]
 
 
 def _section(
     title: str, items: Sequence[Any], wanted: Sequence[Column], nothing: str, kind: str, width: int
-) -> Iterator[Row]:
-    yield Row(line((f"{title}  ", "bold"), (f"{len(items):,}" if items else nothing, "dim")))
+) -> Iterator[ListRow]:
+    yield ListRow(line((f"{title}  ", "bold"), (f"{len(items):,}" if items else nothing, "dim")))
     if not items:
         return
     head, lines = columns(wanted, items, width)
-    yield Row(head)
+    yield ListRow(head)
     for item, cells in zip(items, lines, strict=True):
         name = item.name if isinstance(item, ScheduleStateInfo) else item.worker_id
-        yield Row(cells, f"{kind}:{name}", item)
+        yield ListRow(cells, f"{kind}:{name}", item)
 
 
 def _dead(now: datetime) -> tuple[Column, ...]:

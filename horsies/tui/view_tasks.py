@@ -15,7 +15,7 @@ from horsies.cli.tables import Column
 from horsies.core.models.monitoring.cluster import Explanation
 from horsies.core.models.monitoring.tasks import Breakdown, GroupRow, TaskDetail, TaskListPage, TaskSummary
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
-from horsies.tui.lines import Line, Row, Span, age, at_least, block, clock, columns, line, named, status
+from horsies.tui.lines import Line, ListRow, Span, age, at_least, block, clock, columns, line, named, status
 
 NOBODY = "(not claimed yet)"
 CLOSED, OPEN = "+ ", "- "
@@ -62,19 +62,19 @@ def filter_line(chosen: frozenset[TaskStatus] | None, search: str, found: Breakd
     return tuple(parts)
 
 
-def groups(found: Breakdown, opened: str | None, tasks: Sequence[Row], width: int) -> tuple[Line, list[Row]]:
+def groups(found: Breakdown, opened: str | None, tasks: Sequence[ListRow], width: int) -> tuple[Line, list[ListRow]]:
     """A line for each worker; below the open one, its tasks."""
     shown = [*found.rows]
     head, lines = columns(_GROUPS, shown, width - len(CLOSED))
-    rows: list[Row] = []
+    rows: list[ListRow] = []
     for group, cells in zip(shown, lines, strict=True):
         key = group_key(group.value)
         mark = OPEN if key == opened else CLOSED
-        rows.append(Row((Span(mark), *cells), key, group))
+        rows.append(ListRow((Span(mark), *cells), key, group))
         if key == opened:
             rows += tasks
     if found.groups > len(shown):
-        rows.append(Row(line((f"  … and {found.groups - len(shown):,} more workers: / searches", "dim"))))
+        rows.append(ListRow(line((f"  … and {found.groups - len(shown):,} more workers: / searches", "dim"))))
     return (Span(" " * len(CLOSED)), *head), rows
 
 
@@ -103,25 +103,23 @@ _GROUPS = (
 )
 
 
-def page_of(
-    items: Sequence[TaskSummary], page: TaskListPage | None, before: int, width: int, now: datetime
-) -> list[Row]:
+def page_of(page: TaskListPage | None, before: int, width: int, now: datetime) -> list[ListRow]:
     """The tasks of the open group: a page of them, with lines that lead to the pages before and after it."""
     if page is None:
-        return [Row(line((" " * INDENT + "…", "dim")))]
-    rows: list[Row] = []
+        return [ListRow(line((" " * INDENT + "…", "dim")))]
+    rows: list[ListRow] = []
     lead = Span(" " * INDENT)
     if before:
-        rows.append(Row((lead, Span(f"↑ page {before} of these", "dim")), PREVIOUS))
-    if items:
-        head, lines = columns(_tasks(now), items, width - INDENT)
-        rows.append(Row((lead, *head)))
-        rows += [Row((lead, *cells), one.task_id, one) for one, cells in zip(items, lines, strict=True)]
+        rows.append(ListRow((lead, Span(f"↑ page {before} of these", "dim")), PREVIOUS))
+    if page.items:
+        head, lines = columns(_tasks(now), page.items, width - INDENT)
+        rows.append(ListRow((lead, *head)))
+        rows += [ListRow((lead, *cells), one.task_id, one) for one, cells in zip(page.items, lines, strict=True)]
     elif page.next_cursor is None:
-        rows.append(Row((lead, Span("no tasks" if not before else "no more tasks", "dim"))))
+        rows.append(ListRow((lead, Span("no tasks" if not before else "no more tasks", "dim"))))
     if page.next_cursor is not None:
         said = "↓ not all were looked at: look further" if page.is_partial else f"↓ page {before + 2} of these"
-        rows.append(Row((lead, Span(said, "dim")), NEXT))
+        rows.append(ListRow((lead, Span(said, "dim")), NEXT))
     return rows
 
 
@@ -152,7 +150,7 @@ def _retries(one: TaskSummary) -> str | None:
     return f"{one.retry_count}/{one.max_retries}" if one.max_retries or one.retry_count else None
 
 
-def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: datetime) -> list[Row]:
+def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: datetime) -> list[ListRow]:
     """A task in full: why it is not running, its columns, its payloads and its attempts."""
     lines: list[Line] = [(*line((f"{found.task_name}  ", "bold")), *status(found.status)), ()]
     if why is not None and found.status not in TASK_TERMINAL_STATES:
@@ -164,7 +162,7 @@ def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: dat
         lines += [(), *attempts(found, width, now)]
     if why is not None and found.status not in TASK_TERMINAL_STATES:
         lines += [(), line(("facts", "head")), *named(facts_of_explanation(why).items(), width)]
-    return list(map(Row, lines))
+    return list(map(ListRow, lines))
 
 
 def _timed(value: Any, now: datetime) -> Any:

@@ -12,7 +12,7 @@ from horsies.cli.output import duration, some
 from horsies.cli.tables import Column
 from horsies.core.models.monitoring.cluster import WorkerHistoryPoint, WorkerStateInfo
 from horsies.tui import charts
-from horsies.tui.lines import Line, Row, age, block, columns, cut, line, named, short
+from horsies.tui.lines import Line, ListRow, age, block, columns, cut, line, named, short
 
 # The windows of the charts, in the order of `[` and `]`.
 WINDOWS = {
@@ -27,10 +27,10 @@ LOWEST, HIGHEST = 1, 5  # rows of one chart
 MOST_NAMES = 200
 
 
-def workers(found: Sequence[WorkerStateInfo], width: int, now: datetime) -> tuple[Line, list[Row]]:
+def workers(found: Sequence[WorkerStateInfo], width: int, now: datetime) -> tuple[Line, list[ListRow]]:
     """The titles, and a line for each worker."""
     head, lines = columns(_columns(now), found, width)
-    return head, [Row(shown, one.worker_id, one) for one, shown in zip(found, lines, strict=True)]
+    return head, [ListRow(shown, one.worker_id, one) for one, shown in zip(found, lines, strict=True)]
 
 
 def history(
@@ -61,7 +61,7 @@ def history(
     return [*found, charts.axis(window, room)]
 
 
-def worker_detail(worker: WorkerStateInfo, width: int, now: datetime) -> list[Row]:
+def worker_detail(worker: WorkerStateInfo, width: int, now: datetime) -> list[ListRow]:
     """Everything that the worker has said."""
     pairs: list[tuple[str, Any]] = [
         ("worker", worker.worker_id),
@@ -88,7 +88,7 @@ def worker_detail(worker: WorkerStateInfo, width: int, now: datetime) -> list[Ro
         names = sorted(worker.task_names)
         more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
         lines += [(), *block(f"{len(names)} task names", ", ".join(names[:MOST_NAMES]) + more, width)]
-    return list(map(Row, lines))
+    return list(map(ListRow, lines))
 
 
 def _queue(worker: WorkerStateInfo, name: str) -> str:

@@ -18,17 +18,18 @@ from horsies.core.models.monitoring.tasks import (
 )
 from horsies.core.types import WORKFLOW_TASK_TERMINAL_STATES, WorkflowTaskStatus
 from horsies.tui.charts import bar
-from horsies.tui.lines import Line, Row, Span, age, block, columns, line, named, number, status
+from horsies.tui.lines import Line, ListRow, Span, age, block, columns, line, named, number, status
 from horsies.tui.view_tasks import CLOSED, OPEN, task_detail
 
 BAR = 10
 DETAIL_BAR = 30
+MOST_NODES = 1_000  # that are laid out at the same time
 
 
-def runs(found: Sequence[WorkflowRunSummary], width: int, now: datetime) -> tuple[Line, list[Row]]:
+def runs(found: Sequence[WorkflowRunSummary], width: int, now: datetime) -> tuple[Line, list[ListRow]]:
     """The titles, and a line for each workflow."""
     head, lines = columns(_columns(now), found, width)
-    return head, [Row(shown, one.workflow_id, one) for one, shown in zip(found, lines, strict=True)]
+    return head, [ListRow(shown, one.workflow_id, one) for one, shown in zip(found, lines, strict=True)]
 
 
 def done(run: WorkflowRunSummary) -> tuple[int, int] | None:
@@ -65,7 +66,9 @@ def _took(run: WorkflowRunSummary, now: datetime) -> str | None:
     return between(run.started_at or run.sent_at, run.completed_at or now)
 
 
-def run_detail(found: WorkflowRunDetail, opened: frozenset[int], width: int, now: datetime) -> list[Row]:
+def run_detail(
+    found: WorkflowRunDetail, opened: frozenset[int], search: str, width: int, now: datetime
+) -> list[ListRow]:
     """A workflow and its nodes. The elements of a map are below it if it is open."""
     run = found.run
     pairs: list[tuple[str, Any]] = [
@@ -89,10 +92,12 @@ def run_detail(found: WorkflowRunDetail, opened: frozenset[int], width: int, now
     for name, text in (("error", found.error), ("result", found.result)):
         if text:
             head += [(), *block(name, text, width)][:12]
-    return [*map(Row, head), Row(()), *_nodes(found, opened, width, now)]
+    return [*map(ListRow, head), ListRow(()), *_nodes(found, opened, search, width, now)]
 
 
-def _nodes(found: WorkflowRunDetail, opened: frozenset[int], width: int, now: datetime) -> Iterator[Row]:
+def _nodes(
+    found: WorkflowRunDetail, opened: frozenset[int], search: str, width: int, now: datetime
+) -> Iterator[ListRow]:
     elements: dict[int, list[WorkflowNodeInfo]] = {}
     for node in found.nodes:
         if node.map_index is not None:
@@ -107,15 +112,19 @@ def _nodes(found: WorkflowRunDetail, opened: frozenset[int], width: int, now: da
         if node.map_index is None
         for one in (node, *(elements.get(node.task_index, ()) if node.task_index in opened else ()))
     ]
+    if search:
+        shown = [node for node in found.nodes if search.casefold() in f"{node.node_id} {node.status}".casefold()]
+    matching, shown = len(shown), shown[:MOST_NODES]
     if not shown:
-        yield Row(line(("no nodes", "dim")))
+        yield ListRow(line(("no nodes", "dim")))
         return
     head, lines = columns(_node_columns(now, elements, waits_for, names, opened), shown, width)
-    yield Row(head)
+    yield ListRow(head)
     for node, cells in zip(shown, lines, strict=True):
-        yield Row(cells, f"node:{node.task_index}", node)
-    if found.total_nodes > len(found.nodes):
-        yield Row(line((f"… these are the first {len(found.nodes):,} of {found.total_nodes:,} nodes", "dim")))
+        yield ListRow(cells, f"node:{node.task_index}", node)
+    left = matching - len(shown) + found.total_nodes - len(found.nodes)
+    if left > 0:
+        yield ListRow(line((f"… and {left:,} more nodes: / searches", "dim")))
 
 
 def _node_columns(
@@ -158,7 +167,7 @@ def _node_took(node: WorkflowNodeInfo, now: datetime) -> str | None:
     return between(node.started_at, node.completed_at or now)
 
 
-def node_detail(found: WorkflowTaskDetail, why: Explanation | None, width: int, now: datetime) -> list[Row]:
+def node_detail(found: WorkflowTaskDetail, why: Explanation | None, width: int, now: datetime) -> list[ListRow]:
     """A node, and below it the task that runs it, if there is one."""
     node = found.node
     pairs: list[tuple[str, Any]] = [
@@ -192,9 +201,9 @@ def node_detail(found: WorkflowTaskDetail, why: Explanation | None, width: int, 
     ):
         if text:
             lines += [(), *block(name, text, width)]
-    rows = list(map(Row, lines))
+    rows = list(map(ListRow, lines))
     if found.task is not None:
-        rows += [Row(()), Row(line(("its task", "head"))), *task_detail(found.task, None, width, now)]
+        rows += [ListRow(()), ListRow(line(("its task", "head"))), *task_detail(found.task, None, width, now)]
     return rows
 
 

@@ -1,8 +1,8 @@
 """Questions to the database that are asked again and again, in the background: a key never waits for an answer.
 
-A `Question` keeps its last answer and how old that is. If the database is away, the answer stays and the problem is
-said; the question is asked again until there is an answer. Watching must not become a load: a question waits at least
-ten times as long as its answer took, and only what is on the screen is asked.
+A `Poll` keeps its last answer and how old that is. If the database is away, the answer stays and the problem is said;
+the question is asked again until there is an answer. Watching must not become a load: a poll pauses at least ten times
+as long as its answer took, and only what is on the screen is asked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRY_S = 1.0
 Ask: TypeAlias = Callable[[], Awaitable[MonitoringResult[T]]]
 
 
-class Question(Generic[T]):
+class Poll(Generic[T]):
     """`ask` asks once; the answer is good for `every_s` (None: for ever)."""
 
     def __init__(self, ask: Ask[T], every_s: float | None) -> None:
@@ -89,9 +89,7 @@ class Question(Generic[T]):
 class Feed:
     """Asks what is wanted and due, and says when something has changed."""
 
-    def __init__(
-        self, wanted: Callable[[], Iterable[Question[Any]]], changed: Callable[[], None], tick_s: float
-    ) -> None:
+    def __init__(self, wanted: Callable[[], Iterable[Poll[Any]]], changed: Callable[[], None], tick_s: float) -> None:
         self._wanted = wanted
         self._changed = changed
         self._tick_s = tick_s
@@ -110,10 +108,10 @@ class Feed:
     def tick(self) -> None:
         """Begin to ask what is due."""
         now = monotonic()
-        for question in self._wanted():
-            if question.is_due(now):
-                question.asked_at = now  # it is not begun twice
-                task = asyncio.create_task(self._ask(question), name="horsies tui question")
+        for poll in self._wanted():
+            if poll.is_due(now):
+                poll.asked_at = now  # it is not begun twice
+                task = asyncio.create_task(self._ask(poll), name="horsies tui poll")
                 self._asking.add(task)
                 task.add_done_callback(self._asking.discard)
 
@@ -122,8 +120,8 @@ class Feed:
         self._bell.set()
 
     def refresh(self) -> None:
-        for question in self._wanted():
-            question.hurry()
+        for poll in self._wanted():
+            poll.hurry()
         self.ring()
 
     async def close(self) -> None:
@@ -131,8 +129,8 @@ class Feed:
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
 
-    async def _ask(self, question: Question[Any]) -> None:
-        await question.ask()
+    async def _ask(self, poll: Poll[Any]) -> None:
+        await poll.ask()
         self._changed()
 
 
