@@ -54,9 +54,11 @@ def tui(
     if start is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise output.usage_error("this needs a terminal", "horsies tui --once prints the dashboard as text")
     with session.open_read_only(module, database_url) as app:
-        if start is None:
-            return asyncio.run(_print(app))
+        if module is None:
+            app.get_broker().app = None  # it was made here, and does not know which schedules there are
         source = BrokerSource(app.get_broker())
+        if start is None:
+            return asyncio.run(_print(source, app))
         start(source, tick_rate=tick_rate, frame_rate=frame_rate, has_colour=_has_colour()).run(mouse=False)
     return 0
 
@@ -83,13 +85,17 @@ def _has_colour() -> bool:
     return False
 
 
-async def _print(app: Horsies) -> int:
-    source = BrokerSource(app.get_broker())
+async def _print(source: BrokerSource, app: Horsies) -> int:
     snapshot = session.answer_of(await source.snapshot(), app)
     held = session.answer_of(await source.held(), app)
     live = [worker.worker_id for worker in reversed(snapshot.workers) if worker.is_live]
     trend = session.answer_of(await source.trend(live), app)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    for row in dashboard(snapshot, judge(snapshot, held), trend, width, snapshot.taken_at):
-        output.write_styled(output.styled(*((span.text, STYLES[span.tone]) for span in row.line)))
+    lines = [
+        output.styled(*((span.text, STYLES[span.tone]) for span in row.line))
+        for row in dashboard(snapshot, judge(snapshot, held), trend, width, snapshot.taken_at)
+    ]
+    for line in lines:
+        line.rstrip()
+    output.write_styled(*lines)
     return 0

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+from textual.containers import Horizontal
+from textual.widgets import Input, Label
 
 from horsies.tui import view_edges, view_tasks
 from horsies.tui.lines import Line, as_json
@@ -35,8 +36,10 @@ class TuiApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: $background; layout: vertical; }
-    #search { display: none; height: 1; border: none; padding: 0 1; background: $background; }
-    #search:focus { border: none; }
+    #asking { display: none; height: 1; }
+    #asking Label { width: 3; padding: 0 1; }
+    #asking Input { height: 1; border: none; padding: 0; background: $background; }
+    #asking Input:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(f"{place}", f"tab({place - 1})", show=False) for place in range(1, 6)),
@@ -76,7 +79,9 @@ class TuiApp(App[None]):
         yield LinesWidget(id="heads", indent=len(MARK))
         yield RowList(id="rows")
         yield LinesWidget(id="below", indent=len(MARK))
-        yield Input(id="search", placeholder="search", select_on_focus=False)
+        with Horizontal(id="asking"):
+            yield Label("/", markup=False)
+            yield Input(placeholder="search, then Enter; Esc leaves", select_on_focus=False)
         yield LinesWidget(id="hints")
 
     def on_mount(self) -> None:
@@ -209,9 +214,10 @@ class TuiApp(App[None]):
         self.say(f"copied {len(text):,} characters of JSON{doubt}")
 
     def action_search(self) -> None:
-        field = self.query_one("#search", Input)
+        field = self.query_one(Input)
         field.value = self.desk.view.search
-        field.display = True
+        field.cursor_position = len(field.value)
+        self.query_one("#asking").display = True
         field.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -220,11 +226,11 @@ class TuiApp(App[None]):
         self._asked()
 
     def _end_search(self) -> None:
-        self.query_one("#search", Input).display = False
+        self.query_one("#asking").display = False
         self.query_one(RowList).focus()
 
     def action_leave(self) -> None:
-        if self.query_one("#search", Input).display:
+        if self.query_one("#asking").display:
             self._end_search()
         elif self.desk.back():
             self._asked()

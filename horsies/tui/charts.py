@@ -16,7 +16,7 @@ from horsies.tui.lines import Line, Tone, line, number
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 FULL, EMPTY = "█", "░"
 HELD = 2.5  # a point holds for so many of the usual distances between two points
-LABEL = 12  # cells in front of a chart
+LABEL = 11  # cells in front of a chart
 
 
 def bar(fraction: float, width: int) -> str:

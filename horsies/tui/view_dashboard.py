@@ -13,16 +13,20 @@ from typing import Any
 from horsies.cli.output import count, duration
 from horsies.cli.tables import Column
 from horsies.core.models.monitoring.cluster import QueueInfo, Snapshot, WorkerHistoryPoint
+from horsies.core.text import visible
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 from horsies.tui import charts
 from horsies.tui.alerts import Alert, Capacity, capacity
-from horsies.tui.lines import Line, ListRow, beside, columns, line, named, number, short, status
+from horsies.tui.lines import Line, ListRow, beside, broken, columns, line, named, number, short, status, width_of
 
 TREND = timedelta(hours=1)
-WIDE = 100  # cells; from here on two blocks are next to each other
-TREND_HEIGHT = 4
+WIDE = 76  # cells; from here on two blocks are next to each other
+LONGEST_BAR = 30
+TREND_HEIGHT = 5
 NEVER = 9000  # the year of a next run that stands for "never"
 BAR = 20
+MOST_LINES = 3  # of one alert, beside its first
+MOST_ALERTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def dashboard(
     return [
         *map(ListRow, facts(snapshot, width, now)),
         ListRow(()),
-        *_alerts(alerts),
+        *_alerts(alerts, width),
         ListRow(()),
         *map(ListRow, _states_and_trend(snapshot, trend, width, now)),
         ListRow(()),
@@ -114,20 +118,22 @@ def _sessions(snapshot: Snapshot) -> str:
     return f"{count(server.sessions, 'session')}{listeners}"
 
 
-def _alerts(alerts: Sequence[Alert]) -> Iterator[ListRow]:
+def _alerts(alerts: Sequence[Alert], width: int) -> Iterator[ListRow]:
     if not alerts:
         yield ListRow(line(("Alerts  ", "head"), ("none", "good")))
         return
     yield ListRow(line((f"Alerts  {len(alerts)}", "head")))
-    for alert in alerts:
+    for alert in alerts[:MOST_ALERTS]:
         mark = "!! " if alert.level == "bad" else "!  "
-        yield ListRow(line((mark, alert.level), alert.message), f"alert:{alert.kind}:{alert.subject}", alert)
+        first, *more = broken(visible(alert.message), width - len(mark))
+        yield ListRow(line((mark, alert.level), first), f"alert:{alert.kind}:{alert.subject}", alert)
+        yield from (ListRow(line(" " * len(mark), part)) for part in more[:MOST_LINES])
 
 
 def _states_and_trend(snapshot: Snapshot, trend: Trend | None, width: int, now: datetime) -> list[Line]:
     is_wide = width >= WIDE
-    states = distribution(snapshot, width // 2 if is_wide else width)
-    room = width - max(len("".join(span.text for span in one)) for one in states) - 3 if is_wide else width
+    states = distribution(snapshot, width // 2 - 2 if is_wide else width)
+    room = width - max(map(width_of, states)) - 3 if is_wide else width
     chart = last_hour(trend, snapshot.taken_at, room)
     return beside(states, chart, width) if is_wide else [*states, (), *chart]
 
@@ -143,14 +149,15 @@ def distribution(snapshot: Snapshot, width: int) -> list[Line]:
     most = max(counts.values(), default=0)
     within = duration(snapshot.ended_window_seconds)
     texts = {state: number(counts[state], state not in guessed) for state in TaskStatus}
-    room = max(4, min(30, width - 24 - max(map(len, texts.values()))))
-    found = [line(("State", "head"), (f"      (ended: within {within})", "dim"))]
+    digits = max(map(len, texts.values()))
+    room = max(4, min(LONGEST_BAR, width - 13 - digits))
+    found = [line(("Tasks", "head"), (f"  ended ones: of {within}", "dim"))]
     for state in TaskStatus:
         [word] = status(state)
         is_missing = _part_of(state) in snapshot.missing
         text = "?" if is_missing else texts[state]
         shown = "" if is_missing else charts.share(counts[state], most, room)
-        found.append(line(f"{word.text:<10} {text:>{max(map(len, texts.values()))}}  ", (shown, word.tone)))
+        found.append(line(f"{word.text:<10} {text:>{digits}}  ", (shown, word.tone)))
     return found
 
 
@@ -166,6 +173,8 @@ def last_hour(trend: Trend | None, end: datetime, width: int) -> list[Line]:
     if trend is None:
         return [line((title, "head")), line(("…", "dim"))]
     values = together(trend, end, TREND, max(10, width - charts.LABEL))
+    if all(value is None for value in values):
+        return [line((title, "head")), line(("no live worker has reported", "dim"))]
     remark = f" (without {count(trend.left_out, 'worker')})" if trend.left_out else ""
     shown = charts.chart("", values, height=TREND_HEIGHT)
     return [line((title, "head"), (remark, "dim")), *shown, charts.axis("1h", max(10, width - charts.LABEL))]

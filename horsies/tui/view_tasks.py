@@ -65,7 +65,9 @@ def filter_line(chosen: frozenset[TaskStatus] | None, search: str, found: Breakd
 def groups(found: Breakdown, opened: str | None, tasks: Sequence[ListRow], width: int) -> tuple[Line, list[ListRow]]:
     """A line for each worker; below the open one, its tasks."""
     shown = [*found.rows]
-    head, lines = columns(_GROUPS, shown, width - len(CLOSED))
+    met = {one.status for group in shown for one in group.counts}
+    wanted = [column for column, states in _GROUPS if not states or met & states]
+    head, lines = columns(wanted, shown, width - len(CLOSED))
     rows: list[ListRow] = []
     for group, cells in zip(shown, lines, strict=True):
         key = group_key(group.value)
@@ -82,24 +84,29 @@ def group_key(worker: str | None) -> str:
     return "nobody" if worker is None else f"worker:{worker}"
 
 
-def _count(*states: TaskStatus) -> Any:
-    def counted(group: GroupRow) -> str:
+def _counted(title: str, leaves: int, *states: TaskStatus) -> tuple[Column, frozenset[TaskStatus]]:
+    """A column of the tasks in these states, and the states: it is left out if no task is in one of them."""
+
+    def count(group: GroupRow) -> str:
         chosen = [one for one in group.counts if one.status in states]
-        total = sum(one.count for one in chosen)
-        return at_least(total, all(one.is_exact for one in chosen)) if chosen else ""
+        return at_least(sum(one.count for one in chosen), all(one.is_exact for one in chosen)) if chosen else ""
 
-    return counted
+    return Column(title, count, leaves=leaves), frozenset(states)
 
 
-_GROUPS = (
-    Column("Worker", lambda group: NOBODY if group.value is None else group.value, folds=True),
-    Column("tasks", lambda group: at_least(group.total, all(one.is_exact for one in group.counts))),
-    Column("pending", _count(TaskStatus.PENDING), leaves=4),
-    Column("claimed", _count(TaskStatus.CLAIMED), leaves=3),
-    Column("running", _count(TaskStatus.RUNNING), leaves=1),
-    Column("completed", _count(TaskStatus.COMPLETED), leaves=5),
-    Column("failed", _count(TaskStatus.FAILED), leaves=2),
-    Column("other", _count(TaskStatus.CANCELLED, TaskStatus.EXPIRED), leaves=6),
+_GROUPS: tuple[tuple[Column, frozenset[TaskStatus]], ...] = (
+    (Column("Worker", lambda group: NOBODY if group.value is None else group.value, folds=True), frozenset()),
+    (
+        Column("tasks", lambda group: at_least(group.total, all(one.is_exact for one in group.counts))),
+        frozenset(),
+    ),
+    _counted("pending", 4, TaskStatus.PENDING),
+    _counted("claimed", 3, TaskStatus.CLAIMED),
+    _counted("running", 1, TaskStatus.RUNNING),
+    _counted("completed", 5, TaskStatus.COMPLETED),
+    _counted("failed", 2, TaskStatus.FAILED),
+    _counted("cancelled", 6, TaskStatus.CANCELLED),
+    _counted("expired", 7, TaskStatus.EXPIRED),
 )
 
 
@@ -133,7 +140,7 @@ def _tasks(now: datetime) -> tuple[Column, ...]:
         Column("took", lambda one: between(one.started_at, one.ended_at), leaves=2),
         Column("retries", _retries, leaves=4),
         Column("error", lambda one: one.error_code, folds=True),
-        Column("id", lambda one: one.task_id, leaves=1),
+        Column("id", lambda one: one.task_id, leaves=6),
     )
 
 

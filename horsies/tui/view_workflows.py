@@ -58,7 +58,7 @@ def _columns(now: datetime) -> tuple[Column, ...]:
         Column("took", lambda run: _took(run, now), leaves=1),
         Column("error", lambda run: run.error_code, folds=True),
         Column("child of", lambda run: run.parent_workflow_id, leaves=4),
-        Column("id", lambda run: run.workflow_id, leaves=2),
+        Column("id", lambda run: run.workflow_id, leaves=6),
     )
 
 
@@ -157,7 +157,7 @@ def _node_columns(
         Column("error", lambda node: node.error_code, folds=True),
         Column("runs", what, leaves=1, folds=True),
         Column("after", before, leaves=2, folds=True),
-        Column("task", lambda node: node.task_id, leaves=3),
+        Column("task", lambda node: node.task_id, leaves=6),
     )
 
 

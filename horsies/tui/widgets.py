@@ -117,17 +117,16 @@ class RowList(ScrollView, can_focus=True):
 
     def show(self, rows: Sequence[ListRow], selected: str | None, top: int | None = None) -> None:
         """Show these rows. The cursor stays on its key or, if that is gone, where it was."""
-        before = self.cursor or 0
+        before = 0 if selected is None else self.cursor or 0
+        was_seen = selected is not None and self.top <= before < self.top + self.size.height
         self.rows = rows
         places = [place for place, row in enumerate(rows) if row.key is not None]
         same = [place for place in places if rows[place].key == selected] if selected is not None else []
         self.cursor = same[0] if same else min(places, key=lambda place: abs(place - before), default=None)
-        if selected is None and places:
-            self.cursor = places[0]
         self.virtual_size = Size(self.size.width, len(rows))
         if top is not None:
             self.scroll_to(y=top, animate=False, force=True, immediate=True)
-        elif not same:
+        elif was_seen:
             self._reveal()
         self.refresh()
 
@@ -140,15 +139,23 @@ class RowList(ScrollView, can_focus=True):
         return _strip(self, (mark, *self.rows[place].line), width, is_cursor=place == self.cursor)
 
     def action_move(self, step: int) -> None:
-        if self.cursor is None:
-            self.scroll_to(y=self.top + step, animate=False, immediate=True)
-            return
-        places = range(self.cursor + step, len(self.rows) if step > 0 else -1, step)
-        following = next((place for place in places if self.rows[place].key is not None), None)
-        if following is None or abs(following - self.cursor) > max(1, self.size.height):
+        following = self._following(step)
+        if following is None:
             self.scroll_to(y=self.top + step, animate=False, immediate=True)
         else:
             self._select(following)
+
+    def _following(self, step: int) -> int | None:
+        """The next row that can be selected, if it is on the screen or just beyond it. If the cursor is not on the
+        screen, this is where it enters."""
+        if self.cursor is None:
+            return None
+        seen = range(max(0, self.top), min(len(self.rows), self.top + self.size.height))
+        if self.cursor in seen:
+            near = range(self.cursor + step, seen.stop + 1 if step > 0 else seen.start - 2, step)
+        else:
+            near = seen if step > 0 else seen[::-1]
+        return next((at for at in near if 0 <= at < len(self.rows) and self.rows[at].key is not None), None)
 
     def action_page(self, step: int) -> None:
         height = max(1, self.size.height - 1)
