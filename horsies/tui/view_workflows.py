@@ -32,21 +32,15 @@ def runs(found: Sequence[WorkflowRunSummary], width: int, now: datetime) -> tupl
     return head, [ListRow(shown, one.workflow_id, one) for one, shown in zip(found, lines, strict=True)]
 
 
-def done(run: WorkflowRunSummary) -> tuple[int, int] | None:
-    """How many of its nodes have ended, and how many there are; None if it has none."""
-    if not run.nodes:
-        return None
-    return max(0, run.nodes - max(0, run.open_nodes)), run.nodes
-
-
 def progress(run: WorkflowRunSummary, width: int = BAR) -> Line:
-    """`█████░░░░░ 12/24`."""
-    found = done(run)
-    if found is None:
+    """`█████░░░░░ 12/24`: how many of its nodes have ended. If too many have not, they were not counted."""
+    if not run.nodes:
         return ()
-    ended, total = found
+    if run.nodes_ended is None:
+        return line(("░" * width, "dim"), f" ?/{number(run.nodes)}")
     [word] = status(run.status)
-    return line((bar(ended / total, width), word.tone or "busy"), f" {number(ended)}/{number(total)}")
+    fraction = run.nodes_ended / run.nodes
+    return line((bar(fraction, width), word.tone or "busy"), f" {number(run.nodes_ended)}/{number(run.nodes)}")
 
 
 def _columns(now: datetime) -> tuple[Column, ...]:
