@@ -33,6 +33,7 @@ class TuiApp(App[None]):
     """`tick_rate`: how often in a second it looks for questions that are due. `frame_rate`: how often in a second new
     answers are drawn at most."""
 
+    TITLE = "horsies"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: $background; layout: vertical; }

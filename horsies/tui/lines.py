@@ -152,9 +152,11 @@ def status(state: str) -> Line:
 
 
 def columns(wanted: Sequence[Column], items: Sequence[Any], width: int) -> tuple[Line, list[Line]]:
-    """The titles and the lines of a table that fits. Columns leave as in the tables of the other commands; a cell that
-    is too long is cut."""
+    """The titles and the lines of a table that fits. Columns leave as in the tables of the other commands, and those
+    that may leave and have nothing to say are not shown; a cell that is too long is cut."""
     cells = [[_cell(column.value(item)) for item in items] for column in wanted]
+    said = [place for place, column in enumerate(wanted) if not column.leaves or any(map(width_of, cells[place]))]
+    wanted, cells = [wanted[place] for place in said], [cells[place] for place in said]
     widths = [max((cell_len(column.name), *map(width_of, below))) for column, below in zip(wanted, cells, strict=True)]
     empty = [not any(map(width_of, below)) for below in cells]
     kept = _squeezed(fit(wanted, widths, empty, width), width)

@@ -83,7 +83,7 @@ def _capacity(found: Capacity, width: int) -> Line:
         return line(("no worker has reported yet" if found.live else "none", "dim"))
     text = f"{found.busy} of {found.processes} process{'' if found.processes == 1 else 'es'} busy"
     shown = charts.bar(used, min(BAR, max(4, width - 50)))
-    return line(f"{text}  ", (shown, "warn" if used >= 0.9 else "busy"), f"  {used:.0%} utilization")
+    return line(f"{used:.0%} utilization  ", (shown, "warn" if used >= 0.9 else "busy"), f"  {text}")
 
 
 def _throughput(snapshot: Snapshot) -> str:

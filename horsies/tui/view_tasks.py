@@ -54,7 +54,7 @@ def filter_line(chosen: frozenset[TaskStatus] | None, search: str, found: Breakd
         states = "all states"
     else:
         states = ", ".join(_SHORT[state] for state in TaskStatus if state in chosen) or "no state (a: all)"
-    parts: list[Span] = [Span("Tasks by worker: ", "head"), *line(states)]
+    parts: list[Span] = [Span("Tasks by worker", "head"), *line(f": {states}")]
     if search:
         parts += line(f", {search}")
     if found is not None:
@@ -123,10 +123,12 @@ def page_of(page: TaskListPage | None, before: int, width: int, now: datetime) -
         rows.append(ListRow((lead, *head)))
         rows += [ListRow((lead, *cells), one.task_id, one) for one, cells in zip(page.items, lines, strict=True)]
     elif page.next_cursor is None:
-        rows.append(ListRow((lead, Span("no tasks" if not before else "no more tasks", "dim"))))
+        rows.append(ListRow((lead, Span("no more tasks" if before else "no tasks", "dim"))))
     if page.next_cursor is not None:
         said = "↓ not all were looked at: look further" if page.is_partial else f"↓ page {before + 2} of these"
         rows.append(ListRow((lead, Span(said, "dim")), NEXT))
+    elif page.is_partial:
+        rows.append(ListRow((lead, Span("… older ones were not looked at: choose a state (p c u o f)", "dim"))))
     return rows
 
 

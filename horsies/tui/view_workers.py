@@ -43,7 +43,7 @@ def history(
 ) -> list[Line]:
     """Charts of running tasks, processor and memory, in so many lines."""
     choice = "  ".join(f"[{name}]" if name == window else name for name in WINDOWS)
-    title = cut(line((f"{worker.worker_id}  ", "head"), (choice, "dim")), width)
+    title = cut(line((worker.worker_id, "head"), (f"  {choice}", "dim")), width)
     if points is None:
         return [title, line(("…", "dim"))]
     room = max(10, width - charts.LABEL)
@@ -53,7 +53,7 @@ def history(
     found = [title]
     for name, top, unit, values in (
         ("running", worker.processes or 1, "", [(point.snapshot_at, point.tasks_running) for point in points]),
-        ("cpu", 100.0, "%", [(point.snapshot_at, point.cpu_percent) for point in points]),
+        ("cpu", None, "%", [(point.snapshot_at, point.cpu_percent) for point in points]),
         ("memory", None, "M", [(point.snapshot_at, _memory(point)) for point in points]),
     ):
         laid_out = charts.over_time(values, now, WINDOWS[window], room)
@@ -136,13 +136,13 @@ def _columns(now: datetime) -> tuple[Column, ...]:
         Column("Host", lambda one: one.hostname or one.worker_id, folds=True),
         Column("pid", lambda one: None if one.pid is None else f"{one.pid}"),
         Column("state", state),
-        Column("slots", slots),
+        Column("slots", slots, leaves=4),
         Column("running", lambda one: one.tasks_running),
-        Column("claimed", lambda one: one.tasks_claimed),
-        Column("cpu", lambda one: percent(one.cpu_percent)),
-        Column("memory", memory),
-        Column("uptime", lambda one: age(one.started_at, now)),
-        Column("silent", lambda one: short(one.silence_seconds), leaves=1),
-        Column("queues", lambda one: ", ".join(one.queues), leaves=2, folds=True),
-        Column("worker", lambda one: one.worker_id, leaves=3),
+        Column("claimed", lambda one: one.tasks_claimed, leaves=5),
+        Column("cpu", lambda one: percent(one.cpu_percent), leaves=2),
+        Column("memory", memory, leaves=3),
+        Column("uptime", lambda one: age(one.started_at, now), leaves=1),
+        Column("silent", lambda one: short(one.silence_seconds), leaves=6),
+        Column("queues", lambda one: ", ".join(one.queues), leaves=7, folds=True),
+        Column("worker", lambda one: one.worker_id, leaves=8),
     )

@@ -21,14 +21,15 @@ from horsies.tui.charts import bar
 from horsies.tui.lines import Line, ListRow, Span, age, block, columns, line, named, number, status
 from horsies.tui.view_tasks import CLOSED, OPEN, task_detail
 
-BAR = 10
+BAR, NARROW_BAR = 10, 4
+NARROW = 60
 DETAIL_BAR = 30
 MOST_NODES = 1_000  # that are laid out at the same time
 
 
 def runs(found: Sequence[WorkflowRunSummary], width: int, now: datetime) -> tuple[Line, list[ListRow]]:
     """The titles, and a line for each workflow."""
-    head, lines = columns(_columns(now), found, width)
+    head, lines = columns(_columns(now, BAR if width >= NARROW else NARROW_BAR), found, width)
     return head, [ListRow(shown, one.workflow_id, one) for one, shown in zip(found, lines, strict=True)]
 
 
@@ -43,13 +44,15 @@ def progress(run: WorkflowRunSummary, width: int = BAR) -> Line:
     return line((bar(fraction, width), word.tone or "busy"), f" {number(run.nodes_ended)}/{number(run.nodes)}")
 
 
-def _columns(now: datetime) -> tuple[Column, ...]:
+def _columns(now: datetime, bar_width: int) -> tuple[Column, ...]:
     return (
         Column("Workflow", lambda run: run.name, folds=True),
         Column("state", lambda run: status(run.status)),
-        Column("progress", progress),
-        Column("since", lambda run: age(run.completed_at or run.paused_at or run.started_at or run.sent_at, now)),
-        Column("took", lambda run: _took(run, now), leaves=1),
+        Column("progress", lambda run: progress(run, bar_width)),
+        Column(
+            "since", lambda run: age(run.completed_at or run.paused_at or run.started_at or run.sent_at, now), leaves=1
+        ),
+        Column("took", lambda run: _took(run, now), leaves=2),
         Column("error", lambda run: run.error_code, folds=True),
         Column("child of", lambda run: run.parent_workflow_id, leaves=4),
         Column("id", lambda run: run.workflow_id, leaves=6),
