@@ -14,8 +14,9 @@ from horsies.cli.output import between
 from horsies.cli.tables import Column
 from horsies.core.models.monitoring.cluster import Explanation
 from horsies.core.models.monitoring.tasks import Breakdown, GroupRow, TaskDetail, TaskListPage, TaskSummary
+from horsies.core.text import visible
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
-from horsies.tui.lines import Line, ListRow, Span, age, at_least, block, clock, columns, line, named, status
+from horsies.tui.lines import Line, ListRow, Span, age, at_least, block, broken, clock, columns, line, named, status
 
 NOBODY = "(not claimed yet)"
 CLOSED, OPEN = "+ ", "- "
@@ -163,7 +164,7 @@ def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: dat
     """A task in full: why it is not running, its columns, its payloads and its attempts."""
     lines: list[Line] = [(*line((f"{found.task_name}  ", "bold")), *status(found.status)), ()]
     if why is not None and found.status not in TASK_TERMINAL_STATES:
-        lines += [line((f"{why.why.value}  ", "warn"), why.message), ()]
+        lines += [*reason(why, width), ()]
     lines += named(((name, _timed(value, now)) for name, value in facts_of(found)), width)
     for name, text in blocks_of(found):
         lines += [(), *block(name, text, width)]
@@ -172,6 +173,11 @@ def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: dat
     if why is not None and found.status not in TASK_TERMINAL_STATES:
         lines += [(), line(("facts", "head")), *named(facts_of_explanation(why).items(), width)]
     return list(map(ListRow, lines))
+
+
+def reason(why: Explanation, width: int) -> list[Line]:
+    """Why it is not running, in a sentence."""
+    return [line((why.why.value, "warn")), *(line("  ", part) for part in broken(visible(why.message), width - 2))]
 
 
 def _timed(value: Any, now: datetime) -> Any:

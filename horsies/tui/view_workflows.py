@@ -19,7 +19,7 @@ from horsies.core.models.monitoring.tasks import (
 from horsies.core.types import WORKFLOW_TASK_TERMINAL_STATES, WorkflowTaskStatus
 from horsies.tui.charts import bar
 from horsies.tui.lines import Line, ListRow, Span, age, block, columns, line, named, number, status
-from horsies.tui.view_tasks import CLOSED, OPEN, task_detail
+from horsies.tui.view_tasks import CLOSED, OPEN, reason, task_detail
 
 BAR, NARROW_BAR = 10, 4
 NARROW = 60
@@ -82,7 +82,12 @@ def run_detail(
         ("error", run.error_code),
     ]
     head: list[Line] = [
-        (*line((f"{run.name}  ", "bold")), *status(run.status), Span("  "), *progress(run, DETAIL_BAR)),
+        (
+            *line((f"{run.name}  ", "bold")),
+            *status(run.status),
+            Span("  "),
+            *progress(run, min(DETAIL_BAR, width // 3)),
+        ),
         (),
         *named(pairs, width),
     ]
@@ -188,7 +193,7 @@ def node_detail(found: WorkflowTaskDetail, why: Explanation | None, width: int, 
     ]
     lines: list[Line] = [(*line((f"{node.node_id}  ", "bold")), *status(node.status)), ()]
     if why is not None and node.status not in WORKFLOW_TASK_TERMINAL_STATES:
-        lines += [line((f"{why.why.value}  ", "warn"), why.message), ()]
+        lines += [*reason(why, width), ()]
     lines += named(pairs, width)
     for name, text in (
         ("kwargs", found.task_kwargs),
