@@ -6,7 +6,7 @@ KEYS: dict[str, tuple[tuple[str, str], ...]] = {
     "Everywhere": (
         ("1 2 3 4 5", "the tabs: Dashboard, Workers, Tasks, Workflows, Maintenance"),
         ("↑ ↓", "select, or scroll where nothing can be selected; also k and j"),
-        ("PgUp PgDn", "a screen up or down; also Home and End"),
+        ("PgUp PgDn", "a screen up or down, at the end of a page the next page; also Home and End"),
         ("Enter", "open what is selected; → as well, and ← closes it"),
         ("/", "search on this tab; Enter searches, Esc forgets it. An id opens its task or workflow"),
         ("y", "copy what is selected as JSON, through the terminal (OSC 52), which must allow it"),

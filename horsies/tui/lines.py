@@ -40,11 +40,13 @@ Line: TypeAlias = tuple[Span, ...]
 
 
 class ListRow(NamedTuple):
-    """A line of a list. One with a key can be selected; its value is what is opened and copied."""
+    """A line of a list. One with a key can be selected; its value is what is opened and copied. `turns`: PgDn (1) or
+    PgUp (-1) opens it, because it leads to another page."""
 
     line: Line
     key: str | None = None
     value: Any = None
+    turns: int = 0
 
 
 def line(*parts: str | tuple[str, Tone] | Span) -> Line:

@@ -118,7 +118,7 @@ def page_of(page: TaskListPage | None, before: int, width: int, now: datetime) -
     rows: list[ListRow] = []
     lead = Span(" " * INDENT)
     if before:
-        rows.append(ListRow((lead, Span(f"↑ page {before} of these", "dim")), PREVIOUS))
+        rows.append(ListRow((lead, Span(f"↑ page {before} of these", "dim")), PREVIOUS, turns=-1))
     if page.items:
         head, lines = columns(_tasks(now), page.items, width - INDENT)
         rows.append(ListRow((lead, *head)))
@@ -127,7 +127,7 @@ def page_of(page: TaskListPage | None, before: int, width: int, now: datetime) -
         rows.append(ListRow((lead, Span("no more tasks" if before else "no tasks", "dim"))))
     if page.next_cursor is not None:
         said = "↓ not all were looked at: look further" if page.is_partial else f"↓ page {before + 2} of these"
-        rows.append(ListRow((lead, Span(said, "dim")), NEXT))
+        rows.append(ListRow((lead, Span(said, "dim")), NEXT, turns=1))
     elif page.is_partial:
         rows.append(ListRow((lead, Span("… older ones were not looked at: choose a state (p c u o f)", "dim"))))
     return rows

@@ -161,6 +161,8 @@ class RowList(ScrollView, can_focus=True):
         height = max(1, self.size.height - 1)
         if self.cursor is None:
             self.scroll_to(y=self.top + step * height, animate=False, immediate=True)
+        elif self.rows[self.cursor].turns == step:
+            self.action_open()
         else:
             self._select(self._nearest(self.cursor + step * height))
 
