@@ -21,6 +21,7 @@ from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
 from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.web import web
+from horsies.cli.tui import tui
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
@@ -77,6 +78,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "schedules": (schedules, "List the schedules of an app and their next runs."),
     },
     "Queues and workers": {
+        "tui": (tui, "Show what goes on, live, in the terminal."),
         "queues": (queues, "Show the length, age and throughput of each queue."),
         "workers": (workers, "List the workers, their queues and their load."),
         "metrics": (metrics, "Serve metrics of the database for Prometheus."),

@@ -55,9 +55,9 @@ def _value(text: str | None) -> Any:
 
 def _show(found: models.TaskDetail, attempts: tables.Table) -> None:
     title = output.styled((f"{found.task_name}  ", "bold"), (found.status.value, output.style_of(found.status)))
-    lines = {name: output.text_of(value) for name, value in _lines(found) if value is not None}
+    lines = {name: output.text_of(value) for name, value in facts_of(found) if value is not None}
     output.write_styled(title, *_aligned(lines))
-    for name, text in _blocks(found):
+    for name, text in blocks_of(found):
         output.write_styled(output.styled((f"  {name}", "dim")))
         output.write(*_indented(text))
     if found.attempts:
@@ -80,7 +80,8 @@ def _indented(text: str) -> list[str]:
     return [*shown, f"    … and {left:,} more characters: --json shows all"] if left > 0 else shown
 
 
-def _lines(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
+def facts_of(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
+    """What there is to say about a task in one line each; None where there is nothing."""
     yield "task", found.task_id
     yield "queue", f"{found.queue_name} (priority {found.priority})"
     yield "workflow", found.workflow_id
@@ -101,7 +102,7 @@ def _lines(found: models.TaskDetail) -> Iterator[tuple[str, Any]]:
     yield "child", found.worker_process_name and f"{found.worker_process_name} (pid {found.worker_pid})"
 
 
-def _blocks(found: models.TaskDetail) -> Iterator[tuple[str, str]]:
+def blocks_of(found: models.TaskDetail) -> Iterator[tuple[str, str]]:
     """The parts that may be long."""
     for name in ("args", "kwargs", "task_options"):
         if (value := _value(getattr(found, name))) not in (None, [], {}):
@@ -166,7 +167,14 @@ def explain(what: session.OneId, as_json: options.AsJson = False, database_url: 
 
 def _show_explanation(found: cluster.Explanation) -> None:
     title = output.styled((found.why.value, "bold"), (f"  {found.message}", "default"))
-    known: dict[str, Any] = {
+    known = facts_of_explanation(found)
+    lines = {name: output.text_of(value) for name, value in known.items() if name and value not in (None, "")}
+    output.write_styled(title, *_aligned(lines))
+
+
+def facts_of_explanation(found: cluster.Explanation) -> dict[str, Any]:
+    """The facts behind an explanation, by the words for them."""
+    return {
         "status": found.status and found.status.value,
         "queue": found.queue,
         "worker": found.worker_id,
@@ -176,8 +184,6 @@ def _show_explanation(found: cluster.Explanation) -> None:
         "tasks": output.some(found.tasks) or None,
         "nodes": output.some(found.nodes) or None,
     }
-    lines = {name: output.text_of(value) for name, value in known.items() if name and value not in (None, "")}
-    output.write_styled(title, *_aligned(lines))
 
 
 # What the facts of an explanation are called here. Those without a word are in its message already.

@@ -36,7 +36,7 @@ LAYERS = (
     ),
     ("the process that runs user code", ("core.child",)),
     ("the supervisor", ("core.worker",)),
-    ("edges", ("cli", "demo", "testing", "web", "__main__")),
+    ("edges", ("cli", "demo", "testing", "tui", "web", "__main__")),
 )
 NAMESPACES = ("horsies", "horsies.core")
 
@@ -82,6 +82,7 @@ MAX_LINES = 450
 INSIDE = {
     ("cli.worker", "uvloop"): "an extra; without it the loop is asyncio's own",
     ("cli.web", "horsies.cli"): "the dashboard is an extra, for who serves it",
+    ("cli.tui", "horsies.tui.app"): "Textual is an extra, for who looks at a terminal",
     ("cli.demo", "horsies.demo.run"): "it builds the application, which reads what the command has just decided",
     ("core.app", "horsies.testing.kit"): "only the tests of users need it, and it knows the worker",
     ("core.codec.arguments", "annotationlib"): "exists from Python 3.14 on only",

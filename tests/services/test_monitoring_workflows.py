@@ -78,6 +78,9 @@ async def test_m45_open_workflows_come_first_then_the_last_ended(broker: Postgre
     runs = (await monitoring.list_workflow_runs(broker)).unwrap()
     assert [run.workflow_id for run in runs] == ["w4", "w3", "w5", "w1", "w2"]
     assert (runs[0].name, runs[0].status) == ("import", WorkflowStatus.PAUSED)
+    assert [(run.nodes, run.nodes_ended) for run in runs] == [(None, None), (3, 2), *[(None, None)] * 3]
+    detail = (await monitoring.get_workflow_run(broker, "w3")).unwrap()
+    assert detail is not None and (detail.run.nodes, detail.run.nodes_ended, detail.total_nodes) == (3, 2, 3)
 
 
 async def test_m45_workflows_by_name_and_state(broker: PostgresBroker) -> None:

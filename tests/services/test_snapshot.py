@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from psycopg import AsyncConnection
@@ -147,6 +148,24 @@ async def test_m47_workers_with_what_they_said_last(broker: PostgresBroker) -> N
     assert workers["w1"].is_live and workers["w1"].task_names == ("a_task",) and workers["w1"].queues[1] == "idle"
     assert not workers["gone"].is_live and workers["gone"].silence_seconds > 86_400
     assert (workers["gone"].snapshot_at, workers["gone"].task_names) == (None, None)
+
+
+async def test_m47_the_history_of_a_worker_can_be_spread_over_a_time(broker: PostgresBroker) -> None:
+    url = broker.config.database_url.get_secret_value()
+    async with await AsyncConnection.connect(url, autocommit=True) as db:
+        await db.execute(
+            "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, tasks_running)"
+            " SELECT 'long', now() - n * interval '30 s' - interval '1 s', 'h', 1, 1, n FROM generate_series(0, 2879) n"
+        )
+    for hours, parts in ((1, 60), (24, 96)):
+        found = await monitoring.get_worker_history(broker, "long", limit=parts, window_seconds=hours * 3600)
+        points = found.unwrap()
+        assert len(points) == parts and points[-1].tasks_running == 0, "the newest is the last"
+        steps = [(after.snapshot_at - before.snapshot_at).total_seconds() for before, after in pairwise(points)]
+        assert {round(step) for step in steps} == {hours * 3600 / parts}
+    assert (await monitoring.get_worker_history(broker, "long", window_seconds=0)).unwrap() == ()
+    wrong = await monitoring.get_worker_history(broker, "long", window_seconds=-1)
+    assert wrong.unwrap_err().code is MonitoringErrorCode.INVALID_ARGUMENT
 
 
 async def test_m47_the_history_of_a_worker_is_a_chart(broker: PostgresBroker) -> None:

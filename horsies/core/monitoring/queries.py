@@ -36,6 +36,7 @@ MOST_EDGES = 50_000
 LARGEST_INDEX = 2**31 - 1
 MOST_WORKERS = 10_000
 MOST_SCHEDULES = 20_000
+LONGEST_WINDOW_S = 365 * 86_400.0
 T = TypeVar("T")
 
 
@@ -150,14 +151,16 @@ async def list_workers(broker: PostgresBroker) -> tasks.MonitoringResult[tuple[c
 
 
 async def get_worker_history(
-    broker: PostgresBroker, worker_id: str, *, limit: int = 500
+    broker: PostgresBroker, worker_id: str, *, limit: int = 500, window_seconds: float | None = None
 ) -> tasks.MonitoringResult[tuple[cluster.WorkerHistoryPoint, ...]]:
-    """The newest snapshots of a worker, oldest first."""
+    """The newest snapshots of a worker, oldest first. With a window, at most so many that are spread over that time."""
 
     async def look(conn: Connection) -> tuple[cluster.WorkerHistoryPoint, ...]:
-        return await monitoring.worker_history(
-            conn, filters.checked_text("worker_id", worker_id), limit=filters.checked_limit(limit)
-        )
+        known, most = filters.checked_text("worker_id", worker_id), filters.checked_limit(limit)
+        if window_seconds is None:
+            return await monitoring.worker_history(conn, known, limit=most)
+        seconds = min(filters.checked_seconds("window_seconds", window_seconds), LONGEST_WINDOW_S)
+        return await monitoring.worker_history_within(conn, known, seconds=seconds, parts=most)
 
     return await ask(broker, look)
 

@@ -18,6 +18,7 @@ from horsies.core.store import task_reads
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 MOST_NAMES = 1_000  # task names of a worker that are shown
+MOST_OPEN = 1_000  # nodes of a workflow that have not ended; if there are more, their number is not known
 
 
 async def settle(conn: Connection, timeout: timedelta, *, reads_all: bool = False) -> None:
@@ -101,6 +102,15 @@ async def _known_names(conn: Connection, hashes: set[str]) -> dict[str, list[str
 async def worker_history(conn: Connection, worker_id: str, *, limit: int) -> tuple[cluster.WorkerHistoryPoint, ...]:
     wanted = {"worker_id": worker_id, "limit": limit}
     cursor = await conn.execute(load("monitoring/worker_history"), wanted, prepare=False)
+    return tuple([cluster.WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
+
+
+async def worker_history_within(
+    conn: Connection, worker_id: str, *, seconds: float, parts: int
+) -> tuple[cluster.WorkerHistoryPoint, ...]:
+    """The newest snapshot of each part of that time."""
+    wanted = {"worker_id": worker_id, "seconds": seconds, "parts": parts}
+    cursor = await conn.execute(load("monitoring/worker_history_within"), wanted, prepare=False)
     return tuple([cluster.WorkerHistoryPoint(*row) for row in await cursor.fetchall()])
 
 
@@ -251,7 +261,7 @@ async def list_workflows(
     """Active workflows, newest first; then ended ones, last ended first; `look` says how many are looked at."""
     wanted = {"workflow_name": name, "status": status and status.value, "limit": limit, "look": look}
     async with conn.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(load("monitoring/list_workflows"), wanted, prepare=False)
+        await cursor.execute(load("monitoring/list_workflows"), {**wanted, "most_open": MOST_OPEN}, prepare=False)
         return tuple([_run(row) for row in await cursor.fetchall()])
 
 

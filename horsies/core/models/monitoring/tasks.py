@@ -209,7 +209,8 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRunSummary:
-    """One line of a list of workflows."""
+    """One line of a list of workflows. `open_nodes` are those of its definition that have not ended. `nodes` counts
+    also the elements of maps that have begun; `nodes_ended` of them have ended (None: very many have not)."""
 
     workflow_id: str
     name: str
@@ -225,6 +226,8 @@ class WorkflowRunSummary:
     started_at: datetime | None
     paused_at: datetime | None
     completed_at: datetime | None
+    nodes: int | None = None
+    nodes_ended: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,101 @@
+"""`horsies tui`: a dashboard in the terminal, read-only (M-80). `--once` prints its first tab (M-82). This module opens
+the database and starts the application of `horsies/tui`, which needs the extra `tui`; `--once` does not.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from horsies.cli import options, output, session
+from horsies.core.app import Horsies
+from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.logs import wants_color
+from horsies.tui.alerts import judge
+from horsies.tui.lines import Tone
+from horsies.tui.source import BrokerSource
+from horsies.tui.view_dashboard import dashboard
+
+WIDTH = 100  # of what is printed elsewhere than on a terminal
+STYLES: dict[Tone, str] = {
+    "": "default",
+    "dim": "dim",
+    "bold": "bold",
+    "head": "bold",
+    "good": "green",
+    "warn": "yellow",
+    "bad": "bold red",
+    "busy": "cyan",
+}
+
+
+def tui(
+    module: options.OptionalModule = None,
+    tick_rate: Annotated[
+        float,
+        typer.Option(min=0.1, max=60, help="How often in a second it looks whether something must be asked again."),
+    ] = 4.0,
+    frame_rate: Annotated[
+        float, typer.Option(min=0.5, max=60, help="How often in a second new values are drawn at most.")
+    ] = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the dashboard as text and exit.")] = False,
+    database_url: options.DatabaseUrl = None,
+) -> int:
+    """Show what goes on, live: queues, workers, tasks by worker, workflows, dead workers. It only reads.
+
+    Keys: 1 to 5 choose a tab, ? shows all keys, q quits. What is on the screen is asked again every few seconds, less
+    often if answers take long; nothing else is asked.
+    """
+    start = None if once else _application()
+    if start is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise output.usage_error("this needs a terminal", "horsies tui --once prints the dashboard as text")
+    with session.open_read_only(module, database_url) as app:
+        if module is None:
+            app.get_broker().app = None  # it was made here, and does not know which schedules there are
+        source = BrokerSource(app.get_broker())
+        if start is None:
+            return asyncio.run(_print(source, app))
+        start(source, tick_rate=tick_rate, frame_rate=frame_rate, has_colour=_has_colour()).run(mouse=False)
+    return 0
+
+
+def _application() -> Callable[..., Any]:
+    """The application; without the extra, an error that says what to install."""
+    try:
+        from horsies.tui.app import TuiApp
+    except ImportError:
+        raise ConfigurationError(
+            "the terminal dashboard needs the package textual, which is not installed",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="pip install 'horsies[tui]' (horsies tui --once works without it)",
+        ) from None
+    return TuiApp
+
+
+def _has_colour() -> bool:
+    """By M-12. Textual reads NO_COLOR itself."""
+    if wants_color(sys.stdout):
+        os.environ.pop("NO_COLOR", None)
+        return True
+    os.environ["NO_COLOR"] = "1"
+    return False
+
+
+async def _print(source: BrokerSource, app: Horsies) -> int:
+    snapshot = session.answer_of(await source.snapshot(), app)
+    held = session.answer_of(await source.held(), app)
+    live = [worker.worker_id for worker in reversed(snapshot.workers) if worker.is_live]
+    trend = session.answer_of(await source.trend(live), app)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    lines = [
+        output.styled(*((span.text, STYLES[span.tone]) for span in row.line))
+        for row in dashboard(snapshot, judge(snapshot, held), trend, width, snapshot.taken_at)
+    ]
+    for line in lines:
+        line.rstrip()
+    output.write_styled(*lines)
+    return 0

@@ -1,0 +1,190 @@
+"""What `Enter` opens (M-80): a worker, a task, a workflow with its nodes, a node; and the help of `?` (M-81)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from horsies.cli.one_task import as_values
+from horsies.core.models.monitoring.cluster import Explanation, WorkerHistoryPoint, WorkerStateInfo
+from horsies.core.models.monitoring.tasks import TaskDetail, WorkflowNodeInfo, WorkflowRunDetail, WorkflowTaskDetail
+from horsies.core.types import TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES
+from horsies.tui import view_tasks, view_workers, view_workflows
+from horsies.tui.keys import KEYS
+from horsies.tui.lines import Line, ListRow, line, named
+from horsies.tui.polls import Poll
+from horsies.tui.source import DataSource
+from horsies.tui.views import LIST_S, Frame, Room, View, nothing_yet
+
+WHY_S = 5.0
+HISTORY_S = 10.0
+POINTS = 120  # of a chart
+
+
+class History:
+    """The charts of one worker; `[` and `]` change their window."""
+
+    def __init__(self, source: DataSource) -> None:
+        self._source = source
+        self.window = view_workers.FIRST_WINDOW
+        self._subject: tuple[str, str] | None = None
+        self._poll: Poll[tuple[WorkerHistoryPoint, ...]] | None = None
+
+    def polls(self, worker_id: str | None) -> Sequence[Poll[Any]]:
+        if worker_id is None:
+            return ()
+        if self._poll is None or self._subject != (worker_id, self.window):
+            seconds = view_workers.WINDOWS[self.window].total_seconds()
+            self._subject = (worker_id, self.window)
+            self._poll = Poll(partial(self._source.history, worker_id, seconds, POINTS), HISTORY_S)
+        return (self._poll,)
+
+    def press(self, key: str) -> bool:
+        names = list(view_workers.WINDOWS)
+        step = {"[": -1, "]": 1}.get(key)
+        if step is None:
+            return False
+        self.window = names[min(len(names) - 1, max(0, names.index(self.window) + step))]
+        return True
+
+    def lines(self, worker: WorkerStateInfo, room: Room, now: datetime) -> list[Line]:
+        """In at most half of the room; nothing if that is too little."""
+        height = min(room.height // 2, 3 * view_workers.HIGHEST + 2)
+        if height < 3 * view_workers.LOWEST + 2:
+            return []
+        [poll] = self.polls(worker.worker_id)
+        return view_workers.history(worker, poll.value, self.window, now, room.width, height)
+
+
+class WorkerView(View):
+    """Everything about one worker, as its list knows it."""
+
+    def __init__(self, source: DataSource, poll: Poll[tuple[WorkerStateInfo, ...]], worker: WorkerStateInfo) -> None:
+        super().__init__()
+        self.title = f"worker {worker.worker_id}"
+        self._poll = poll
+        self._worker = worker
+        self.history = History(source)
+
+    def polls(self) -> Sequence[Poll[Any]]:
+        return (self._poll, *self.history.polls(self._worker.worker_id))
+
+    def lines(self, room: Room, now: datetime) -> Frame:
+        rows = view_workers.worker_detail(self._newest(), room.width, now)
+        return Frame([], rows, self.history.lines(self._worker, room, now))
+
+    def press(self, key: str) -> bool:
+        return self.history.press(key)
+
+    def value(self, row: ListRow | None) -> Any:
+        return self._newest()
+
+    def _newest(self) -> WorkerStateInfo:
+        found = [one for one in self._poll.value or () if one.worker_id == self._worker.worker_id]
+        self._worker = found[0] if found else self._worker
+        return self._worker
+
+
+class TaskView(View):
+    """A task in full, and why it is not running."""
+
+    def __init__(self, source: DataSource, task_id: str) -> None:
+        super().__init__()
+        self.title = f"task {task_id}"
+        self._task_id = task_id
+        self._task: Poll[TaskDetail | None] = Poll(partial(source.task, task_id), LIST_S)
+        self._why: Poll[Explanation | None] = Poll(partial(source.why, task_id), WHY_S)
+
+    def polls(self) -> Sequence[Poll[Any]]:
+        found = self._task.value
+        is_open = found is not None and found.status not in TASK_TERMINAL_STATES
+        return (self._task, self._why) if is_open else (self._task,)
+
+    def lines(self, room: Room, now: datetime) -> Frame:
+        if self._task.value is None:
+            return Frame([], [_absent(self._task, f"there is no task {self._task_id}")])
+        return Frame([], view_tasks.task_detail(self._task.value, self._why.value, room.width, now))
+
+    def value(self, row: ListRow | None) -> Any:
+        return None if self._task.value is None else as_values(self._task.value)
+
+
+class RunView(View):
+    """A workflow with its nodes."""
+
+    def __init__(self, source: DataSource, workflow_id: str) -> None:
+        super().__init__()
+        self.title = f"workflow {workflow_id}"
+        self._source = source
+        self._workflow_id = workflow_id
+        self._run: Poll[WorkflowRunDetail | None] = Poll(partial(source.run, workflow_id), LIST_S)
+        self._opened: frozenset[int] = frozenset()
+
+    def polls(self) -> Sequence[Poll[Any]]:
+        return (self._run,)
+
+    def lines(self, room: Room, now: datetime) -> Frame:
+        found = self._run.value
+        if found is None:
+            return Frame([], [_absent(self._run, f"there is no workflow {self._workflow_id}")])
+        return Frame([], view_workflows.run_detail(found, self._opened, self.search, room.width, now))
+
+    def frame(self, room: Room, now: datetime) -> Frame:
+        return self.lines(room, now)  # what is folded is searched too
+
+    def enter(self, row: ListRow) -> View | None:
+        node = row.value
+        if not isinstance(node, WorkflowNodeInfo):
+            return None
+        if node.node_type == "MAP":
+            self._opened ^= {node.task_index}
+            return None
+        if node.sub_workflow_id is not None:
+            return RunView(self._source, node.sub_workflow_id)
+        return NodeView(self._source, self._workflow_id, node)
+
+    def value(self, row: ListRow | None) -> Any:
+        return row.value if row is not None and row.value is not None else self._run.value
+
+
+class NodeView(View):
+    """A node of a workflow, and the task that runs it."""
+
+    def __init__(self, source: DataSource, workflow_id: str, node: WorkflowNodeInfo) -> None:
+        super().__init__()
+        self.title = f"node {node.node_id}"
+        self._node: Poll[WorkflowTaskDetail | None] = Poll(partial(source.node, workflow_id, node.task_index), LIST_S)
+        self._why: Poll[Explanation | None] = Poll(partial(source.why, f"{workflow_id}:{node.task_index}"), WHY_S)
+
+    def polls(self) -> Sequence[Poll[Any]]:
+        found = self._node.value
+        is_open = found is not None and found.node.status not in WORKFLOW_TASK_TERMINAL_STATES
+        return (self._node, self._why) if is_open else (self._node,)
+
+    def lines(self, room: Room, now: datetime) -> Frame:
+        if self._node.value is None:
+            return Frame([], [_absent(self._node, "there is no such node")])
+        return Frame([], view_workflows.node_detail(self._node.value, self._why.value, room.width, now))
+
+    def value(self, row: ListRow | None) -> Any:
+        return self._node.value
+
+
+class HelpView(View):
+    """The keys."""
+
+    title = "help"
+
+    def lines(self, room: Room, now: datetime) -> Frame:
+        rows = [ListRow(line(("Keys", "bold"))), ListRow(())]
+        for heading, keys in KEYS.items():
+            rows.append(ListRow(line((heading, "head"))))
+            rows += map(ListRow, named(((f"  {key}", meaning) for key, meaning in keys), room.width))
+            rows.append(ListRow(()))
+        return Frame([], rows)
+
+
+def _absent(poll: Poll[Any], sentence: str) -> ListRow:
+    return nothing_yet(poll) if poll.answered_at is None else ListRow(line((sentence, "warn")))
