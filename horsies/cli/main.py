@@ -20,8 +20,8 @@ from horsies.cli.queues import metrics, queues
 from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
 from horsies.cli.tasks import stale_tasks, tasks
-from horsies.cli.web import web
 from horsies.cli.tui import tui
+from horsies.cli.web import web
 from horsies.cli.worker import scheduler, worker
 from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.core.errors import ErrorCode, HorsiesError, ValidationReport
 from horsies.core.logs import wants_color
 from horsies.core.models.tasks import BUILTIN_KEY
-from horsies.core.text import json_text, visible, visible_lines
+from horsies.core.text import count, duration, json_text, visible, visible_lines
 from horsies.core.types import TaskStatus
 
 if TYPE_CHECKING:
@@ -141,20 +141,6 @@ def with_plain_codes(value: Any) -> Any:
     if value.keys() == {BUILTIN_KEY}:
         return value[BUILTIN_KEY]
     return {name: with_plain_codes(one) for name, one in value.items()}
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def duration(seconds: float) -> str:
-    """For people: `12 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
-    left = round(max(0.0, seconds))
-    for unit, small, size, step in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60), ("min", "s", 60, 1)):
-        if left >= size:
-            rest = left % size // step
-            return f"{left // size} {unit}" + (f" {rest} {small}" if rest else "")
-    return f"{left} s"
 
 
 def seconds(value: float) -> str:

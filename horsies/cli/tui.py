@@ -15,7 +15,7 @@ from horsies.cli import options, output, session
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.logs import wants_color
-from horsies.tui.alerts import judge
+from horsies.core.monitoring.alerts import judge
 from horsies.tui.lines import Tone
 from horsies.tui.source import BrokerSource
 from horsies.tui.view_dashboard import dashboard

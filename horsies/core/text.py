@@ -95,3 +95,18 @@ def _about_keywords(method: str, given: Collection[str], known: Collection[str],
         return f"{method}({name}=...): {hints[name]}"
     options = ", ".join(sorted(known))
     return f"{method}() has no option {name!r}{instead_of(name, known) or f'; its options: {options}'}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """For people: `12 s`, `5 min 3 s`, `2 h 10 min`, `3 d 4 h`."""
+    left = round(max(0.0, seconds))
+    for unit, small, size, step in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60), ("min", "s", 60, 1)):
+        if left >= size:
+            rest = left % size // step
+            return f"{left // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{left} s"

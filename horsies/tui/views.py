@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from horsies.core.models.monitoring.cluster import Snapshot
 from horsies.core.models.monitoring.tasks import MonitoringResult, to_jsonable
+from horsies.core.monitoring.alerts import Alert, judge
 from horsies.core.text import json_text
 from horsies.core.types import Ok
-from horsies.tui.alerts import Alert, judge
 from horsies.tui.lines import Line, ListRow, line, matching, named
 from horsies.tui.polls import Poll, ServerClock
 from horsies.tui.source import DataSource

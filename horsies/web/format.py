@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from horsies.core import text
 from horsies.core.models.monitoring.tasks import TaskSummary, WorkflowRunSummary
 from horsies.core.models.notes import TaskProgress
 from horsies.core.text import visible, visible_lines
@@ -47,12 +48,7 @@ def duration(value: float | timedelta | None) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    left = round(seconds)
-    for unit, small, size, step in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60), ("min", "s", 60, 1)):
-        if left >= size:
-            rest = left % size // step
-            return f"{left // size} {unit}" + (f" {rest} {small}" if rest else "")
-    return f"{left} s"
+    return text.duration(seconds)
 
 
 def between(start: datetime | None, end: datetime | None) -> str:
@@ -84,8 +80,8 @@ def _rounded(value: int) -> int:
 
 def word(value: Any) -> str:
     """A state or another enum in small letters: also the end of its class in the style sheet."""
-    text = str(value.value if isinstance(value, Enum) else value).lower()
-    return "".join(letter if letter.isalnum() else "-" for letter in text)[:40]
+    said = str(value.value if isinstance(value, Enum) else value).lower()
+    return "".join(letter if letter.isalnum() else "-" for letter in said)[:40]
 
 
 def cell(value: Any, longest: int = LONGEST_CELL) -> str:

@@ -44,10 +44,19 @@ async def trigger(asked: Asked, *, name: str) -> ScheduleActionDone:
     return await _do(asked, "trigger", name, lambda: schedules_of(asked).trigger_now_async(name))
 
 
-async def change(asked: Asked, *, name: str, **fields: Any) -> ScheduleActionDone:
+async def change(
+    asked: Asked, *, name: str, pattern: dict[str, Any] | None, timezone: str | None, enabled: bool | None
+) -> ScheduleActionDone:
     _refuse_without_app(asked)
-    given = {field: value for field, value in fields.items() if value is not None}
-    return await _do(asked, "edit", name, lambda: schedules_of(asked).change_async(name, **given), **given)
+    new = {"pattern": pattern, "timezone": timezone, "enabled": enabled}
+    schedules = schedules_of(asked)
+    return await _do(
+        asked,
+        "edit",
+        name,
+        lambda: schedules.change_async(name, pattern=pattern, timezone=timezone, enabled=enabled),
+        **{field: value for field, value in new.items() if value is not None},
+    )
 
 
 async def _do(

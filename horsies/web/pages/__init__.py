@@ -2,10 +2,11 @@
 routes of them, which only those reach who may look.
 """
 
-from horsies.web.pages import audit, dialogs, queues, schedules, task, tasks, workers, workflows
+from horsies.web.pages import audit, dialogs, overview, queues, schedules, task, tasks, workers, workflows
 from horsies.web.screens import Screen
 
 SCREENS: tuple[Screen, ...] = (
+    *overview.SCREENS,
     *tasks.SCREENS,
     *task.SCREENS,
     *queues.SCREENS,

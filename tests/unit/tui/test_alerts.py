@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from horsies.core.models.monitoring.cluster import DatabaseFacts, QueueInfo, TaskCount
+from horsies.core.monitoring.alerts import Alert, capacity, judge
 from horsies.core.types.status import TaskStatus
-from horsies.tui.alerts import Alert, capacity, judge
 from tests.tui_support import DEAD, WEB, a_dead_worker, a_queue, a_schedule, a_snapshot, a_worker
 
 BUSY = a_worker(tasks_running=9)

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from horsies.core.models.monitoring.tasks import Breakdown, TaskListPage
+from horsies.core.monitoring.alerts import Alert
 from horsies.core.types.status import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.tui import view_dashboard, view_edges, view_maintenance, view_tasks, view_workers, view_workflows
-from horsies.tui.alerts import Alert
 from horsies.tui.lines import ListRow, plain, width_of
 from horsies.tui.view_dashboard import Trend
 from tests.hostile_support import LONG, SHORT, obeyed

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from horsies.cli.output import count, duration
 from horsies.core.models.monitoring.cluster import QueueInfo, ScheduleStateInfo, Snapshot, WorkerStateInfo
+from horsies.core.text import count, duration
 from horsies.core.types import TaskStatus
 
 WAITS_LONG_S = 60.0  # a task that has been due for so long
