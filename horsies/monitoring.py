@@ -5,6 +5,7 @@ from horsies.core.brokers.actions import (
     TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled, TaskRerun, TaskRerunResult, cancel_task,
     rerun_task,
 )
+from horsies.core.models.monitoring.bulk import BulkResult
 from horsies.core.models.monitoring.cluster import (
     ActiveWorkerInfo, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount,
     Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
@@ -18,6 +19,7 @@ from horsies.core.models.monitoring.tasks import (
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.monitoring.audit import Deed, audited, list_audit, record_audit
 from horsies.core.monitoring.explain import explain_task
+from horsies.core.monitoring.many import cancel_tasks, move_tasks, rerun_tasks
 from horsies.core.monitoring.queries import (
     get_worker_history, get_workflow_node, get_workflow_run, list_active_workers, list_schedules, list_workers,
     list_workflow_names, list_workflow_runs, ping,
@@ -34,6 +36,7 @@ __all__ = [
     "AuditOutcome",
     "AuditPage",
     "Breakdown",
+    "BulkResult",
     "DatabaseFacts",
     "Deed",
     "ErrorCategory",
@@ -75,6 +78,7 @@ __all__ = [
     "WorkflowTaskDetail",
     "audited",
     "cancel_task",
+    "cancel_tasks",
     "explain_task",
     "get_task_detail",
     "get_worker_history",
@@ -87,9 +91,11 @@ __all__ = [
     "list_workers",
     "list_workflow_names",
     "list_workflow_runs",
+    "move_tasks",
     "ping",
     "record_audit",
     "rerun_task",
+    "rerun_tasks",
     "take_snapshot",
     "task_breakdown",
     "task_facets",

@@ -37,7 +37,7 @@ _BEATING = ["heartbeat", "renew", "mark_finalizing"]
 THEMES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "waiting": (
         ("PENDING",),
-        [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "cancel many", "send", "set aside"],
+        [*_TAKING[:2] * 2, "expire_waiting", "cancel", "cancel", "cancel many", "change queue", "send", "set aside"],
     ),
     "claimed": (
         ("CLAIMED",),

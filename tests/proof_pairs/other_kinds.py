@@ -21,7 +21,7 @@ from horsies.core.producer.enqueue import (
     in_transaction,
     run_async,
 )
-from horsies.core.store import names, notes, retention, sends, workers
+from horsies.core.store import many, names, notes, retention, sends, workers
 from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in, word
@@ -61,7 +61,8 @@ def _new_letters(pick: Choices, start: Start) -> Arguments:
 
 def _repetition(pick: Choices, start: Start) -> Arguments:
     """Any task again; two of them may be given the same new id by mistake."""
-    return {"task_id": pick.of([row.id for row in start.tasks] or ["none"]), "new_id": pick.of(("r1", "r2"))}
+    ids = [row.id for row in pick.shuffled(start.tasks)[: pick.of((1, 2))]] or ["none"]
+    return {"ids": ids, "new_ids": [pick.of(("r1", "r2")) for _ in ids]}
 
 
 def _send(pick: Choices, task_id: str, name: str, key: str | None) -> Send:
@@ -202,7 +203,7 @@ SEND_KINDS = (
     Kind("send", _write, _letters, _sent, uses=(sends.insert, sends.find), statements=2),
     Kind("send_many", _write_all, _letters, _sent, uses=(sends.insert, sends.find), statements=3),
     Kind("send copied", _copy_all, _new_letters, _sent, uses=(copy, sends.insert, sends.find), statements=4),
-    Kind("rerun", sends.rerun, _repetition, reads=True),
+    Kind("rerun", many.rerun, _repetition, reads=True),
 )
 WORD_KINDS = (
     Kind(

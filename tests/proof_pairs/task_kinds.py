@@ -11,7 +11,7 @@ from horsies.core.brokers import actions
 from horsies.core.db import Connection, mending
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.sql import texts
-from horsies.core.store import caps, holds, names, odd_rows, recovery, retention, tasks
+from horsies.core.store import caps, holds, many, names, odd_rows, recovery, tasks
 from horsies.core.store.holds import Beat
 from horsies.core.store.odd_rows import OddTask
 from horsies.core.store.tasks import Claimant, Claimed, ClaimOrder, Seats
@@ -165,6 +165,11 @@ def _cancel_many(pick: Choices, start: Start) -> Arguments:
     return {"ids": [row.id for row in pick.shuffled(start.tasks)[:3]], "result": '{"err": 1}'}
 
 
+def _change_queue(pick: Choices, start: Start) -> Arguments:
+    ids = [row.id for row in pick.shuffled(start.tasks)[:3]]
+    return {"ids": ids, "queue": pick.of((*QUEUES, None)), "priority": pick.of((None, 5, 100))}
+
+
 async def _recover(conn: Connection, status: TaskStatus, silence: timedelta, most: int) -> set[str]:
     """What a pass of the reaper does: look, lock, decide, move."""
     async with conn.transaction():
@@ -288,7 +293,8 @@ TASK_KINDS = (
         waits=False,
     ),
     Kind("cancel", actions.cancel, _cancel, lambda start, arguments: {arguments["task_id"]}, statements=2),
-    Kind("cancel many", retention.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),
+    Kind("change queue", many.change_queue, _change_queue, lambda start, arguments: set(arguments["ids"])),
+    Kind("cancel many", many.cancel, _cancel_many, lambda start, arguments: set(arguments["ids"])),
     Kind(
         "recover",
         _recover,

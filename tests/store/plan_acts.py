@@ -16,7 +16,7 @@ from horsies.core.brokers import actions
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import TaskSendPayload
 from horsies.core.sql import texts
-from horsies.core.store import holds, recovery, retention, rollup, sends, task_reads, tasks, workers
+from horsies.core.store import holds, many, recovery, retention, rollup, sends, task_reads, tasks, workers
 from horsies.core.store.holds import Beat
 from horsies.core.store.retention import Choice
 from horsies.core.store.tasks import Claimant, ClaimOrder, Seats
@@ -181,6 +181,7 @@ PREPARED = {
         "tasks/mark_finalizing", lambda conn: holds.mark_finalizing(conn, "me", claims("e")), 7_500
     ),
     "cancel": by_id("tasks/cancel", lambda conn: actions.cancel(conn, ids("e")[0], include_running=True), 200),
+    "cancel many": by_id("tasks/cancel", lambda conn: many.cancel(conn, ids("e"), "r", include_running=True), 11_000),
     "lock_stale": by_id("tasks/lock_stale", lambda conn: recovery.lock_stale(conn, silent()), 3_000),
     "lock_claims": by_id("tasks/lock_claims", lambda conn: recovery.lock_claims(conn, silent()), 2_000),
     "jobs": by_id("tasks/jobs", lambda conn: task_reads.jobs(conn, ids("d")), 1_600),
@@ -207,6 +208,13 @@ RARE = {
     "expire_waiting": Act(
         "tasks/expire_waiting", lambda conn: recovery.expire_waiting(conn, BATCH), {DEADLINE}, 3 * BATCH, 5_000
     ),
+    "change_queue": by_id(
+        "tasks/change_queue",
+        lambda conn: many.change_queue(conn, [f"b{n:035}" for n in range(1, 201)], "other", 3),
+        9_000,
+    ),
+    "states": by_id("tasks/states", lambda conn: many.states(conn, ids("e")), 1_600),
+    "rerun": by_id("monitoring/rerun", lambda conn: many.rerun(conn, ids("a"), [None] * BATCH), 9_000),
     "unknown claims": Act(
         "tasks/unknown_claims", lambda conn: holds.unknown_claims(conn, "me", claims("e")), {OWNER}, 3 * IN_FLIGHT, 300
     ),

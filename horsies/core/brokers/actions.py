@@ -16,8 +16,8 @@ from horsies.core.db import facts_of
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
-from horsies.core.sql import load, stored
-from horsies.core.store import sends
+from horsies.core.sql import stored
+from horsies.core.store import many
 from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class TaskActionErrorCode(StrEnum):
     TASK_IS_WORKFLOW_TASK = "TASK_IS_WORKFLOW_TASK"
     TASK_HAS_COMPLETED = "TASK_HAS_COMPLETED"
     TASK_HAS_NOT_ENDED = "TASK_HAS_NOT_ENDED"
+    TASK_ALREADY_RERUN = "TASK_ALREADY_RERUN"
+    TASK_NOT_WAITING = "TASK_NOT_WAITING"
+    TASK_ALREADY_THERE = "TASK_ALREADY_THERE"
+    TASK_REFUSED_BY_DATABASE = "TASK_REFUSED_BY_DATABASE"
     DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
 
 
@@ -53,6 +57,8 @@ class TaskCancelled:
 
     task_id: str
     previous_status: TaskStatus
+    queue_name: str = ""
+    task_name: str = ""
 
 
 TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]
@@ -68,7 +74,7 @@ class TaskRerun:
 
 TaskRerunResult: TypeAlias = Ok[TaskRerun] | Err[TaskActionError]
 
-_CANCELLED = serialize_error_payload(
+CANCELLED = serialize_error_payload(
     TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message="the task was cancelled"))
 )
 
@@ -81,13 +87,11 @@ async def cancel_task(broker: PostgresBroker, task_id: str, *, include_running: 
 
 async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: bool) -> TaskActionResult:
     """PENDING, CLAIMED and, with `include_running`, RUNNING → CANCELLED."""
-    wanted = {"ids": [task_id], "include_running": include_running, "with_workflow": False, "result": _CANCELLED}
     while True:
-        moved = await (await conn.execute(load("tasks/cancel"), wanted)).fetchone()
-        if moved is not None:
-            return Ok(TaskCancelled(task_id, stored(TaskStatus, moved[1])))
-        found = await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
-        if not _is_cancellable(found, include_running=include_running):
+        for moved in await many.cancel(conn, [task_id], CANCELLED, include_running=include_running):
+            return Ok(TaskCancelled(task_id, moved.was, moved.queue_name, moved.task_name))
+        found = (await many.states(conn, [task_id])).get(task_id)
+        if not is_cancellable(found, include_running=include_running):
             return Err(why_not_cancelled(task_id, found))
 
 
@@ -105,9 +109,9 @@ def action_failed(task_id: str, problem: BaseException, config: PostgresConfig) 
     return Err(TaskActionError(TaskActionErrorCode.DB_OPERATION_FAILED, task_id=task_id, **facts))
 
 
-def _is_cancellable(found: Any, *, include_running: bool) -> bool:
-    """The task appeared, or came back, between the two statements: there is no reason to report, so cancelling is tried
-    again."""
+def is_cancellable(found: Any, *, include_running: bool) -> bool:
+    """Whether a task can be cancelled; `found` is its state and its workflow. If it could not a moment ago, it appeared
+    or came back between two statements: there is no reason to report, so cancelling is tried again."""
     if found is None or found[1] is not None:
         return False
     return found[0] in ("PENDING", "CLAIMED") or (found[0] == "RUNNING" and include_running)
@@ -130,15 +134,16 @@ async def _rerun(broker: PostgresBroker, task_id: str) -> TaskRerunResult:
     if not hub.can_exist(task_id):
         return Err(why_not(task_id, None))
     async with broker.hub.connection() as conn:
-        while not await sends.rerun(conn, task_id, new_id := enqueue.new_task_id()):
-            found = await sends.why_not_rerun(conn, task_id)
-            if not _can_be_rerun(found):
+        while not await many.rerun(conn, [task_id], [new_id := enqueue.new_task_id()]):
+            found = (await many.states(conn, [task_id])).get(task_id)
+            if not can_be_rerun(found):
                 return Err(why_not(task_id, found))
     return Ok(TaskRerun(new_id, task_id))
 
 
-def _can_be_rerun(found: tuple[Any, ...] | None) -> bool:
-    """The task ended between the two statements: there is no reason to report, so copying is tried again."""
+def can_be_rerun(found: tuple[Any, ...] | None) -> bool:
+    """Whether a task can be sent again. If it could not a moment ago, it ended between two statements: there is no
+    reason to report, so copying is tried again."""
     return found is not None and found[1] is None and found[0] in ("FAILED", "CANCELLED", "EXPIRED")
 
 

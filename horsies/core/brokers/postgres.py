@@ -26,7 +26,7 @@ from horsies.core.producer.enqueue import Mismatch, SendOutcome, new_task_id
 from horsies.core.producer.hub import Hub, can_exist
 from horsies.core.recovery import apply, reconcile
 from horsies.core.recovery.hooks import NoHooks
-from horsies.core.store import notes, sends, task_reads, workers
+from horsies.core.store import notes, rollup, sends, task_reads, workers
 from horsies.core.store.sends import Send
 from horsies.core.tasks.moves import InFlight
 from horsies.core.types import Err, Ok, TaskStatus, run_sync
@@ -253,7 +253,10 @@ class PostgresBroker:
         if not can_exist(task_id):
             return Err(why_not_cancelled(task_id, None))
         async with self.hub.connection() as conn:
-            return await cancel(conn, task_id, include_running=include_running)
+            done = await cancel(conn, task_id, include_running=include_running)
+            if isinstance(done, Ok):
+                await rollup.count_cancelled(conn, [done.ok_value])
+            return done
 
     @as_broker_result(_DB)
     @on_bridge

@@ -49,6 +49,7 @@ class TaskFilter:
     error_codes: Sequence[str] = ()
     error_categories: Sequence[ErrorCategory | str] = ()
     retried_only: bool = False
+    plain_only: bool = False  # no tasks of workflows
 
     def params(self) -> dict[str, Any]:
         """The parameters that the statements of `sql/monitoring` call a filter. NULL does not filter; the three facts
@@ -66,6 +67,7 @@ class TaskFilter:
             "codes": codes,
             "codes_other_than": other_than,
             "retried_only": bool(self.retried_only),
+            "plain_only": self.plain_only,
             "only_waiting": _is_within(statuses, WAITING),
             "only_in_flight": _is_within(statuses, IN_FLIGHT),
             "only_ended": _is_within(statuses, TASK_TERMINAL_STATES),
@@ -105,7 +107,7 @@ def checked_limit(limit: int) -> int:
 
 def names(what: str, values: Sequence[str]) -> list[str] | None:
     """The list, or None for an empty one."""
-    _refuse_text(what, values)
+    refuse_text(what, values)
     for value in values:
         checked_text(f"a value of {what}", value)
     return [str(value) for value in values] or None
@@ -125,7 +127,7 @@ def checked_seconds(what: str, value: float) -> float:
 
 def members(kind: type[E], what: str, values: Sequence[E | str]) -> frozenset[E] | None:
     """The named members, or None for an empty list."""
-    _refuse_text(what, values)
+    refuse_text(what, values)
     try:
         return frozenset(kind(value) for value in values) or None
     except ValueError:
@@ -133,7 +135,7 @@ def members(kind: type[E], what: str, values: Sequence[E | str]) -> frozenset[E]
         raise BadQuestion(f"{what} may contain only {allowed}, not {[str(value) for value in values]}") from None
 
 
-def _refuse_text(what: str, values: object) -> None:
+def refuse_text(what: str, values: object) -> None:
     if isinstance(values, str) or not isinstance(values, Collection):
         raise BadQuestion(f"{what} must be a list, not {values!r}")
 

@@ -134,20 +134,47 @@ async def list_tasks(
     With `exact`, the search does not stop before the page is full, and all tasks are counted.
     """
     wanted = filters.TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
+    return await find_tasks(
+        broker, wanted, sort_by=sort_by, sort_dir=sort_dir, offset=offset, limit=limit, after=after, exact=exact
+    )
+
+
+async def find_tasks(
+    broker: PostgresBroker,
+    wanted: filters.TaskFilter,
+    *,
+    sort_by: tasks.SortBy = "id",
+    sort_dir: tasks.SortDir = "desc",
+    offset: int = 0,
+    limit: int = filters.DEFAULT_LIMIT,
+    after: str | None = None,
+    exact: bool = False,
+    counted: bool = True,
+) -> tasks.MonitoringResult[tasks.TaskListPage]:
+    """A page of the tasks that a filter leaves. If it is not `counted`, neither their number nor their progress is
+    looked for."""
 
     async def find(conn: Connection) -> tasks.TaskListPage:
-        order = filters.order(sort_by, sort_dir, statuses)
+        order = filters.order(sort_by, sort_dir, wanted.statuses)
         place = {**filters.page(offset, limit), **windows.after(after, sort_by, order["descending"])}
         params = {**wanted.params(), **order, **place}
         rare = await _rare(conn, params, sort_by)
         looks = [rare] if rare is not None else windows.of_page(params, sort_by, exact=exact)
         page = await (_page(conn, params, looks[0]) if len(looks) == 1 else _merged_page(conn, params, looks))
-        counted = [rare] if rare is not None else _counted(statuses, exact)
-        total, is_exact = await _count(conn, params, counted, None if exact else windows.LOOK)
+        if not counted:
+            return page
+        sources = [rare] if rare is not None else _counted(wanted.statuses, exact)
+        total, is_exact = await _count(conn, params, sources, None if exact else windows.LOOK)
         items = await _with_progress(conn, page.items)
         return replace(page, items=items, total=total, total_is_exact=is_exact)
 
     return await ask(broker, find, exact=exact)
+
+
+async def summaries(conn: Connection, ids: Sequence[str]) -> tuple[tasks.TaskSummary, ...]:
+    """These tasks as lines of a list, in this order; those that do not exist are left out."""
+    found = {one.task_id: one for one in await monitoring.tasks_by_id(conn, ids)} if ids else {}
+    return tuple(found[task_id] for task_id in ids if task_id in found)
 
 
 async def get_task_detail(broker: PostgresBroker, task_id: str) -> tasks.MonitoringResult[tasks.TaskDetail | None]:

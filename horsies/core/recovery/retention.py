@@ -38,7 +38,7 @@ from horsies.core.models.broker import BrokerErrorCode
 from horsies.core.models.notes import TaskLogs
 from horsies.core.models.recovery import RecoveryConfig, WorkerRecoveryConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
-from horsies.core.store import notes, retention
+from horsies.core.store import many, notes, retention, rollup
 from horsies.core.store.odd_rows import mend_odd_workflows
 from horsies.core.store.retention import BATCH, FIRST, LOOK, PASS_ONE_BY, START, Choice, Portion, WaitingTask
 from horsies.core.types import TaskStatus, run_sync
@@ -252,7 +252,9 @@ async def cancel_waiting(broker: PostgresBroker, purge: Purge, told: Told = lamb
     """PENDING → CANCELLED, for the tasks that were waiting in the queues when this began."""
     async for _, tasks in _waiting(broker, purge, BATCH):
         async with broker.hub.connection() as conn:
-            told(len(await retention.cancel(conn, [task.rank.task_id for task in tasks], _PURGED)))
+            cancelled = await many.cancel(conn, [task.rank.task_id for task in tasks], _PURGED)
+            told(len(cancelled))
+            await rollup.count_cancelled(conn, cancelled)
 
 
 count_ended_sync = run_sync(count_ended)

@@ -64,6 +64,8 @@ SENT_COLUMNS = (
 )  # fmt: skip
 # What `tasks/cancel.sql` writes.
 CANCELLED_COLUMNS = ("status", "claimed", "claim_expires_at", "result", "error_code", "updated_at")
+# What `tasks/change_queue.sql` writes.
+CHANGED_COLUMNS = ("queue_name", "priority", "updated_at")
 # What `audit/complete.sql` writes: who did what stays as it was written.
 COMPLETED_COLUMNS = ("outcome", "ended_at", "target_ids", "details")
 WORKFLOW_COLUMNS = (
@@ -111,6 +113,7 @@ _STEER = (
     _table(WORKFLOWS, "UPDATE"),
     _table(NODES, "UPDATE"),
     _table(WAITING, "INSERT", "UPDATE", "DELETE"),
+    _table(ROLLUP, "INSERT", "UPDATE"),  # it counts what it cancels
     _FIND_SENT,
     _RING,
 )
@@ -150,6 +153,7 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
     ProcessKind.MONITOR: (*_EVERYBODY, *_READ),
     ProcessKind.OPERATOR: (
         *_STEER,
+        _table(TASKS, "UPDATE", columns=CHANGED_COLUMNS),
         _table(AUDIT, "INSERT"),
         _table(AUDIT, "UPDATE", columns=COMPLETED_COLUMNS),
     ),

@@ -33,6 +33,12 @@ async def list_tasks(conn: Connection, wanted: Mapping[str, Any]) -> list[models
         return [_summary(row) for row in await cursor.fetchall()]
 
 
+async def tasks_by_id(conn: Connection, ids: Sequence[str]) -> list[models.TaskSummary]:
+    async with conn.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(load("monitoring/tasks_by_id"), {"ids": texts(ids)}, prepare=False)
+        return [_summary(row) for row in await cursor.fetchall()]
+
+
 async def has_few(conn: Connection, wanted: Mapping[str, Any]) -> bool:
     """Whether the source has at most `few` tasks."""
     [(has_few,)] = await (await conn.execute(load("monitoring/has_few"), wanted, prepare=False)).fetchall()

@@ -4,14 +4,13 @@ lock. The ordinary move cancels tasks. None is prepared: on an empty table any i
 prepared statement is kept for a long time.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from horsies.core.db import Connection
 from horsies.core.schema.install import RETENTION, lock_key
-from horsies.core.sql import load, texts
+from horsies.core.sql import load
 from horsies.core.store.rollup import SPANS
 
 BATCH = 500
@@ -196,9 +195,3 @@ async def waiting(
     params |= {"priority": after.priority, "enqueued_at": after.enqueued_at, "after_id": after.task_id}
     rows = await (await conn.execute(load("tasks/waiting"), params, prepare=False)).fetchall()
     return [WaitingTask(Rank(row[2], row[3], row[0]), row[1], row[4]) for row in rows]
-
-
-async def cancel(conn: Connection, ids: Iterable[str], result: str) -> set[str]:
-    """PENDING and CLAIMED → CANCELLED, for tasks that belong to no workflow; return those that moved."""
-    params = {"ids": texts(ids), "include_running": False, "with_workflow": False, "result": result}
-    return {row[0] for row in await (await conn.execute(load("tasks/cancel"), params)).fetchall()}

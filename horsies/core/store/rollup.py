@@ -3,12 +3,15 @@ waits and runs, and dashboards read. None is prepared: they are rare. Nothing de
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
+from typing import Protocol
 
 from pydantic_core import to_json
 
-from horsies.core.db import Connection
+from horsies.core.db import AWAY, Connection
+from horsies.core.models.tasks import OutcomeCode
 from horsies.core.sql import load
-from horsies.core.tasks.tally import OutcomeGroup
+from horsies.core.tasks.tally import EndKind, OutcomeGroup, OutcomeTally
 
 SPANS = [60, 600, 3600]  # seconds: everything is added up for each of them, so that a long chart reads few rows
 MOST_QUEUES = 500
@@ -21,6 +24,26 @@ async def add(conn: Connection, groups: Iterable[OutcomeGroup], age_s: float) ->
     rows = to_json([group.row() for group in groups]).decode()
     params = {"groups": rows, "age": age_s, "spans": SPANS}
     await conn.execute(load("rollup/add"), params, prepare=False)
+
+
+class Named(Protocol):
+    """What is counted of a task."""
+
+    @property
+    def queue_name(self) -> str: ...
+    @property
+    def task_name(self) -> str: ...
+
+
+async def count_cancelled(conn: Connection, cancelled: Iterable[Named]) -> None:
+    """Count tasks that were cancelled, outside of the transaction that did it. The cancellation stands whether or not
+    this succeeds: the role of the caller may have no right to it."""
+    tally = OutcomeTally()
+    for task in cancelled:
+        tally.note(task.queue_name, task.task_name, EndKind.CANCELLED, OutcomeCode.TASK_CANCELLED.value)
+    if tally:
+        with suppress(*AWAY):
+            await add(conn, tally.take(), 0.0)
 
 
 async def note_gauges(conn: Connection, *, most: int = MOST_TASKS, queues: int = MOST_QUEUES) -> float:

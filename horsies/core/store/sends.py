@@ -202,17 +202,6 @@ def _wait(payload: tasks.TaskSendPayload, now: datetime) -> float:
     return float(payload.enqueue_delay_seconds or 0) - max(0.0, (now - payload.sent_at).total_seconds())
 
 
-async def rerun(conn: Connection, task_id: str, new_id: str) -> bool:
-    """Copy a task that ended without success; False if it did not end like that, or belongs to a workflow."""
-    cursor = await conn.execute(load("monitoring/rerun"), {"task_id": task_id, "new_id": new_id}, prepare=False)
-    return await cursor.fetchone() is not None
-
-
-async def why_not_rerun(conn: Connection, task_id: str) -> tuple[Any, ...] | None:
-    """The state of a task and the workflow it belongs to."""
-    return await (await conn.execute(load("tasks/why_not_cancelled"), {"task_id": task_id})).fetchone()
-
-
 # What has come of them
 
 

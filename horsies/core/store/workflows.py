@@ -17,6 +17,7 @@ from pydantic_core import to_json
 from horsies.core.db import Connection
 from horsies.core.models.tasks import TaskOptions
 from horsies.core.sql import load, numbers, stored, texts
+from horsies.core.store import many
 from horsies.core.types import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 
 if TYPE_CHECKING:
@@ -394,8 +395,7 @@ async def insert_tasks(conn: Connection, new: Sequence[NewTask]) -> None:
 
 async def cancel_tasks(conn: Connection, tasks: Iterable[str], result: str) -> set[str]:
     """PENDING and CLAIMED → CANCELLED, for tasks that belong to workflows (F-53); running tasks are left alone."""
-    params = {"ids": texts(tasks), "include_running": False, "with_workflow": True, "result": result}
-    return {row[0] for row in await _rows(conn, "tasks/cancel", params)}
+    return {task.id for task in await many.cancel(conn, tasks, result, with_workflow=True)}
 
 
 def _task_row(task: NewTask) -> dict[str, Any]:

@@ -11,11 +11,11 @@ FROM (
            AND (%(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s::text[]))
            AND (%(codes)s::text[] IS NULL OR error_code = ANY(%(codes)s::text[]))
            AND (%(codes_other_than)s::text[] IS NULL OR (error_code IS NOT NULL AND error_code <> ALL(%(codes_other_than)s::text[])))
-           AND (NOT %(retried_only)s OR retry_count > 0)
+           AND (NOT %(retried_only)s OR retry_count > 0) AND (NOT %(plain_only)s OR workflow_id IS NULL)
            AND (NOT %(only_waiting)s OR is_waiting) AND (NOT %(only_in_flight)s OR claimed)
            AND (NOT %(only_ended)s OR ended_at IS NOT NULL), FALSE) AS is_match
     FROM (
-        SELECT task_name, queue_name, claimed_by_worker_id, status, error_code, retry_count, is_waiting, claimed, ended_at
+        SELECT task_name, queue_name, claimed_by_worker_id, status, error_code, retry_count, is_waiting, claimed, ended_at, workflow_id
         FROM horsies_tasks
         WHERE (%(source)s::text <> 'waiting' OR (is_waiting AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s::text[]))))
           AND (%(source)s::text <> 'in_flight' OR (claimed AND (%(workers)s::text[] IS NULL

@@ -56,7 +56,7 @@ WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[])
   AND (%(statuses)s::text[] IS NULL OR status = ANY(%(statuses)s::text[]))
   AND (%(codes)s::text[] IS NULL OR error_code = ANY(%(codes)s::text[]))
   AND (%(codes_other_than)s::text[] IS NULL OR (error_code IS NOT NULL AND error_code <> ALL(%(codes_other_than)s::text[])))
-  AND (NOT %(retried_only)s OR retry_count > 0)
+  AND (NOT %(retried_only)s OR retry_count > 0) AND (NOT %(plain_only)s OR workflow_id IS NULL)
   AND (NOT %(only_waiting)s OR is_waiting) AND (NOT %(only_in_flight)s OR claimed)
   AND (NOT %(only_ended)s OR ended_at IS NOT NULL)
   -- After the cursor, if the walk does not begin there.

@@ -10,6 +10,6 @@ WITH locked AS (
     SET status = 'CANCELLED', claimed = FALSE, claim_expires_at = NULL, result = %(result)s, error_code = 'TASK_CANCELLED',
         updated_at = now()
     FROM locked l WHERE t.id = l.id AND t.id = ANY(%(ids)s::text[])
-    RETURNING t.id, l.was
+    RETURNING t.id, l.was, t.queue_name, t.task_name
 )
-SELECT id, was, CASE WHEN was <> 'PENDING' THEN pg_notify('horsies_claim_lost', id) END FROM moved
+SELECT id, was, queue_name, task_name, CASE WHEN was <> 'PENDING' THEN pg_notify('horsies_claim_lost', id) END FROM moved
