@@ -4,6 +4,7 @@ knows who wanted what on which ids, and how it ended: that is where an audit is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,11 +27,13 @@ T = TypeVar("T")
 log = logging.getLogger("horsies.web")
 DONE = "DONE"
 FAILED = "INTERNAL_ERROR"
+UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """Who did what to which ids, and how it ended: `DONE`, or the code of the refusal."""
+    """Who did what to which ids, and how it ended: `DONE`, the code of the refusal, or `UNKNOWN` if nobody waited for
+    the answer of the database."""
 
     actor: str
     action: str
@@ -50,6 +53,9 @@ async def perform(
         return done
     except Refusal as refusal:
         outcome = refusal.code
+        raise
+    except asyncio.CancelledError:
+        outcome = UNKNOWN
         raise
     finally:
         await record(asked, ActionRecord(asked.dashboard.actor(asked.request), action, targets, outcome, details))
