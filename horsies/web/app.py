@@ -116,7 +116,13 @@ async def _answer(endpoint: Endpoint, asked: Asked, values: dict[str, Any]) -> R
         facts.refuse_acting() if endpoint.action else facts.refuse_reading()
     if endpoint.media_type == EVENTS:
         return await _stream(endpoint, asked)
-    return json_answer(asked.dashboard.masking.applied_to(await endpoint.ask(asked, **values)))
+    found = await endpoint.ask(asked, **values)
+    # In a thread, because a large workflow takes a while, and streams and other requests must not wait for it.
+    return await asyncio.to_thread(_as_json, asked.dashboard, found)
+
+
+def _as_json(dashboard: Dashboard, found: Any) -> Response:
+    return json_answer(dashboard.masking.applied_to(found))
 
 
 async def _stream(endpoint: Endpoint, asked: Asked) -> Response:

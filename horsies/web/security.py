@@ -192,7 +192,7 @@ def _refuse_large(headers: Headers) -> None:
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, "BODY_TOO_LARGE", f"a body may have at most {LARGEST_BODY} bytes", {"Connection": "close"})
+    return Refusal(413, "BODY_TOO_LARGE", f"a body may have at most {LARGEST_BODY} bytes")
 
 
 def path_in(scope: Mapping[str, Any]) -> str:

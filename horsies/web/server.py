@@ -10,18 +10,19 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from horsies.core.errors import ConfigurationError, ErrorCode
+from horsies.core.text import visible
 from horsies.web.dashboard import Dashboard
 
 GRACE_S = 1
 BACKLOG = 128
 MOST_CONNECTIONS = 1_000
-ANY_PORT = 0
+TAKEN = "another process may use the port: --port names another one"
+UNKNOWN = "--host takes an address of this machine, or a name that has one"
 
 
 def addresses_of(host: str) -> list[tuple[socket.AddressFamily, str]]:
@@ -29,9 +30,9 @@ def addresses_of(host: str) -> list[tuple[socket.AddressFamily, str]]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as problem:
-        raise _cannot_listen(host, problem.strerror or str(problem)) from None
+        raise _cannot_listen(host, problem.strerror or str(problem), UNKNOWN) from None
     except UnicodeError:
-        raise _cannot_listen(host, "this is not the name of a host") from None
+        raise _cannot_listen(host, "this is not the name of a host", UNKNOWN) from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
@@ -56,7 +57,7 @@ def listen(host: str, addresses: Sequence[tuple[socket.AddressFamily, str]], por
     except OSError as problem:
         for one in opened:
             one.close()
-        raise _cannot_listen(f"{host}:{port}", problem.strerror or str(problem)) from None
+        raise _cannot_listen(f"{host}:{port}", problem.strerror or str(problem), TAKEN) from None
     return opened
 
 
@@ -107,9 +108,7 @@ async def _tell(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
     on_ready()
 
 
-def _cannot_listen(where: str, why: Any) -> ConfigurationError:
+def _cannot_listen(where: str, why: str, hint: str) -> ConfigurationError:
     return ConfigurationError(
-        f"cannot listen on {where}: {why}",
-        code=ErrorCode.CLI_INVALID_ARGS,
-        help_text="another process may use the port: --port names another one",
+        f"cannot listen on {visible(where)}: {why}", code=ErrorCode.CLI_INVALID_ARGS, help_text=hint
     )

@@ -52,6 +52,12 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "rerun": [(["rerun", FAILED], True), (["rerun", f"absent{hostile.SHORT}"], True)],
     "queues": [(["queues"], True)],
     "metrics": [(["metrics", "--once"], True)],
+    "web": [
+        (["web", "--host", hostile.SHORT], True),
+        (["web", "--auth", hostile.SHORT], True),
+        (["web", "--auth", "token", "--token-file", hostile.SHORT], True),
+        (["web", "--auth", "trusted-header", "--trusted-header", hostile.SHORT], True),
+    ],
     "purge": [
         (["purge", "--older-than", "0"], True),
         (["purge", "--waiting", "--queue", f"x{hostile.SHORT}"], False),
@@ -69,7 +75,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "workflow cancel": [(["workflow", "cancel", WORKFLOW], False), (["workflow", "cancel", hostile.SHORT], True)],
     "workflow retry": [(["workflow", "retry", WORKFLOW, "--node", hostile.SHORT], True)],
 }
-WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics")
+WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics", "web")
 LOGGING = ("worker", "scheduler", "demo")
 LOOKS = {
     "plain": {},

@@ -72,6 +72,7 @@ async def test_m05_m60_it_serves_a_database_and_says_where(
         assert (await client.get("/api/meta", headers={"Host": "example.org"})).status_code == 400
         large = await client.post("/api/recovery/sweep", content=b"x" * 70_000)
         assert large.status_code in (403, 413)
+        assert (await client.get("/api/meta")).status_code == 200, "on the same connection, or on another"
         assert await asyncio.to_thread(started.stop) == 0
         assert "GET" not in started.said, "there is no access log"
 

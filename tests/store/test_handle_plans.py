@@ -34,6 +34,8 @@ FILLED = f"""
     SELECT 'wide', i, 'n' || i, 'TASK', 't', 'RUNNING', CASE i WHEN 0 THEN 'w7' END
     FROM generate_series(0, {WIDE - 1}) AS i;
     UPDATE horsies_workflow_tasks SET sub_workflow_id = 'w8' WHERE workflow_id = 'w7' AND task_index = 1;
+    UPDATE horsies_workflow_tasks SET status = 'PENDING', args_from = '{{"a": 0}}'
+    WHERE workflow_id = 'w8' AND task_index = 4;
 """  # noqa: S608
 IDS = [f"w{n}" for n in range(100, 200)]
 # By name: the call, and how many rows of workflows and of nodes it may look at.
@@ -44,6 +46,7 @@ LOOKS: dict[str, tuple[Callable[[AsyncConnection[Any]], Awaitable[object]], int,
     "node": (lambda conn: workflow_reads.node(conn, "wide", "n1999"), 1, 1),
     "results": (lambda conn: workflow_reads.results(conn, "wide"), 0, WIDE),
     "nodes": (lambda conn: workflow_reads.nodes(conn, ["wide", "w7", "w8"], with_results=True), 0, WIDE + 10),
+    "takes_values": (lambda conn: workflow_reads.takes_values(conn, "wide"), 0, 2 * (WIDE + 10)),
     "family": (lambda conn: workflow_reads.family(conn, "wide"), 4, WIDE + 10),
 }
 

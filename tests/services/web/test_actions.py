@@ -12,7 +12,7 @@ from starlette.requests import Request
 from horsies import TaskError, TaskResult, from_node
 from horsies.core.app import Horsies
 from horsies.core.types.status import TaskStatus
-from horsies.web import AllowAll, TrustedHeader
+from horsies.web import AllowAll, TrustedHeader, app
 from tests.app_support import an_app
 from tests.factories import given_node, given_task, given_worker, given_workflow, task_row
 from tests.web_support import a_board, refusal
@@ -59,9 +59,9 @@ async def test_m49_a_failed_task_is_sent_again(database_url: str, db: AsyncConne
 
 
 async def test_m63_a_workflow_is_paused_resumed_and_cancelled(database_url: str, db: AsyncConnection[Any]) -> None:
-    with an_app(database_url) as app:
-        flow = await started(app)
-        async with a_board(app) as board:
+    with an_app(database_url) as shop:
+        flow = await started(shop)
+        async with a_board(shop) as board:
             for action, status, again in [
                 ("pause", "PAUSED", "WORKFLOW_NOT_RUNNING"),
                 ("resume", "RUNNING", "WORKFLOW_NOT_PAUSED"),
@@ -96,8 +96,8 @@ async def test_m63_failed_nodes_of_a_workflow_are_retried(database_url: str, db:
 async def test_m65_without_an_app_a_workflow_that_passes_values_is_not_resumed(
     database_url: str, db: AsyncConnection[Any]
 ) -> None:
-    with an_app(database_url) as app:
-        plain, passing = await started(app), await started(app, passes=True)
+    with an_app(database_url) as shop:
+        plain, passing = await started(shop), await started(shop, passes=True)
         async with a_board(database_url) as board:
             assert not (await board.get("/api/meta")).json()["has_app"]
             for flow in (plain, passing):
@@ -106,7 +106,7 @@ async def test_m65_without_an_app_a_workflow_that_passes_values_is_not_resumed(
             assert await workflow_status(db, passing) == "PAUSED"
             assert (await board.act(f"/api/workflows/{plain}/resume")).status_code == 200
             assert (await board.act(f"/api/workflows/{plain}/cancel")).status_code == 200
-        async with a_board(app) as board:
+        async with a_board(shop) as board:
             assert (await board.get("/api/meta")).json()["has_app"]
             assert (await board.act(f"/api/workflows/{passing}/resume")).status_code == 200
             assert await workflow_status(db, passing) == "RUNNING"
@@ -164,6 +164,21 @@ async def test_m63_every_action_is_recorded_with_who_and_how_it_ended(
     ]
 
 
+async def test_m63_an_action_whose_end_nobody_knows_is_recorded_as_such(
+    database_url: str, db: AsyncConnection[Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "ACTION_S", 0.3)
+    task = await given_task(db)
+    with caplog.at_level(logging.INFO, "horsies.web"):
+        async with a_board(database_url) as board:
+            assert (await board.get("/api/tasks")).status_code == 200
+            async with db.transaction():  # somebody holds the row for longer than we wait
+                await db.execute("SELECT FROM horsies_tasks WHERE id = %s FOR UPDATE", [task])
+                assert refusal(await board.act(f"/api/tasks/{task}/cancel")) == (503, "DATABASE_UNAVAILABLE")
+    [facts] = [record.horsies for record in caplog.records if hasattr(record, "horsies")]
+    assert facts["outcome"] == "UNKNOWN"
+
+
 async def test_m62_a_policy_that_fails_lets_nobody_in(
     database_url: str, db: AsyncConnection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,20 +194,20 @@ async def test_m62_a_policy_that_fails_lets_nobody_in(
     assert "the secret reason" in caplog.text
 
 
-async def started(app: Horsies, *, passes: bool = False) -> str:
+async def started(shop: Horsies, *, passes: bool = False) -> str:
     """A workflow of two nodes, the second of which may take the value of the first."""
-    if "one" not in app.tasks:
+    if "one" not in shop.tasks:
 
-        @app.task("one")
+        @shop.task("one")
         def one() -> TaskResult[int, TaskError]:
             return TaskResult(ok=1)
 
-        @app.task("two")
+        @shop.task("two")
         def two(value: TaskResult[int, TaskError] | None = None) -> TaskResult[int, TaskError]:
             return TaskResult(ok=2)
 
-    first = app.tasks["one"].node()()
-    second = app.tasks["two"].node(waits_for=[first])(**({"value": from_node(first)} if passes else {}))
-    spec = app.workflow("flow", [first, second], definition_key="flow")
+    first = shop.tasks["one"].node()()
+    second = shop.tasks["two"].node(waits_for=[first])(**({"value": from_node(first)} if passes else {}))
+    spec = shop.workflow("flow", [first, second], definition_key="flow")
     handle = (await spec.start_async()).unwrap()
     return handle.workflow_id
