@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import sin
 from typing import Any
 
 from textual.app import App
@@ -119,8 +120,11 @@ def a_snapshot(**fields: Any) -> cluster.Snapshot:
 def points(number: int = 60, every: timedelta = timedelta(minutes=1)) -> tuple[cluster.WorkerHistoryPoint, ...]:
     """A history that goes up and down, the oldest first."""
     return tuple(
-        cluster.WorkerHistoryPoint(NOW - every * back, back % 5, 1, 10.0 + back, 80.0 + back, 2.0, 240.0)
+        cluster.WorkerHistoryPoint(
+            NOW - every * back, 2 + round(2 * wave), 1, 40.0 + 30 * wave, 80.0, 2.0, 200.0 + number - back
+        )
         for back in range(number - 1, -1, -1)
+        for wave in [sin(back / 8)]
     )
 
 

@@ -51,11 +51,11 @@ class History:
 
     def lines(self, worker: WorkerStateInfo, room: Room, now: datetime) -> list[Line]:
         """In at most half of the room; nothing if that is too little."""
-        height = min(room.height // 2, 3 * view_workers.HIGHEST + 2)
-        if height < 3 * view_workers.LOWEST + 2:
+        height = min(room.height // 2, 3 * view_workers.HIGHEST + 3)
+        if height < 3 * view_workers.LOWEST + 3:
             return []
         [poll] = self.polls(worker.worker_id)
-        return view_workers.history(worker, poll.value, self.window, now, room.width, height)
+        return [(), *view_workers.history(worker, poll.value, self.window, now, room.width, height - 1)]
 
 
 class WorkerView(View):

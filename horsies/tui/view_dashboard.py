@@ -151,7 +151,7 @@ def distribution(snapshot: Snapshot, width: int) -> list[Line]:
     texts = {state: number(counts[state], state not in guessed) for state in TaskStatus}
     digits = max(map(len, texts.values()))
     room = max(4, min(LONGEST_BAR, width - 13 - digits))
-    found = [line(("Tasks", "head"), (f"  ended ones: of {within}", "dim"))]
+    found = [line(("Tasks", "head"), (f"  (ended: last {within})", "dim"))]
     for state in TaskStatus:
         [word] = status(state)
         is_missing = _part_of(state) in snapshot.missing

@@ -100,7 +100,7 @@ def report_age(worker: WorkerStateInfo, now: datetime) -> Line:
 def _registry(now: datetime) -> tuple[Column, ...]:
     return (
         Column("Worker", lambda one: one.worker_id, folds=True),
-        Column("state", lambda one: line(("stale", "bad")) if one.is_stale else line(("heard of", "good"))),
+        Column("state", lambda one: line(("stale", "bad")) if one.is_stale else line(("ok", "good"))),
         Column("last heartbeat", lambda one: clock(one.last_heartbeat_at, now)),
         Column("started", lambda one: clock(one.started_at, now), leaves=1),
         Column("uptime", lambda one: age(one.started_at, now), leaves=2),

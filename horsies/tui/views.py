@@ -121,7 +121,7 @@ class FactsView(View):
     def lines(self, room: Room, now: datetime) -> Frame:
         found = {one.name: getattr(self._value, one.name) for one in fields(self._value)}
         pairs = ((name.replace("_", " "), _said(value)) for name, value in found.items())
-        return Frame([line((self.title, "bold"))], list(map(ListRow, named(pairs, room.width))))
+        return Frame([], list(map(ListRow, named(pairs, room.width))))
 
     def value(self, row: ListRow | None) -> Any:
         return self._value
@@ -139,7 +139,11 @@ def _said(value: Any) -> Any:
 def facts_view(row: ListRow) -> View | None:
     """A view of what is selected, if it has fields."""
     value = row.value
-    return FactsView(row.key or "", value) if is_dataclass(value) and not isinstance(value, type) else None
+    return (
+        FactsView((row.key or "").replace(":", " ", 1), value)
+        if is_dataclass(value) and not isinstance(value, type)
+        else None
+    )
 
 
 def nothing_yet(poll: Poll[Any]) -> ListRow:

@@ -78,7 +78,7 @@ def test_m80_the_dashboard_has_workers_capacity_states_workflows_trend_and_alert
     assert "Schedules   1 active, next nightly in 15 h" in text
     assert "Throughput  240 tasks ended in the last minute" in text
     assert "COMPLETED  4,900  ██████" in text and "PENDING       12  █" in text
-    assert "Running tasks, last hour" in text and "now 0" in text
+    assert "Running tasks, last hour" in text and "now 2" in text
     assert "!! queue mail: 3 tasks due" in text
     assert [row.key for row in rows if row.key] == ["alert:no worker:mail", "queue:default", "queue:mail"]
 
