@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import sin
+from pathlib import Path
 from typing import Any
 
 from textual.app import App
@@ -19,6 +20,7 @@ from horsies.tui.polls import ServerClock
 from horsies.tui.source import TaskSearch
 from horsies.tui.view_dashboard import Trend
 
+SCREENS = Path(__file__).parent / "services" / "tui" / "screens"
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 WEB, DEAD = "web-1:4242:9f3a11c0", "web-2:17:00c0ffee"
 TASK = "0198c5de-0001-7000-8000-000000000001"

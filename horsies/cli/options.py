@@ -248,6 +248,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("serve any database to other machines", "horsies metrics --database-url $URL --host 0.0.0.0 --port 9463"),
         ("print the metrics once", "horsies metrics shop.tasks:app --once"),
     ),
+    "tui": (
+        ("watch the database of an app", "horsies tui shop.tasks:app"),
+        ("any database, over a slow line", "horsies tui --database-url $URL --tick-rate 1 --frame-rate 2"),
+        ("the dashboard as text, for a script", "horsies tui shop.tasks:app --once"),
+    ),
     "purge": (
         ("count the tasks that would be deleted", "horsies purge shop.tasks:app --older-than 30d"),
         ("delete them", "horsies purge shop.tasks:app --older-than 30d --yes"),

@@ -124,7 +124,7 @@ def schedule_state(schedule: ScheduleStateInfo) -> Line:
     if schedule.paused:
         return line(("paused", "warn"))
     if not schedule.is_active:
-        return line(("not active", "dim"))
+        return line(("not active here", "dim"))
     return (
         line((f"{short(schedule.lag_seconds)} late", "bad")) if schedule.lag_seconds > 60 else line(("active", "good"))
     )

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from tests.services.tui.support import Viewer, watching
 from tests.support import eventually
 from tests.tui_support import (
     DEAD,
+    SCREENS,
     FixedSource,
     a_dead_worker,
     a_detail,
@@ -24,7 +24,6 @@ from tests.tui_support import (
     a_worker,
 )
 
-SCREENS = Path(__file__).parent / "screens"
 VARIABLE = "HORSIES_WRITE_SCREENS"
 
 # By name: the size, and the keys that lead there.

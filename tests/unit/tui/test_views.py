@@ -225,7 +225,7 @@ def test_m80_schedules_in_words() -> None:
     never = a_schedule(next_run_at=NOW.replace(year=9999))
     schedules = [a_schedule(), a_schedule(paused=True), a_schedule(lag_seconds=200.0), a_schedule(is_active=False)]
     assert [plain(view_maintenance.schedule_state(one)) for one in schedules] == [
-        "active", "paused", "3 min late", "not active",
+        "active", "paused", "3 min late", "not active here",
     ]  # fmt: skip
     assert [view_maintenance.next_run(one, NOW) for one in (a_schedule(), never)] == ["in 15 h", ""]
 
