@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import sin
+from pathlib import Path
 from typing import Any
 
 from textual.app import App
@@ -18,6 +20,7 @@ from horsies.tui.polls import ServerClock
 from horsies.tui.source import TaskSearch
 from horsies.tui.view_dashboard import Trend
 
+SCREENS = Path(__file__).parent / "services" / "tui" / "screens"
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 WEB, DEAD = "web-1:4242:9f3a11c0", "web-2:17:00c0ffee"
 TASK = "0198c5de-0001-7000-8000-000000000001"
@@ -119,8 +122,11 @@ def a_snapshot(**fields: Any) -> cluster.Snapshot:
 def points(number: int = 60, every: timedelta = timedelta(minutes=1)) -> tuple[cluster.WorkerHistoryPoint, ...]:
     """A history that goes up and down, the oldest first."""
     return tuple(
-        cluster.WorkerHistoryPoint(NOW - every * back, back % 5, 1, 10.0 + back, 80.0 + back, 2.0, 240.0)
+        cluster.WorkerHistoryPoint(
+            NOW - every * back, 2 + round(2 * wave), 1, 40.0 + 30 * wave, 80.0, 2.0, 200.0 + number - back
+        )
         for back in range(number - 1, -1, -1)
+        for wave in [sin(back / 8)]
     )
 
 

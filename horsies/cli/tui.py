@@ -1,5 +1,5 @@
 """`horsies tui`: a dashboard in the terminal, read-only (M-80). `--once` prints its first tab (M-82). This module opens
-the database and starts the application of `horsies/tui`, which needs the extra `tui`; `--once` does not.
+the database and starts what is in `horsies/tui`; the application needs the extra `tui`, `--once` does not.
 """
 
 import asyncio
@@ -15,22 +15,15 @@ from horsies.cli import options, output, session
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.logs import wants_color
+<<<<<<< HEAD
 from horsies.core.monitoring.alerts import judge
 from horsies.tui.lines import Tone
 from horsies.tui.source import BrokerSource
 from horsies.tui.view_dashboard import dashboard
+=======
+>>>>>>> web-tui
 
 WIDTH = 100  # of what is printed elsewhere than on a terminal
-STYLES: dict[Tone, str] = {
-    "": "default",
-    "dim": "dim",
-    "bold": "bold",
-    "head": "bold",
-    "good": "green",
-    "warn": "yellow",
-    "bad": "bold red",
-    "busy": "cyan",
-}
 
 
 def tui(
@@ -50,30 +43,29 @@ def tui(
     Keys: 1 to 5 choose a tab, ? shows all keys, q quits. What is on the screen is asked again every few seconds, less
     often if answers take long; nothing else is asked.
     """
-    start = None if once else _application()
-    if start is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    application = None if once else _application()
+    if application is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise output.usage_error("this needs a terminal", "horsies tui --once prints the dashboard as text")
     with session.open_read_only(module, database_url) as app:
-        if module is None:
-            app.get_broker().app = None  # it was made here, and does not know which schedules there are
-        source = BrokerSource(app.get_broker())
-        if start is None:
-            return asyncio.run(_print(source, app))
-        start(source, tick_rate=tick_rate, frame_rate=frame_rate, has_colour=_has_colour()).run(mouse=False)
+        if application is None:
+            return _print(app)
+        rates = {"tick_rate": tick_rate, "frame_rate": frame_rate}
+        # Without the mouse, so that the terminal's own selection works.
+        application(app.get_broker(), has_colour=_has_colour(), **rates).run(mouse=False)
     return 0
 
 
 def _application() -> Callable[..., Any]:
     """The application; without the extra, an error that says what to install."""
     try:
-        from horsies.tui.app import TuiApp
+        from horsies.tui.app import for_broker
     except ImportError:
         raise ConfigurationError(
             "the terminal dashboard needs the package textual, which is not installed",
             code=ErrorCode.CLI_INVALID_ARGS,
             help_text="pip install 'horsies[tui]' (horsies tui --once works without it)",
         ) from None
-    return TuiApp
+    return for_broker
 
 
 def _has_colour() -> bool:
@@ -85,16 +77,12 @@ def _has_colour() -> bool:
     return False
 
 
-async def _print(source: BrokerSource, app: Horsies) -> int:
-    snapshot = session.answer_of(await source.snapshot(), app)
-    held = session.answer_of(await source.held(), app)
-    live = [worker.worker_id for worker in reversed(snapshot.workers) if worker.is_live]
-    trend = session.answer_of(await source.trend(live), app)
+def _print(app: Horsies) -> int:
+    from horsies.tui.once import STYLES, dashboard_of
+
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    lines = [
-        output.styled(*((span.text, STYLES[span.tone]) for span in row.line))
-        for row in dashboard(snapshot, judge(snapshot, held), trend, width, snapshot.taken_at)
-    ]
+    found = session.answer_of(asyncio.run(dashboard_of(app.get_broker(), width)), app)
+    lines = [output.styled(*((span.text, STYLES[span.tone]) for span in line)) for line in found]
     for line in lines:
         line.rstrip()
     output.write_styled(*lines)

@@ -8,17 +8,18 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from time import monotonic
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Label
 
+from horsies.core.brokers.postgres import PostgresBroker
 from horsies.tui import view_edges, view_tasks
 from horsies.tui.lines import Line, as_json
 from horsies.tui.polls import Feed, ServerClock
-from horsies.tui.source import DataSource
+from horsies.tui.source import BrokerSource, DataSource
 from horsies.tui.tabs import Desk
 from horsies.tui.views import Room, View
 from horsies.tui.widgets import MARK, LinesWidget, RowList
@@ -27,6 +28,11 @@ THEMES = ("ansi-dark", "textual-dark", "textual-light")
 MESSAGE_S = 4.0
 LARGE = 75_000  # characters; many terminals take no more
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def for_broker(broker: PostgresBroker, **how: Any) -> TuiApp:
+    """The application that shows the database of a broker."""
+    return TuiApp(BrokerSource(broker), **how)
 
 
 class TuiApp(App[None]):

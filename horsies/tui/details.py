@@ -16,7 +16,7 @@ from horsies.tui.keys import KEYS
 from horsies.tui.lines import Line, ListRow, line, named
 from horsies.tui.polls import Poll
 from horsies.tui.source import DataSource
-from horsies.tui.views import LIST_S, Frame, Room, View, nothing_yet
+from horsies.tui.views import LIST_S, Room, Screenful, View, nothing_yet
 
 WHY_S = 5.0
 HISTORY_S = 10.0
@@ -51,11 +51,11 @@ class History:
 
     def lines(self, worker: WorkerStateInfo, room: Room, now: datetime) -> list[Line]:
         """In at most half of the room; nothing if that is too little."""
-        height = min(room.height // 2, 3 * view_workers.HIGHEST + 2)
-        if height < 3 * view_workers.LOWEST + 2:
+        height = min(room.height // 2, 3 * view_workers.HIGHEST + 3)
+        if height < 3 * view_workers.LOWEST + 3:
             return []
         [poll] = self.polls(worker.worker_id)
-        return view_workers.history(worker, poll.value, self.window, now, room.width, height)
+        return [(), *view_workers.history(worker, poll.value, self.window, now, room.width, height - 1)]
 
 
 class WorkerView(View):
@@ -71,9 +71,9 @@ class WorkerView(View):
     def polls(self) -> Sequence[Poll[Any]]:
         return (self._poll, *self.history.polls(self._worker.worker_id))
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         rows = view_workers.worker_detail(self._newest(), room.width, now)
-        return Frame([], rows, self.history.lines(self._worker, room, now))
+        return Screenful([], rows, self.history.lines(self._worker, room, now))
 
     def press(self, key: str) -> bool:
         return self.history.press(key)
@@ -102,10 +102,10 @@ class TaskView(View):
         is_open = found is not None and found.status not in TASK_TERMINAL_STATES
         return (self._task, self._why) if is_open else (self._task,)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         if self._task.value is None:
-            return Frame([], [_absent(self._task, f"there is no task {self._task_id}")])
-        return Frame([], view_tasks.task_detail(self._task.value, self._why.value, room.width, now))
+            return Screenful([], [_absent(self._task, f"there is no task {self._task_id}")])
+        return Screenful([], view_tasks.task_detail(self._task.value, self._why.value, room.width, now))
 
     def value(self, row: ListRow | None) -> Any:
         return None if self._task.value is None else as_values(self._task.value)
@@ -125,13 +125,13 @@ class RunView(View):
     def polls(self) -> Sequence[Poll[Any]]:
         return (self._run,)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         found = self._run.value
         if found is None:
-            return Frame([], [_absent(self._run, f"there is no workflow {self._workflow_id}")])
-        return Frame([], view_workflows.run_detail(found, self._opened, self.search, room.width, now))
+            return Screenful([], [_absent(self._run, f"there is no workflow {self._workflow_id}")])
+        return Screenful([], view_workflows.run_detail(found, self._opened, self.search, room.width, now))
 
-    def frame(self, room: Room, now: datetime) -> Frame:
+    def frame(self, room: Room, now: datetime) -> Screenful:
         return self.lines(room, now)  # what is folded is searched too
 
     def enter(self, row: ListRow) -> View | None:
@@ -163,10 +163,10 @@ class NodeView(View):
         is_open = found is not None and found.node.status not in WORKFLOW_TASK_TERMINAL_STATES
         return (self._node, self._why) if is_open else (self._node,)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         if self._node.value is None:
-            return Frame([], [_absent(self._node, "there is no such node")])
-        return Frame([], view_workflows.node_detail(self._node.value, self._why.value, room.width, now))
+            return Screenful([], [_absent(self._node, "there is no such node")])
+        return Screenful([], view_workflows.node_detail(self._node.value, self._why.value, room.width, now))
 
     def value(self, row: ListRow | None) -> Any:
         return self._node.value
@@ -177,13 +177,13 @@ class HelpView(View):
 
     title = "help"
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         rows = [ListRow(line(("Keys", "bold"))), ListRow(())]
         for heading, keys in KEYS.items():
             rows.append(ListRow(line((heading, "head"))))
             rows += map(ListRow, named(((f"  {key}", meaning) for key, meaning in keys), room.width))
             rows.append(ListRow(()))
-        return Frame([], rows)
+        return Screenful([], rows)
 
 
 def _absent(poll: Poll[Any], sentence: str) -> ListRow:

@@ -26,6 +26,7 @@ MOST_LINES = 2_000
 LONGEST_CELL = 200
 TAB = 4
 _NUMBER = re.compile(r"~?[\d,.]+\+?(%| [MG]B|/\d+|×\d+)?")
+_WORD = re.compile(r"\S+\s*|\s+")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -210,14 +211,32 @@ def named(pairs: Iterable[tuple[str, Any]], width: int) -> list[Line]:
     found: list[Line] = []
     for name, value in known:
         head = padded(line((name, "dim")), own + GAP)
-        if isinstance(value, tuple):
-            found.append((*head, *value))
-            continue
-        text = clock(value) if isinstance(value, datetime) else str(value)
-        for part in broken(visible(text[:LONGEST_TEXT]), max(8, width - own - GAP)):
-            found.append((*head, Span(part)))
+        for part in _parts(value, max(8, width - own - GAP)):
+            found.append((*head, *part))
             head = (Span(" " * (own + GAP)),)
     return found
+
+
+def _parts(value: Any, width: int) -> Iterable[Line]:
+    if isinstance(value, tuple):
+        return folded(value, width)
+    text = clock(value) if isinstance(value, datetime) else str(value)
+    return [(Span(part),) for part in broken(visible(text[:LONGEST_TEXT]), width)]
+
+
+def folded(shown: Line, width: int) -> list[Line]:
+    """A line with tones on as many lines as it needs. A word that is longer than a line is cut."""
+    found: list[list[Span]] = [[]]
+    for span in shown:
+        for word in _WORD.findall(span.text):
+            if found[-1] and width_of(tuple(found[-1])) + cell_len(word.rstrip()) > width:
+                found.append([])
+            found[-1].append(Span(word, span.tone))
+    return [cut(_trimmed(part), width) for part in found]
+
+
+def _trimmed(part: Sequence[Span]) -> Line:
+    return (*part[:-1], Span(part[-1].text.rstrip(), part[-1].tone)) if part else ()
 
 
 def block(title: str, text: str, width: int) -> list[Line]:

@@ -23,7 +23,7 @@ from horsies.tui.lines import ListRow, line
 from horsies.tui.polls import Poll, ServerClock
 from horsies.tui.source import DataSource, TaskSearch
 from horsies.tui.view_dashboard import Trend
-from horsies.tui.views import LIST_S, Frame, Overview, Room, View, facts_view, nothing_yet
+from horsies.tui.views import LIST_S, Overview, Room, Screenful, View, facts_view, nothing_yet
 
 TREND_S = 30.0
 REGISTRY_S = 5.0
@@ -48,12 +48,12 @@ class DashboardTab(View):
     async def _ask_trend(self) -> MonitoringResult[Trend]:
         return await self._source.trend(self._overview.live_workers())
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         snapshot = self._overview.snapshot.value
         if snapshot is None:
-            return Frame([], [nothing_yet(self._overview.snapshot)])
+            return Screenful([], [nothing_yet(self._overview.snapshot)])
         alerts = self._overview.alerts()
-        return Frame([], view_dashboard.dashboard(snapshot, alerts, self._trend.value, room.width, now))
+        return Screenful([], view_dashboard.dashboard(snapshot, alerts, self._trend.value, room.width, now))
 
     def enter(self, row: ListRow) -> View | None:
         return facts_view(row)
@@ -81,15 +81,15 @@ class WorkersTab(View):
         found = self._workers.value or ()
         return next((one for one in found if one.worker_id == self.selected), found[0] if found else None)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         found = self._workers.value
         if found is None:
-            return Frame([], [nothing_yet(self._workers)])
+            return Screenful([], [nothing_yet(self._workers)])
         if not found:
-            return Frame([], [ListRow(line(("no worker is registered", "dim")))])
+            return Screenful([], [ListRow(line(("no worker is registered", "dim")))])
         head, rows = view_workers.workers(found, room.width, now)
         worker = self._worker()
-        return Frame([head], rows, [] if worker is None else self.history.lines(worker, room, now))
+        return Screenful([head], rows, [] if worker is None else self.history.lines(worker, room, now))
 
     def press(self, key: str) -> bool:
         return self.history.press(key)
@@ -133,22 +133,22 @@ class TasksTab(View):
             self._found = matched.ok_value
         return await self._source.groups(self.chosen or (), self._found)
 
-    def frame(self, room: Room, now: datetime) -> Frame:
+    def frame(self, room: Room, now: datetime) -> Screenful:
         return self.lines(room, now)  # the database searches
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         searched = "" if not self.search else self._found.sentence() if self._found else f'searching "{self.search}"'
         is_none = self.chosen == frozenset()
         found = self._groups.value
         title = view_tasks.filter_line(self.chosen, searched, None if is_none else found)
         if is_none:
-            return Frame([title], [ListRow(line(("no state is chosen: p c u o f choose one, a all", "dim")))])
+            return Screenful([title], [ListRow(line(("no state is chosen: p c u o f choose one, a all", "dim")))])
         if found is None:
-            return Frame([title], [nothing_yet(self._groups)])
+            return Screenful([title], [nothing_yet(self._groups)])
         if not found.rows:
-            return Frame([title], [ListRow(line(("no tasks", "dim")))])
+            return Screenful([title], [ListRow(line(("no tasks", "dim")))])
         head, rows = view_tasks.groups(found, self.opened, self._tasks(room, now), room.width)
-        return Frame([title, head], rows)
+        return Screenful([title, head], rows)
 
     def _tasks(self, room: Room, now: datetime) -> list[ListRow]:
         page = None if self._page is None else self._page.value
@@ -224,14 +224,14 @@ class WorkflowsTab(View):
     def polls(self) -> Sequence[Poll[Any]]:
         return (self._runs,)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         found = self._runs.value
         if found is None:
-            return Frame([], [nothing_yet(self._runs)])
+            return Screenful([], [nothing_yet(self._runs)])
         if not found:
-            return Frame([], [ListRow(line(("no workflows", "dim")))])
+            return Screenful([], [ListRow(line(("no workflows", "dim")))])
         head, rows = view_workflows.runs(found, room.width, now)
-        return Frame([head], rows)
+        return Screenful([head], rows)
 
     def enter(self, row: ListRow) -> View | None:
         return RunView(self._source, row.value.workflow_id) if isinstance(row.value, WorkflowRunSummary) else None
@@ -264,13 +264,13 @@ class MaintenanceTab(View):
     def polls(self) -> Sequence[Poll[Any]]:
         return (self._workers, self._held, self._registry, self._schedules)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         workers, registry, schedules = self._workers.value, self._registry.value, self._schedules.value
         if workers is None or registry is None or schedules is None:
-            return Frame([], [nothing_yet(self._workers)])
+            return Screenful([], [nothing_yet(self._workers)])
         held = self._held.value or {}
         rows = view_maintenance.maintenance(workers, held, registry, schedules, room.width, now)
-        return Frame([], rows)
+        return Screenful([], rows)
 
     def enter(self, row: ListRow) -> View | None:
         return facts_view(row)

@@ -102,7 +102,12 @@ def _schedules(snapshot: Snapshot, now: datetime) -> Line:
     if not snapshot.schedules:
         return line(("none", "dim"))
     paused = sum(one.paused for one in snapshot.schedules)
-    text = f"{len(active)} active" + (f", {paused} paused" if paused else "")
+    others = len(snapshot.schedules) - len(active) - paused
+    text = ", ".join(
+        f"{number} {word}"
+        for number, word in ((len(active), "active"), (paused, "paused"), (others, "not active in this app"))
+        if number
+    )
     following = [
         (one.next_run_at, one.name) for one in active if one.next_run_at is not None and one.next_run_at.year < NEVER
     ]
@@ -151,7 +156,7 @@ def distribution(snapshot: Snapshot, width: int) -> list[Line]:
     texts = {state: number(counts[state], state not in guessed) for state in TaskStatus}
     digits = max(map(len, texts.values()))
     room = max(4, min(LONGEST_BAR, width - 13 - digits))
-    found = [line(("Tasks", "head"), (f"  ended ones: of {within}", "dim"))]
+    found = [line(("Tasks", "head"), (f"  (ended: last {within})", "dim"))]
     for state in TaskStatus:
         [word] = status(state)
         is_missing = _part_of(state) in snapshot.missing

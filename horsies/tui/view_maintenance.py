@@ -100,7 +100,7 @@ def report_age(worker: WorkerStateInfo, now: datetime) -> Line:
 def _registry(now: datetime) -> tuple[Column, ...]:
     return (
         Column("Worker", lambda one: one.worker_id, folds=True),
-        Column("state", lambda one: line(("stale", "bad")) if one.is_stale else line(("heard of", "good"))),
+        Column("state", lambda one: line(("stale", "bad")) if one.is_stale else line(("ok", "good"))),
         Column("last heartbeat", lambda one: clock(one.last_heartbeat_at, now)),
         Column("started", lambda one: clock(one.started_at, now), leaves=1),
         Column("uptime", lambda one: age(one.started_at, now), leaves=2),
@@ -124,7 +124,7 @@ def schedule_state(schedule: ScheduleStateInfo) -> Line:
     if schedule.paused:
         return line(("paused", "warn"))
     if not schedule.is_active:
-        return line(("not active", "dim"))
+        return line(("not active here", "dim"))
     return (
         line((f"{short(schedule.lag_seconds)} late", "bad")) if schedule.lag_seconds > 60 else line(("active", "good"))
     )

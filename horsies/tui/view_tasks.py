@@ -171,7 +171,8 @@ def task_detail(found: TaskDetail, why: Explanation | None, width: int, now: dat
     if found.attempts:
         lines += [(), *attempts(found, width, now)]
     if why is not None and found.status not in TASK_TERMINAL_STATES:
-        lines += [(), line(("facts", "head")), *named(facts_of_explanation(why).items(), width)]
+        known = named(((name, _timed(value, now)) for name, value in facts_of_explanation(why).items()), width)
+        lines += [(), line(("facts", "head")), *known] if known else []
     return list(map(ListRow, lines))
 
 

@@ -75,7 +75,7 @@ def worker_detail(worker: WorkerStateInfo, width: int, now: datetime) -> list[Li
         ("slots", slots(worker)),
         ("running", worker.tasks_running),
         ("claimed", worker.tasks_claimed),
-        ("most claimed", worker.max_claim_per_worker),
+        ("most claimed", worker.max_claim_per_worker or "automatic"),
         ("prefetch", worker.prefetch_buffer),
         ("cap of all workers", worker.cluster_wide_cap),
         ("cpu of supervisor", percent(worker.cpu_percent)),

@@ -30,7 +30,7 @@ class Room(NamedTuple):
     height: int
 
 
-class Frame(NamedTuple):
+class Screenful(NamedTuple):
     """The lines that stay on top, those that scroll, and those below them."""
 
     heads: Sequence[Line]
@@ -52,7 +52,7 @@ class View:
         """What it needs to know, the most important first."""
         return ()
 
-    def frame(self, room: Room, now: datetime) -> Frame:
+    def frame(self, room: Room, now: datetime) -> Screenful:
         """What it shows, of the rows only those that match the search."""
         whole = self.lines(room, now)
         if not self.search:
@@ -60,9 +60,9 @@ class View:
         rows = matching(whole.rows, self.search)
         if not any(row.key is not None for row in rows):
             rows = [*rows, ListRow(line((f'nothing contains "{self.search}"', "dim")))]
-        return Frame(whole.heads, rows, whole.below)
+        return Screenful(whole.heads, rows, whole.below)
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         """All that it shows."""
         raise NotImplementedError
 
@@ -118,10 +118,10 @@ class FactsView(View):
         self.title = title
         self._value = value
 
-    def lines(self, room: Room, now: datetime) -> Frame:
+    def lines(self, room: Room, now: datetime) -> Screenful:
         found = {one.name: getattr(self._value, one.name) for one in fields(self._value)}
         pairs = ((name.replace("_", " "), _said(value)) for name, value in found.items())
-        return Frame([line((self.title, "bold"))], list(map(ListRow, named(pairs, room.width))))
+        return Screenful([], list(map(ListRow, named(pairs, room.width))))
 
     def value(self, row: ListRow | None) -> Any:
         return self._value
@@ -138,8 +138,9 @@ def _said(value: Any) -> Any:
 
 def facts_view(row: ListRow) -> View | None:
     """A view of what is selected, if it has fields."""
-    value = row.value
-    return FactsView(row.key or "", value) if is_dataclass(value) and not isinstance(value, type) else None
+    if not is_dataclass(row.value):
+        return None
+    return FactsView((row.key or "").replace(":", " ", 1), row.value)
 
 
 def nothing_yet(poll: Poll[Any]) -> ListRow:

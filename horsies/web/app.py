@@ -26,6 +26,7 @@ from horsies.web import openapi
 from horsies.web.actions import ACTIONS
 from horsies.web.answers import Refusal, json_answer, refusal_answer, unavailable
 from horsies.web.api import READS
+from horsies.web.bulk_actions import BULK_ACTIONS
 from horsies.web.config import WebConfig
 from horsies.web.dashboard import Dashboard, checked_policy, dashboard_of
 from horsies.web.endpoints import EVENTS, Asked, Endpoint
@@ -52,6 +53,7 @@ async def _openapi(asked: Asked) -> dict[str, Any]:
 ENDPOINTS: tuple[Endpoint, ...] = (
     *READS,
     Endpoint("GET", "openapi.json", "This document.", dict[str, Any], _openapi, needs_tables=False),
+    *BULK_ACTIONS,
     *ACTIONS,
     *SCHEDULE_ACTIONS,
 )

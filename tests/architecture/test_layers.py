@@ -83,6 +83,7 @@ INSIDE = {
     ("cli.worker", "uvloop"): "an extra; without it the loop is asyncio's own",
     ("cli.web", "horsies.cli"): "the dashboard is an extra, for who serves it",
     ("cli.tui", "horsies.tui.app"): "Textual is an extra, for who looks at a terminal",
+    ("cli.tui", "horsies.tui.once"): "it needs rich, which a worker does not keep in memory",
     ("cli.demo", "horsies.demo.run"): "it builds the application, which reads what the command has just decided",
     ("core.app", "horsies.testing.kit"): "only the tests of users need it, and it knows the worker",
     ("core.codec.arguments", "annotationlib"): "exists from Python 3.14 on only",

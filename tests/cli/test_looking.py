@@ -30,6 +30,7 @@ LOOKING = {
     "stale-tasks": ["stale-tasks"],
     "workflow": ["workflow", "show", ID],
     "metrics": ["metrics", "--once"],
+    "tui": ["tui", "--once"],
     "schedules": ["schedules", "MODULE"],
 }
 

@@ -235,10 +235,14 @@ LOOKS: dict[str, Look] = {
     # Workflows.
     "workflow names": Look(lambda conn: monitoring.workflow_names(conn, most=100), runs=12),
     "workflows": Look(
-        lambda conn: monitoring.list_workflows(conn, name=None, status=None, limit=LIMIT, look=100), runs=400, nodes=6 * LIMIT
+        lambda conn: monitoring.list_workflows(conn, name=None, status=None, limit=LIMIT, look=100),
+        runs=400,
+        nodes=6 * LIMIT,
     ),
     "workflows of a name": Look(
-        lambda conn: monitoring.list_workflows(conn, name="flow1", status=None, limit=LIMIT, look=100), runs=400, nodes=6 * LIMIT
+        lambda conn: monitoring.list_workflows(conn, name="flow1", status=None, limit=LIMIT, look=100),
+        runs=400,
+        nodes=6 * LIMIT,
     ),
     "workflows of a state": Look(
         lambda conn: monitoring.list_workflows(conn, name=None, status=WorkflowStatus.RUNNING, limit=LIMIT, look=100),

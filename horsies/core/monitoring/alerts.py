@@ -92,7 +92,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Alert]:
         if queue.live_workers == 0:
             waiting = count(queue.due, "task")
             yield Alert(
-                "bad", "no worker", queue.name, f"queue {queue.name}: {waiting} due and no live worker serves it"
+                "bad", "no worker", queue.name, f"queue {queue.name}: {waiting} due, and no live worker serves it"
             )
         elif waited > WAITS_LONG_S:
             level: Level = "bad" if waited > WAITS_TOO_LONG_S else "warn"

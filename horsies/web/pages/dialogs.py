@@ -17,11 +17,23 @@ from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.text import visible
 from horsies.core.types import Ok, TaskStatus
 from horsies.web.answers import Refusal, not_done
+from horsies.web.bulk_actions import MOST_IDS
+from horsies.web.endpoints import answered
+from horsies.web.format import count
 from horsies.web.pages.frame import Viewer, not_found, viewer_of
 from horsies.web.render import render
 from horsies.web.screens import Screen
 
 MOST_NAMED = 10
+WHY_NOT = {
+    "TASK_NOT_FOUND": "there is no such task any more",
+    "TASK_NOT_CANCELLABLE": "they have ended, or run",
+    "TASK_IS_WORKFLOW_TASK": "they belong to workflows, which are cancelled or retried as a whole",
+    "TASK_HAS_COMPLETED": "they have succeeded",
+    "TASK_HAS_NOT_ENDED": "they have not ended",
+    "TASK_ALREADY_RERUN": "they were run again before",
+    "TASK_NOT_WAITING": "they do not wait any more",
+}
 FieldType: TypeAlias = Literal["text", "number", "flag", "list", "json"]
 
 
@@ -79,6 +91,108 @@ async def rerun_task(viewer: Viewer) -> Dialog:
         viewer.path("api", "tasks", task.task_id, "rerun"),
         "Run it again",
         "A new task was sent.",
+    )
+
+
+def _ids(viewer: Viewer) -> list[str]:
+    """The selected tasks."""
+    found = [one.strip() for one in viewer.request.query_params.getlist("ids") if one.strip()]
+    if not found:
+        raise Refusal(422, "INVALID_ARGUMENT", "no task is selected")
+    return list(dict.fromkeys(found))[:MOST_IDS]
+
+
+async def _dry_run(viewer: Viewer, title: str, result: Any, **more: Any) -> Dialog:
+    """What a dry run has told, and how to do it."""
+    found: monitoring.BulkResult = viewer.dashboard.masking.applied_to(answered(result))
+    sentences = [f"{count(found.changed, found.is_exact)} of the tasks would be changed."]
+    sentences += [
+        f"{number:,} would be left alone: {WHY_NOT.get(code, code)}." for code, number in found.skipped.items()
+    ]
+    examples = [(one.task_name, one.status.value, one.queue_name, one.task_id) for one in found.examples[:MOST_NAMED]]
+    if not found.changed:
+        return Dialog(title, sentences)
+    return Dialog(
+        title,
+        [*sentences, *more.pop("sentences", ())],
+        columns=("task", "state", "queue", "id"),
+        rows=examples,
+        more=max(0, found.changed - len(examples)),
+        **more,
+    )
+
+
+def _selected(ids: Sequence[str]) -> FormField:
+    return FormField("ids", "\n".join(ids), type="list", is_hidden=True)
+
+
+async def cancel_tasks(viewer: Viewer) -> Dialog:
+    ids = _ids(viewer)
+    result = await monitoring.cancel_tasks(viewer.dashboard.acting_broker, ids, include_running=True, dry_run=True)
+    return await _dry_run(
+        viewer,
+        f"Cancel {len(ids)} tasks?",
+        result,
+        sentences=["The code of those that are running is stopped."],
+        api=viewer.path("api", "tasks", "cancel"),
+        confirm="Cancel them",
+        said="The tasks are cancelled.",
+        fields=[_selected(ids), FormField("include_running", True, "also those that are running", "flag")],
+        is_dangerous=True,
+    )
+
+
+async def rerun_tasks(viewer: Viewer) -> Dialog:
+    ids = _ids(viewer)
+    result = await monitoring.rerun_tasks(viewer.dashboard.acting_broker, ids, dry_run=True)
+    return await _dry_run(
+        viewer,
+        f"Run {len(ids)} tasks again?",
+        result,
+        sentences=["Each becomes a new task with the same arguments; the old ones stay."],
+        api=viewer.path("api", "tasks", "rerun"),
+        confirm="Run them again",
+        said="New tasks were sent.",
+        fields=[_selected(ids)],
+    )
+
+
+async def rerun_group(viewer: Viewer) -> Dialog:
+    """The failed tasks of a name and code."""
+    names, codes = viewer.params("name"), viewer.params("code")
+    group = {"task_names": names, "error_codes": codes, "statuses": [TaskStatus.FAILED]}
+    result = await monitoring.rerun_tasks(viewer.dashboard.acting_broker, (), dry_run=True, **group)
+    return await _dry_run(
+        viewer,
+        f"Run the failed {visible(', '.join(names))} with {visible(', '.join(codes))} again?",
+        result,
+        sentences=["Each becomes a new task with the same arguments, once; at most 10,000 at a time."],
+        api=viewer.path("api", "tasks", "rerun"),
+        confirm="Run them again",
+        said="New tasks were sent.",
+        fields=[
+            FormField("task_names", "\n".join(names), type="list", is_hidden=True),
+            FormField("error_codes", "\n".join(codes), type="list", is_hidden=True),
+        ],
+    )
+
+
+async def move_tasks(viewer: Viewer) -> Dialog:
+    ids = _ids(viewer)
+    result = await monitoring.move_tasks(viewer.dashboard.acting_broker, ids, priority=1, dry_run=True)
+    return await _dry_run(
+        viewer,
+        f"Move {len(ids)} task{'s' if len(ids) != 1 else ''} to another queue or priority?",
+        result,
+        sentences=["Only waiting tasks move. An empty field stays as it is."],
+        api=viewer.path("api", "tasks", "move"),
+        confirm="Move them",
+        said="The tasks are moved.",
+        fields=[
+            _selected(ids),
+            FormField("queue", "", "New queue"),
+            FormField("priority", "", "New priority (1 is first)", "number"),
+        ],
     )
 
 
@@ -177,6 +291,10 @@ async def edit_schedule(viewer: Viewer) -> Dialog:
 DIALOGS: Mapping[str, DialogMaker] = {
     "cancel-task": cancel_task,
     "rerun-task": rerun_task,
+    "cancel-tasks": cancel_tasks,
+    "rerun-tasks": rerun_tasks,
+    "rerun-group": rerun_group,
+    "move-tasks": move_tasks,
     "pause-workflow": _workflow(
         "pause", "Pause", "What runs goes on to its end; no further node starts.", "Pause it", "The workflow is paused."
     ),

@@ -113,6 +113,13 @@ def test_m81_what_is_copied_is_json() -> None:
     assert lines.as_json(a_queue("\x1b[31mä\u202e")).isascii()
 
 
+def test_m80_a_line_with_tones_is_folded_at_its_words() -> None:
+    shown = line(("one ", "good"), "two three", (", four", "bad"))
+    assert [plain(one) for one in lines.folded(shown, 9)] == ["one two", "three,", "four"]
+    assert [span.tone for span in lines.folded(shown, 40)[0] if "o" in span.text] == ["good", "", "bad"]
+    assert lines.folded((), 5) == [()] and [plain(one) for one in lines.folded(line("abcdefgh"), 4)] == ["abc…"]
+
+
 def test_two_blocks_stand_next_to_each_other() -> None:
     found = lines.beside([line("ab"), line("c")], [line("1")], 20)
     assert [plain(one).rstrip() for one in found] == ["ab   1", "c"]

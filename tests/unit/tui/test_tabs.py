@@ -8,7 +8,7 @@ from horsies.core.types.status import TaskStatus
 from horsies.tui.details import NodeView, RunView, TaskView, WorkerView
 from horsies.tui.lines import ListRow, plain
 from horsies.tui.tabs import Desk, TasksTab, WorkersTab
-from horsies.tui.views import FactsView, Frame, Room, View
+from horsies.tui.views import FactsView, Room, Screenful, View
 from tests.tui_support import DEAD, NOW, RUN, TASK, WEB, FixedSource, a_snapshot, a_still_clock
 
 ROOM = Room(100, 30)
@@ -21,7 +21,7 @@ class Person:
         self.source = source or FixedSource()
         self.desk = Desk(self.source, a_still_clock())
 
-    async def look(self) -> Frame:
+    async def look(self) -> Screenful:
         for _ in range(3):  # an answer may lead to another question
             for poll in self.desk.polls():
                 if poll.is_due(0.0) or poll.value is None:
@@ -33,7 +33,7 @@ class Person:
         lines = [*frame.heads, *(row.line for row in frame.rows), *frame.below]
         return "\n".join(plain(one) for one in lines)
 
-    async def go(self, tab: int) -> Frame:
+    async def go(self, tab: int) -> Screenful:
         self.desk.go(tab - 1)
         return await self.look()
 
@@ -46,7 +46,7 @@ class Person:
         return self.desk.view
 
     @staticmethod
-    def row(frame: Frame, key: str) -> ListRow:
+    def row(frame: Screenful, key: str) -> ListRow:
         return next(row for row in frame.rows if row.key == key)
 
 
