@@ -248,7 +248,6 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("serve any database to other machines", "horsies metrics --database-url $URL --host 0.0.0.0 --port 9463"),
         ("print the metrics once", "horsies metrics shop.tasks:app --once"),
     ),
-<<<<<<< HEAD
     "web": (
         ("the dashboard of an app, on this machine", "horsies web shop.tasks:app"),
         ("any database, with actions", "horsies web --database-url $URL --enable-actions"),
@@ -256,12 +255,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "for other machines, with a token",
             "horsies web shop.tasks:app --auth token --token-file token --host 0.0.0.0 --allowed-host jobs.example.com",
         ),
-=======
+    ),
     "tui": (
         ("watch the database of an app", "horsies tui shop.tasks:app"),
         ("any database, over a slow line", "horsies tui --database-url $URL --tick-rate 1 --frame-rate 2"),
         ("the dashboard as text, for a script", "horsies tui shop.tasks:app --once"),
->>>>>>> web-tui
     ),
     "purge": (
         ("count the tasks that would be deleted", "horsies purge shop.tasks:app --older-than 30d"),

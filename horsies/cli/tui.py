@@ -15,13 +15,6 @@ from horsies.cli import options, output, session
 from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.logs import wants_color
-<<<<<<< HEAD
-from horsies.core.monitoring.alerts import judge
-from horsies.tui.lines import Tone
-from horsies.tui.source import BrokerSource
-from horsies.tui.view_dashboard import dashboard
-=======
->>>>>>> web-tui
 
 WIDTH = 100  # of what is printed elsewhere than on a terminal
 

@@ -1,5 +1,5 @@
-"""What can be done to many tasks through the dashboard (M-91): by their ids, or to a group of failed ones. Each route has
-a dry run, which changes nothing and is not written down."""
+"""What can be done to many tasks through the dashboard (M-91): by their ids, or to a group of failed ones. Each route
+has a dry run, which changes nothing and is not written down."""
 
 from __future__ import annotations
 

@@ -170,7 +170,16 @@ async def test_m91_a_search_finds_tasks_and_workflows_by_id(board: Board) -> Non
 
 async def test_m91_a_task_tells_its_story(board: Board) -> None:
     page = await page_of(board, "/tasks/t-failed")
-    for said in ("Why it failed", "CARD_DECLINED", "Attempt 3", "it went wrong", "sent", "claimed", "started", "failed"):
+    for said in (
+        "Why it failed",
+        "CARD_DECLINED",
+        "Attempt 3",
+        "it went wrong",
+        "sent",
+        "claimed",
+        "started",
+        "failed",
+    ):
         assert said in page.text, said
     waiting = await page_of(board, "/tasks/t-pending")
     assert "Why it is not running" in waiting.text
