@@ -76,7 +76,7 @@ def create_monitoring_app(
         routes=[
             *(Route(f"/api/{endpoint.path}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
             *(login_routes(policy) if isinstance(policy, Token) else ()),
-            *(Route(screen.path, _screen(screen), methods=["GET"]) for screen in SCREENS),
+            *(Route(screen.path, _screen(screen), methods=[screen.method]) for screen in SCREENS),
             Mount("/static", _StaticFiles(directory=STATIC), name="static"),
         ],
         middleware=[Middleware(Guard, allowed_hosts=dashboard.config.allowed_hosts)],
@@ -138,11 +138,13 @@ async def _stream(endpoint: Endpoint, asked: Asked) -> Response:
 def _screen(screen: Screen) -> Handler:
     async def show(request: Request) -> Response:
         asked = Asked(dashboard_of(request), request)
-        if isinstance(asked.dashboard.policy, Token) and not await asked.dashboard.policy.can_view(request):
+        policy = asked.dashboard.policy
+        if isinstance(policy, Token) and not screen.acts and not await policy.can_view(request):
             return to_login(request)
-        await _refuse_viewer(asked)
+        await (_refuse_actor if screen.acts else _refuse_viewer)(asked)
         if screen.needs_tables:
-            (await asked.dashboard.schema.look()).refuse_reading()
+            facts = await asked.dashboard.schema.look()
+            facts.refuse_acting() if screen.acts else facts.refuse_reading()
         return await screen.show(request)
 
     return show

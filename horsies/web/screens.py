@@ -14,12 +14,18 @@ from horsies.web.render import render
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A screen: `path` below the mount, and the function that answers. It may raise a `Refusal`. A page that
-    `needs_tables` is not asked while nothing can be read."""
+    """A screen: `path` below the mount, and the function that answers. It may raise a `Refusal`. A screen that
+    `needs_tables` is not asked while nothing can be read. One that `acts` answers to POST, for those who may act and
+    mean it, as an action of the API does."""
 
     path: str
     show: Callable[[Request], Awaitable[Response]]
     needs_tables: bool = True
+    acts: bool = False
+
+    @property
+    def method(self) -> str:
+        return "POST" if self.acts else "GET"
 
 
 def refusal_page(request: Request, refusal: Refusal) -> Response:

@@ -72,6 +72,7 @@ async def serve(app: Starlette, sockets: Sequence[socket.socket], on_ready: Call
     config = uvicorn.Config(
         app,
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,

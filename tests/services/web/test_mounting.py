@@ -145,6 +145,25 @@ async def test_m90_a_screen_is_a_page_that_escapes_everything(
         assert refusal(await board.client.post("/shown")) == (405, "METHOD_NOT_ALLOWED")
 
 
+async def test_m62_a_screen_that_acts_is_held_to_what_actions_are(
+    database_url: str, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(request: Request) -> Response:
+        return PlainTextResponse("done")
+
+    monkeypatch.setattr(app, "SCREENS", (Screen("/act", act, acts=True),))
+    async with a_board(database_url) as board:
+        assert (await board.act("/act")).text == "done"
+        assert refusal(await board.client.post("/act")) == (403, "INTENT_MISSING")
+        assert refusal(await board.act("/act", headers={"Origin": "null"})) == (403, "WRONG_ORIGIN")
+        assert refusal(await board.get("/act")) == (405, "METHOD_NOT_ALLOWED")
+    async with a_board(database_url, enable_actions=False) as board:
+        assert refusal(await board.act("/act")) == (403, "ACTIONS_DISABLED")
+    await db.execute("UPDATE horsies_meta SET value = '1' WHERE key = 'schema_version'")
+    async with a_board(database_url) as board:
+        assert refusal(await board.act("/act")) == (409, "SCHEMA_INCOMPATIBLE")
+
+
 async def test_m70_a_screen_that_needs_tables_says_that_there_are_none(
     empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
