@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.monitoring.tasks import MonitoringResult
+from horsies.core.monitoring.alerts import judge
 from horsies.core.types import Err, Ok
-from horsies.tui.alerts import judge
 from horsies.tui.lines import Line
 from horsies.tui.source import BrokerSource
 from horsies.tui.view_dashboard import dashboard

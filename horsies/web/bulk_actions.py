@@ -12,6 +12,7 @@ from horsies import monitoring
 from horsies.core.types import TaskStatus
 from horsies.monitoring import BulkResult
 from horsies.web.actions import perform
+from horsies.web.answers import Refusal
 from horsies.web.endpoints import Asked, Endpoint, Param, Text, Texts, answered
 
 MOST_IDS = 500
@@ -28,10 +29,18 @@ async def cancel(asked: Asked, *, ids: list[str], include_running: bool, dry_run
 async def rerun(
     asked: Asked, *, ids: list[str], task_names: list[str], error_codes: list[str], dry_run: bool
 ) -> BulkResult:
-    group = {} if ids else {"task_names": task_names, "error_codes": error_codes, "statuses": [TaskStatus.FAILED]}
+    if ids and (task_names or error_codes):
+        raise Refusal(422, "INVALID_ARGUMENT", "name tasks by ids, or a group by names and codes, not both")
 
     def act() -> Awaitable[monitoring.MonitoringResult[BulkResult]]:
-        return monitoring.rerun_tasks(asked.dashboard.acting_broker, ids, dry_run=dry_run, **group)
+        return monitoring.rerun_tasks(
+            asked.dashboard.acting_broker,
+            ids,
+            statuses=[] if ids else [TaskStatus.FAILED],
+            task_names=task_names,
+            error_codes=error_codes,
+            dry_run=dry_run,
+        )
 
     return await _done(asked, "task.rerun", ids, act, dry_run=dry_run, task_names=task_names, error_codes=error_codes)
 

@@ -33,6 +33,8 @@ WHY_NOT = {
     "TASK_HAS_NOT_ENDED": "they have not ended",
     "TASK_ALREADY_RERUN": "they were run again before",
     "TASK_NOT_WAITING": "they do not wait any more",
+    "TASK_ALREADY_THERE": "they are there already",
+    "TASK_REFUSED_BY_DATABASE": "the database refuses them",
 }
 FieldType: TypeAlias = Literal["text", "number", "flag", "list", "json"]
 
@@ -106,9 +108,8 @@ async def _dry_run(viewer: Viewer, title: str, result: Any, **more: Any) -> Dial
     """What a dry run has told, and how to do it."""
     found: monitoring.BulkResult = viewer.dashboard.masking.applied_to(answered(result))
     sentences = [f"{count(found.changed, found.is_exact)} of the tasks would be changed."]
-    sentences += [
-        f"{number:,} would be left alone: {WHY_NOT.get(code, code)}." for code, number in found.skipped.items()
-    ]
+    for code, number in found.skipped.items():
+        sentences.append(f"{number:,} would be left alone: {WHY_NOT.get(code, code)}.")
     examples = [(one.task_name, one.status.value, one.queue_name, one.task_id) for one in found.examples[:MOST_NAMED]]
     if not found.changed:
         return Dialog(title, sentences)
@@ -160,8 +161,9 @@ async def rerun_tasks(viewer: Viewer) -> Dialog:
 async def rerun_group(viewer: Viewer) -> Dialog:
     """The failed tasks of a name and code."""
     names, codes = viewer.params("name"), viewer.params("code")
-    group = {"task_names": names, "error_codes": codes, "statuses": [TaskStatus.FAILED]}
-    result = await monitoring.rerun_tasks(viewer.dashboard.acting_broker, (), dry_run=True, **group)
+    result = await monitoring.rerun_tasks(
+        viewer.dashboard.acting_broker, statuses=[TaskStatus.FAILED], task_names=names, error_codes=codes, dry_run=True
+    )
     return await _dry_run(
         viewer,
         f"Run the failed {visible(', '.join(names))} with {visible(', '.join(codes))} again?",

@@ -223,8 +223,9 @@ def hostile_url(server_url: str, template: str) -> Iterator[str]:
             conn.execute(FILLED.encode())
             text = " ".join(HOSTILE)
             conn.execute(
-                "UPDATE horsies_tasks SET task_name = %(t)s::text, queue_name = left(%(t)s::text, 100), args = %(j)s::text, kwargs = %(j)s::text,"
-                " result = CASE WHEN result IS NOT NULL THEN %(j)s::text END, task_options = %(j)s::text, worker_hostname = %(t)s::text,"
+                "UPDATE horsies_tasks SET task_name = %(t)s::text, queue_name = left(%(t)s::text, 100),"
+                " args = %(j)s::text, kwargs = %(j)s::text, task_options = %(j)s::text, worker_hostname = %(t)s::text,"
+                " result = CASE WHEN result IS NOT NULL THEN %(j)s::text END,"
                 " error_code = CASE WHEN error_code IS NOT NULL THEN %(t)s::text END,"
                 " failed_reason = CASE WHEN failed_reason IS NOT NULL THEN %(t)s::text END,"
                 " claimed_by_worker_id = CASE WHEN claimed_by_worker_id IS NOT NULL THEN %(t)s::text END",
