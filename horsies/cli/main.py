@@ -21,7 +21,7 @@ from horsies.cli.schedules import schedules
 from horsies.cli.task_actions import cancel, purge, rerun, send
 from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.worker import scheduler, worker
-from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
+from horsies.cli.workers import drain, force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
 from horsies.core import errors, tracing
 from horsies.core.logs import clean_last_resort
@@ -79,6 +79,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
     "Queues and workers": {
         "queues": (queues, "Show the length, age and throughput of each queue."),
         "workers": (workers, "List the workers, their queues and their load."),
+        "drain": (drain, "Ask workers to finish their tasks and leave."),
         "metrics": (metrics, "Serve metrics of the database for Prometheus."),
     },
     "Recovery by hand": {
