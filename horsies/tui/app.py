@@ -59,7 +59,8 @@ class TuiApp(App[None]):
         Binding("t", "theme", show=False),
         Binding("y", "copy", show=False),
         Binding("escape", "leave", show=False),
-        Binding("q,ctrl+c,ctrl+q", "quit", show=False),
+        Binding("q", "quit", show=False),
+        Binding("ctrl+c,ctrl+q", "quit", show=False, priority=True),
     ]
 
     def __init__(

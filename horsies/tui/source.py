@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.models.notes import LogPlace
+from horsies.core.store.notes import LOGGED_ROWS, Page
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
 from horsies.tui.view_dashboard import TREND, Trend
 
@@ -79,6 +81,8 @@ class DataSource(Protocol):
     async def task(self, task_id: str) -> tasks.MonitoringResult[tasks.TaskDetail | None]: ...
 
     async def why(self, subject: str) -> tasks.MonitoringResult[cluster.Explanation | None]: ...
+
+    async def logs(self, task_id: str, after: LogPlace) -> tasks.MonitoringResult[Page]: ...
 
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]: ...
 
@@ -186,6 +190,17 @@ class BrokerSource:
 
     async def why(self, subject: str) -> tasks.MonitoringResult[cluster.Explanation | None]:
         return await monitoring.explain_task(self._broker, subject)
+
+    async def logs(self, task_id: str, after: LogPlace) -> tasks.MonitoringResult[Page]:
+        """What a task has logged since that place. Tables of an older version have no logs."""
+        found = await self._broker.read_logs_async(task_id, after, LOGGED_ROWS)
+        if isinstance(found, Ok):
+            return found
+        problem = found.err_value
+        if not problem.retryable:
+            return Ok(Page([], after, is_last=True))
+        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
+        return Err(tasks.MonitoringQueryError(code, self._broker.config.redact(problem.message), True))
 
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
         """Workflows whose names contain the text; if there is none, the last ones."""

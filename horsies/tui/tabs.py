@@ -309,6 +309,7 @@ class Desk:
 
     def go(self, tab: int) -> None:
         self.tab = tab
+        self.overview.pace(is_in_front=tab == 0)
 
     def open(self, view: View | None) -> None:
         if view is not None:
