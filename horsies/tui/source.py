@@ -1,5 +1,6 @@
 """What the tabs ask, and how: each question is one or a few calls of `horsies.monitoring`, none of which reads a whole
-table (M-46a). `DataSource` is the list of questions; `BrokerSource` asks a broker.
+table (M-46a). `DataSource` is the list of questions; `BrokerSource` asks a broker. `dashboard_of` asks once, for
+`--once`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.models.notes import LogPlace
 from horsies.core.store.notes import LOGGED_ROWS, Page
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
-from horsies.tui.view_dashboard import TREND, Trend
+from horsies.tui.alerts import judge
+from horsies.tui.lines import Line
+from horsies.tui.view_dashboard import TREND, Trend, dashboard
 
 IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
 CLAIMED_ONCE = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING, TaskStatus.COMPLETED})
@@ -223,6 +226,23 @@ class BrokerSource:
 
     async def node(self, workflow_id: str, index: int) -> tasks.MonitoringResult[tasks.WorkflowTaskDetail | None]:
         return await monitoring.get_workflow_node(self._broker, workflow_id, index)
+
+
+async def dashboard_of(broker: PostgresBroker, width: int) -> tasks.MonitoringResult[list[Line]]:
+    """The lines of the first tab, from one round of questions (M-82)."""
+    source = BrokerSource(broker)
+    snapshot = await source.snapshot()
+    if isinstance(snapshot, Err):
+        return snapshot
+    held = await source.held()
+    if isinstance(held, Err):
+        return held
+    found = snapshot.ok_value
+    trend = await source.trend([worker.worker_id for worker in reversed(found.workers) if worker.is_live])
+    if isinstance(trend, Err):
+        return trend
+    rows = dashboard(found, judge(found, held.ok_value), trend.ok_value, width, found.taken_at)
+    return Ok([row.line for row in rows])
 
 
 def _order(states: Collection[TaskStatus]) -> dict[str, Any]:

@@ -60,6 +60,15 @@ PURE = (
     "core.workflows.finish",
     "core.workflows.inputs",
     "core.workflows.settle",
+    "tui.alerts",
+    "tui.charts",
+    "tui.lines",
+    "tui.view_dashboard",
+    "tui.view_edges",
+    "tui.view_maintenance",
+    "tui.view_tasks",
+    "tui.view_workers",
+    "tui.view_workflows",
 )
 IMPURE = {
     "asyncio",
@@ -82,7 +91,7 @@ MAX_LINES = 450
 INSIDE = {
     ("cli.worker", "uvloop"): "an extra; without it the loop is asyncio's own",
     ("cli.tui", "horsies.tui.app"): "Textual is an extra, for who looks at a terminal",
-    ("cli.tui", "horsies.tui.once"): "it needs rich, which a worker does not keep in memory",
+    ("cli.tui", "horsies.tui.source"): "it needs rich, which a worker does not keep in memory",
     ("cli.demo", "horsies.demo.run"): "it builds the application, which reads what the command has just decided",
     ("core.app", "horsies.testing.kit"): "only the tests of users need it, and it knows the worker",
     ("core.codec.arguments", "annotationlib"): "exists from Python 3.14 on only",
