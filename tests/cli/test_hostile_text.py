@@ -52,6 +52,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "rerun": [(["rerun", FAILED], True), (["rerun", f"absent{hostile.SHORT}"], True)],
     "queues": [(["queues"], True)],
     "metrics": [(["metrics", "--once"], True)],
+    "tui": [(["tui", "--once"], True)],
     "purge": [
         (["purge", "--older-than", "0"], True),
         (["purge", "--waiting", "--queue", f"x{hostile.SHORT}"], False),
@@ -69,7 +70,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "workflow cancel": [(["workflow", "cancel", WORKFLOW], False), (["workflow", "cancel", hostile.SHORT], True)],
     "workflow retry": [(["workflow", "retry", WORKFLOW, "--node", hostile.SHORT], True)],
 }
-WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics")
+WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics", "tui")
 LOGGING = ("worker", "scheduler", "demo")
 LOOKS = {
     "plain": {},
