@@ -158,14 +158,18 @@ class TasksTab(View):
         if isinstance(row.value, TaskSummary):
             return TaskView(self._source, row.value.task_id)
         if row.key == view_tasks.NEXT and self._page is not None and self._page.value is not None:
-            self._cursors.append(self._page.value.next_cursor)
-            self._open_page()
+            self._turn([*self._cursors, self._page.value.next_cursor])
         elif row.key == view_tasks.PREVIOUS and len(self._cursors) > 1:
-            self._cursors.pop()
-            self._open_page()
+            self._turn(self._cursors[:-1])
         elif row.key is not None:
             self._toggle(row.key)
         return None
+
+    def _turn(self, cursors: list[str | None]) -> None:
+        """Another page of the open group, with the cursor above it."""
+        self._cursors = cursors
+        self.selected = self.opened
+        self._open_page()
 
     def _toggle(self, key: str) -> None:
         self.opened = None if self.opened == key else key
