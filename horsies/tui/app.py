@@ -174,7 +174,8 @@ class TuiApp(App[None]):
 
     def on_row_list_moved(self) -> None:
         self._remember()
-        self._asked()
+        if self.desk.view.follows_cursor:
+            self._asked()
 
     def on_row_list_resized(self) -> None:
         self.draw()

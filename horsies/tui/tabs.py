@@ -66,6 +66,7 @@ class WorkersTab(View):
     """The workers, and the history of the selected one."""
 
     title = "Workers"
+    follows_cursor = True
 
     def __init__(self, source: DataSource) -> None:
         super().__init__()

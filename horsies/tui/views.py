@@ -43,6 +43,7 @@ class View:
     """Something that is shown. `selected` is the key of the row with the cursor, `top` the first row that is seen."""
 
     title = ""
+    follows_cursor = False  # it shows something about the selected row, beside it
 
     def __init__(self) -> None:
         self.selected: str | None = None

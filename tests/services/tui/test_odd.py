@@ -66,7 +66,7 @@ async def open_groups(viewer: Viewer) -> None:
     await viewer.sees("since")
 
 
-async def open_rows(viewer: Viewer, most: int = 60) -> None:
+async def open_rows(viewer: Viewer, most: int = 12) -> None:
     """Every row that can be selected, or every so many-th of very many."""
     keys = [row.key for row in viewer.list.rows if row.key is not None and not isinstance(row.value, GroupRow)]
     for key in keys[:: max(1, len(keys) // most)]:
