@@ -13,9 +13,9 @@ from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.monitoring import cluster, tasks
 from horsies.core.models.notes import LogPlace
+from horsies.core.monitoring.alerts import judge
 from horsies.core.store.notes import LOGGED_ROWS, Page
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
-from horsies.core.monitoring.alerts import judge
 from horsies.tui.lines import Line
 from horsies.tui.view_dashboard import TREND, Trend, dashboard
 
