@@ -64,3 +64,16 @@ def web(shop: Shop) -> Iterator[Web]:
 def visit(web: Web, visitors: Visitors) -> Visit:
     """Somebody at that dashboard."""
     return visitors.visit(web.url)
+
+
+@pytest.fixture(scope="module")
+def filled(module_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A dashboard of an ordinary day of the shop, which the tests of a module only look at."""
+    from tests.browser import rows
+    from tests.browser.support import Shop, Web
+
+    cwd = tmp_path_factory.mktemp("filled")
+    with Shop(module_url, cwd) as shop:
+        rows.fill(shop)
+        with Web(module_url, cwd, "--enable-actions") as web:
+            yield web

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -80,6 +80,7 @@ class Web:
     ) -> None:
         if self._started is not None:
             self._started.__exit__(kind, error, trace)
+            assert "Traceback" not in self._started.said, self._started.said
 
     @property
     def url(self) -> str:
@@ -97,7 +98,6 @@ class Web:
     def stop(self) -> None:
         assert self._started is not None
         assert self._started.stop() == 0, self._started.said
-        assert "Traceback" not in self._started.said, self._started.said
 
 
 @contextmanager
@@ -130,6 +130,11 @@ class Shop:
 
     def do(self, script: str, *params: Any) -> None:
         self._conn.execute(script.encode(), params or None)
+
+    def script(self, statements: str, values: Mapping[str, Any]) -> None:
+        """Several statements with named parameters."""
+        with psycopg.ClientCursor(self._conn) as cursor:
+            cursor.execute(statements.encode(), values)
 
     def given(self, table: str, **columns: Any) -> None:
         statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
@@ -169,7 +174,7 @@ class Shop:
     def send(self, task: str, kwargs: str = "{}") -> str:
         """The id of a new task, sent by the command."""
         done = run(
-            "send", SHOP, task, "--kwargs", kwargs, "--json", cwd=self.cwd, HORSIES_DEMO_DATABASE_URL=self.url
+            "send", SHOP, task, "--kwargs", kwargs, cwd=self.cwd, HORSIES_DEMO_DATABASE_URL=self.url
         )
         assert done.returncode == 0, done.stderr
         found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", done.stdout)
@@ -230,7 +235,7 @@ class Visit:
             self.page.wait_for_timeout(20)
 
     def check(self) -> None:
-        assert self.problems == []
+        assert not self.problems, "on the page: " + "; ".join(self.problems)
 
     def _watch(self, page: Page) -> None:
         page.on("console", lambda said: self._note(f"console: {said.text}") if said.type == "error" else None)
