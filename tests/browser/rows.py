@@ -48,7 +48,7 @@ VALUES (%(w1)s, '{orders,mail,images}', 'shop-1', 4211, now() - interval '9 h', 
 INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, queues, tasks_running, tasks_claimed,
     max_claim_batch, max_claim_per_worker, queue_priorities, queue_max_concurrency, worker_started_at, cpu_percent,
     memory_percent, memory_usage_mb, children_memory_mb, snapshot_at)
-SELECT w.id, w.host, w.pid, 4, w.queues, (n * w.pid) %% 4, n %% 3, 0, 4,
+SELECT w.id, w.host, w.pid, 4, w.queues, round(2.6 - n %% 2 - cos((n + w.pid) / 7.0)), n %% 3, 0, 4,
     '{"orders": 1, "mail": 2, "images": 3}', '{"orders": null, "mail": 2, "images": null}', now() - interval '9 h',
     20 + 15 * sin(n / 9.0) + w.pid %% 7, 12.5, 61, 190 + 12 * cos(n / 5.0), w.last - n * interval '30 s'
 FROM (VALUES (%(w1)s, 'shop-1', 4211, '{orders,mail,images}'::text[], now()),
