@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 import psycopg
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from psycopg import sql
 from psycopg.rows import dict_row
 
@@ -33,7 +33,8 @@ ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE_MS = 15_000.0
+PATIENCE_MS = 30_000.0
+expect.set_options(timeout=PATIENCE_MS)
 # A page that is left takes its open requests with it.
 LEFT = "net::ERR_ABORTED"
 # What a content security policy has kept from happening is an error like any other.
