@@ -13,7 +13,7 @@ from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.grants import grants
-from horsies.cli.history import audit
+from horsies.cli.history import audit, failures
 from horsies.cli.notes import logs
 from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
@@ -23,7 +23,7 @@ from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.tui import tui
 from horsies.cli.web import web
 from horsies.cli.worker import scheduler, worker
-from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
+from horsies.cli.workers import drain, force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
 from horsies.core import errors, tracing
 from horsies.core.logs import clean_last_resort
@@ -68,6 +68,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "task": (task, "Show one task: arguments, result, attempts."),
         "logs": (logs, "Show what a task has logged."),
         "explain": (explain, "Explain why a task is not running."),
+        "failures": (failures, "Group failed tasks by name and error."),
         "cancel": (cancel, "Cancel tasks."),
         "rerun": (rerun, "Send ended tasks again."),
         "purge": (purge, "Delete old tasks, or cancel a queue's waiting ones."),
@@ -81,6 +82,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "tui": (tui, "Show what goes on, live, in the terminal."),
         "queues": (queues, "Show the length, age and throughput of each queue."),
         "workers": (workers, "List the workers, their queues and their load."),
+        "drain": (drain, "Ask workers to finish their tasks and leave."),
         "metrics": (metrics, "Serve metrics of the database for Prometheus."),
         "web": (web, "Serve the dashboard."),
     },

@@ -270,6 +270,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
         ("cancel all waiting tasks of a queue", "horsies purge --waiting --queue mail --yes"),
     ),
+    "failures": (
+        ("what failed in the last day", "horsies failures shop.tasks:app"),
+        ("what failed in the last half hour", "horsies failures --since 30m"),
+        ("send a group again", "horsies tasks --task mail.send --error-code TIMEOUT --ids | xargs horsies rerun"),
+    ),
     "audit": (
         ("what people did of late", "horsies audit shop.tasks:app"),
         ("what was done to a task", f"horsies audit --task {_ID}"),
@@ -279,6 +284,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("all registered workers", "horsies workers shop.tasks:app"),
         ("mark workers as stale after one minute of silence", "horsies workers --threshold 1m"),
     ),
+    "drain": (("let a worker finish its tasks and leave", "horsies drain shop.tasks:app web-1:4242:9f3a11c0"),),
     "stale-tasks": (
         ("running tasks without a heartbeat for five minutes", "horsies stale-tasks shop.tasks:app --minutes 5"),
     ),

@@ -135,7 +135,7 @@ async def cancel_tasks(viewer: Viewer) -> Dialog:
         f"Cancel {len(ids)} tasks?",
         result,
         sentences=["The code of those that are running is stopped."],
-        api=viewer.path("api", "tasks", "cancel"),
+        api=viewer.path("api", "bulk", "cancel"),
         confirm="Cancel them",
         said="The tasks are cancelled.",
         fields=[_selected(ids), FormField("include_running", True, "also those that are running", "flag")],
@@ -151,7 +151,7 @@ async def rerun_tasks(viewer: Viewer) -> Dialog:
         f"Run {len(ids)} tasks again?",
         result,
         sentences=["Each becomes a new task with the same arguments; the old ones stay."],
-        api=viewer.path("api", "tasks", "rerun"),
+        api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",
         said="New tasks were sent.",
         fields=[_selected(ids)],
@@ -169,7 +169,7 @@ async def rerun_group(viewer: Viewer) -> Dialog:
         f"Run the failed {visible(', '.join(names))} with {visible(', '.join(codes))} again?",
         result,
         sentences=["Each becomes a new task with the same arguments, once; at most 10,000 at a time."],
-        api=viewer.path("api", "tasks", "rerun"),
+        api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",
         said="New tasks were sent.",
         fields=[
@@ -187,7 +187,7 @@ async def move_tasks(viewer: Viewer) -> Dialog:
         f"Move {len(ids)} task{'s' if len(ids) != 1 else ''} to another queue or priority?",
         result,
         sentences=["Only waiting tasks move. An empty field stays as it is."],
-        api=viewer.path("api", "tasks", "move"),
+        api=viewer.path("api", "bulk", "move"),
         confirm="Move them",
         said="The tasks are moved.",
         fields=[
@@ -290,6 +290,24 @@ async def edit_schedule(viewer: Viewer) -> Dialog:
     )
 
 
+async def drain_worker(viewer: Viewer) -> Dialog:
+    worker_id = viewer.param("id")
+    found = next((one for one in await viewer.read(monitoring.list_workers) if one.worker_id == worker_id), None)
+    if found is None:
+        raise not_found("registered worker")
+    running = "" if found.tasks_running is None else f" It runs {found.tasks_running:,} tasks now."
+    return Dialog(
+        f"Drain worker {visible(worker_id)}?",
+        [
+            f"It claims nothing more, finishes what it runs, and leaves, as after SIGTERM.{running}",
+            "Whatever starts it may start it again.",
+        ],
+        viewer.path("api", "workers", worker_id, "drain"),
+        "Drain it",
+        "The worker drains.",
+    )
+
+
 DIALOGS: Mapping[str, DialogMaker] = {
     "cancel-task": cancel_task,
     "rerun-task": rerun_task,
@@ -311,6 +329,7 @@ DIALOGS: Mapping[str, DialogMaker] = {
     ),
     "retry-workflow": retry_workflow,
     "sweep": sweep,
+    "drain-worker": drain_worker,
     "pause-schedule": _schedule("pause", "It does not run until it is resumed.", "The schedule is paused."),
     "resume-schedule": _schedule(
         "resume", "It runs again. Of missed runs the last is made up, or all if it says so.", "The schedule runs again."
