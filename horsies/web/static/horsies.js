@@ -9,6 +9,7 @@
   // Morphing keeps what the reader has opened, ticked or typed.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => {
     if (name === "open" && node.tagName === "DETAILS") return false;
+    if (name === "class" && node.matches("[data-row]")) return false; // the current line
     if (name === "checked" || (name === "value" && node.closest("form"))) return false;
     return !(["width", "height"].includes(name) && node.matches("figure.graph svg"));
   };
@@ -162,6 +163,8 @@
     if (event.target.closest("[data-close]")) dialog.close();
     const copy = event.target.closest("[data-copy]");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => say("Copied."), () => say("The browser does not allow to copy.", true));
+    const failed = event.target.closest("[data-next-failed]");
+    if (failed) { event.preventDefault(); showNext(failed.dataset.nextFailed.split(" ")); }
     const zoom = event.target.closest("[data-zoom]");
     if (zoom) zoomBy(Number(zoom.dataset.zoom));
   });
@@ -201,6 +204,16 @@
     const [, , width, height] = svg.getAttribute("viewBox").split(/\s+/).map(Number);
     svg.setAttribute("width", String(width * scale));
     svg.setAttribute("height", String(height * scale));
+  }
+  // The box after the one in the address; after the last the first again.
+  function showNext(ids) {
+    const next = ids[(ids.indexOf(location.hash.slice(1)) + 1) % ids.length];
+    location.replace(`#${next}`);
+    const box = document.getElementById(next);
+    if (!box) return;
+    box.scrollIntoView({ block: "center", inline: "center" });
+    const link = box.matches("a") ? box : box.querySelector("a");
+    if (link) link.focus({ preventScroll: true });
   }
   function pan() {
     const figure = document.querySelector("figure.graph");
