@@ -15,8 +15,10 @@ help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(call with,embedded) ## thousands of tasks: sent, run, retried, cancelled, killed and recovered
-	$(BIN)/horsies demo
+# WEB=1: instead, a shop that stays busy, and its dashboard, until Ctrl-C.
+demo: $(call with,embedded) $(if $(WEB),$(call with,web)) ## thousands of tasks: sent, run, retried, cancelled, killed and recovered
+	$(BIN)/horsies demo $(if $(WEB),--web)
+	$(if $(WEB),,@echo "A dashboard, and a shop that stays busy for it: make demo WEB=1")
 
 # Compiled first: hundreds of processes are started.
 test: $(call with,test) ## all tests
