@@ -24,7 +24,7 @@ Kind: TypeAlias = Literal["object", "list", "text", "number", "word", "raw"]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class PayloadNode:
     """A value. `key` is its name or place in what contains it; `size` is how many members it has, or characters; `more`
     is how many of these are not shown."""
 
@@ -33,14 +33,14 @@ class Node:
     text: str = ""
     size: int = 0
     more: int = 0
-    members: tuple[Node, ...] = ()
+    members: tuple[PayloadNode, ...] = ()
     is_open: bool = False
 
     @property
     def is_branch(self) -> bool:
         return self.kind in ("object", "list")
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[PayloadNode]:
         """This node and all below it."""
         yield self
         for member in self.members:
@@ -52,7 +52,7 @@ class _Budget:
     left: int = field(default=MOST_NODES)
 
 
-def tree(text: str | None) -> Node | None:
+def tree(text: str | None) -> PayloadNode | None:
     """What a JSON text says; a text that is no JSON, or a very long one, is shown as it is. None if there is none."""
     if text is None:
         return None
@@ -65,32 +65,32 @@ def tree(text: str | None) -> Node | None:
     return tree_of(value)
 
 
-def tree_of(value: Any) -> Node:
+def tree_of(value: Any) -> PayloadNode:
     """The tree of a value that came from JSON."""
     root = _node(value, None, _Budget(), 0)
     return _opened(root) if sum(1 for _ in root.walk()) <= OPEN_NODES else _opened(root, 1)
 
 
-def _node(value: Any, key: str | None, budget: _Budget, depth: int) -> Node:
+def _node(value: Any, key: str | None, budget: _Budget, depth: int) -> PayloadNode:
     budget.left -= 1
     if isinstance(value, Mapping):
         return _branch("object", value.items(), len(value), key, budget, depth)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return _branch("list", enumerate(value), len(value), key, budget, depth)
     if value is None or isinstance(value, bool):
-        return Node("word", key, json.dumps(value))
+        return PayloadNode("word", key, json.dumps(value))
     if isinstance(value, int | float):
-        return Node("number", key, _number(value))
+        return PayloadNode("number", key, _number(value))
     return _leaf("text", str(value), key)
 
 
-def _branch(kind: Kind, members: Any, size: int, key: str | None, budget: _Budget, depth: int) -> Node:
-    shown: list[Node] = []
+def _branch(kind: Kind, members: Any, size: int, key: str | None, budget: _Budget, depth: int) -> PayloadNode:
+    shown: list[PayloadNode] = []
     for name, value in members:
         if budget.left <= 0 or len(shown) == MOST_MEMBERS or depth == DEEPEST:
             break
         shown.append(_node(value, _key(name), budget, depth + 1))
-    return Node(kind, key, size=size, more=size - len(shown), members=tuple(shown))
+    return PayloadNode(kind, key, size=size, more=size - len(shown), members=tuple(shown))
 
 
 def _key(name: Any) -> str:
@@ -107,19 +107,19 @@ def _number(value: float) -> str:
     return text if len(text) <= LONGEST_KEY else f"{text[:LONGEST_KEY]}…"
 
 
-def _leaf(kind: Kind, text: str, key: str | None = None) -> Node:
+def _leaf(kind: Kind, text: str, key: str | None = None) -> PayloadNode:
     shown = visible_lines(text[:LONGEST_LEAF])
-    return Node(kind, key, shown, size=len(text), more=max(0, len(text) - LONGEST_LEAF))
+    return PayloadNode(kind, key, shown, size=len(text), more=max(0, len(text) - LONGEST_LEAF))
 
 
-def _raw(text: str) -> Node:
+def _raw(text: str) -> PayloadNode:
     return _leaf("raw", text)
 
 
-def _opened(node: Node, levels: int | None = None) -> Node:
+def _opened(node: PayloadNode, levels: int | None = None) -> PayloadNode:
     """The same with branches open: all of them, or those of the first levels."""
     if not node.is_branch or levels == 0:
         return node
     below = None if levels is None else levels - 1
     members = tuple(_opened(member, below) for member in node.members)
-    return Node(node.kind, node.key, node.text, node.size, node.more, members, is_open=True)
+    return PayloadNode(node.kind, node.key, node.text, node.size, node.more, members, is_open=True)

@@ -62,6 +62,8 @@ def test_no_path_of_a_machine() -> None:
 
 
 def test_text_files_end_with_a_newline_and_have_no_stray_characters() -> None:
-    assert [name for name, text in texts().items() if text and not text.endswith("\n")] == []
-    assert [name for name, text in texts().items() if "\r" in text] == []
-    assert [name for name, text in texts().items() if "\t" in text and name != "Makefile"] == []
+    """The files of others are unchanged."""
+    ours = {name: text for name, text in texts().items() if "/vendor/" not in name}
+    assert [name for name, text in ours.items() if text and not text.endswith("\n")] == []
+    assert [name for name, text in ours.items() if "\r" in text] == []
+    assert [name for name, text in ours.items() if "\t" in text and name != "Makefile"] == []

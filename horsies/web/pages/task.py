@@ -29,7 +29,7 @@ _IN_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """A part of the path through the states. `kind` is `done`, `now`, `bad` or nothing."""
 
     name: str
@@ -38,22 +38,22 @@ class Step:
     note: str = ""
 
 
-def path_of(task: TaskDetail) -> list[Step]:
+def path_of(task: TaskDetail) -> list[PathStep]:
     """The states of a task with their times, as far as it has come."""
-    steps = [Step("sent", task.sent_at, "done")]
+    steps = [PathStep("sent", task.sent_at, "done")]
     if abs(task.enqueued_at - task.sent_at) >= timedelta(seconds=1):
-        steps.append(Step("due", task.enqueued_at, "done" if task.claimed_at or task.ended_at else "now"))
+        steps.append(PathStep("due", task.enqueued_at, "done" if task.claimed_at or task.ended_at else "now"))
     if task.claimed_at is not None:
-        steps.append(Step("claimed", task.claimed_at, "done", task.claimed_by_worker_id or ""))
+        steps.append(PathStep("claimed", task.claimed_at, "done", task.claimed_by_worker_id or ""))
     if task.started_at is not None:
-        steps.append(Step("started", task.started_at, "done", f"attempt {task.retry_count + 1}"))
+        steps.append(PathStep("started", task.started_at, "done", f"attempt {task.retry_count + 1}"))
     if task.status.is_terminal:
         kind = "done" if task.status is TaskStatus.COMPLETED else "bad"
-        steps.append(Step(task.status.value.lower(), task.ended_at, kind, task.error_code or ""))
+        steps.append(PathStep(task.status.value.lower(), task.ended_at, kind, task.error_code or ""))
     elif task.next_retry_at is not None and task.status is TaskStatus.PENDING:
-        steps.append(Step("next try", task.next_retry_at, "now", f"after {task.retry_count} of {task.max_retries}"))
+        steps.append(PathStep("next try", task.next_retry_at, "now", f"after {task.retry_count} of {task.max_retries}"))
     else:
-        steps.append(Step(_IN_WORDS[task.status], None, "now"))
+        steps.append(PathStep(_IN_WORDS[task.status], None, "now"))
     return steps
 
 
@@ -89,7 +89,7 @@ async def task(viewer: Viewer) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class TaskFailure:
     """Why a task ended without success, as its result says it."""
 
     code: str
@@ -97,7 +97,7 @@ class Failure:
     traceback: str | None = None
 
 
-def failure_of(task: TaskDetail) -> Failure | None:
+def failure_of(task: TaskDetail) -> TaskFailure | None:
     """What to read first about a task that did not succeed."""
     if not task.status.is_terminal or task.status is TaskStatus.COMPLETED:
         return None
@@ -105,7 +105,7 @@ def failure_of(task: TaskDetail) -> Failure | None:
     error = error if isinstance(error, dict) else {}
     exception = error.get("exception")
     traceback = exception.get("traceback") if isinstance(exception, dict) else None
-    return Failure(
+    return TaskFailure(
         task.error_code or task.status.value,
         str(error.get("message") or ""),
         traceback if isinstance(traceback, str) else None,

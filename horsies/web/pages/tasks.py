@@ -87,7 +87,7 @@ class TaskQuestion:
     def filters(self, now: datetime) -> dict[str, Any]:
         """What the query API is asked for."""
         _, within, before = AGES[self.age]
-        return {
+        wanted = {
             "statuses": self.statuses,
             "task_names": _one(self.name),
             "queues": _one(self.queue),
@@ -99,6 +99,7 @@ class TaskQuestion:
             "sent_after": None if within is None else now - within,
             "sent_before": None if before is None else now - before,
         }
+        return {name: value for name, value in wanted.items() if value}
 
 
 def _one(value: str) -> list[str]:

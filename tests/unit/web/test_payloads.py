@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horsies.web import payloads
-from horsies.web.payloads import Node, tree, tree_of
+from horsies.web.payloads import PayloadNode, tree, tree_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=50),
@@ -19,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-def leaves(node: Node) -> list[Node]:
+def leaves(node: PayloadNode) -> list[PayloadNode]:
     return [one for one in node.walk() if not one.is_branch]
 
 
@@ -50,7 +50,7 @@ def test_m91_leaves_have_their_types() -> None:
 def test_m91_no_payload_is_none_and_what_is_no_json_is_shown_as_it_is() -> None:
     assert tree(None) is None
     made = tree("not json <script>")
-    assert made == Node("raw", None, "not json <script>", 17)
+    assert made == PayloadNode("raw", None, "not json <script>", 17)
 
 
 @pytest.mark.parametrize(
