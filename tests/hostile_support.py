@@ -107,6 +107,13 @@ def _rows(conn: psycopg.Connection[Any]) -> None:
     conn.execute("INSERT INTO horsies_schedules (name, definition) VALUES ('s', '{}')")
     conn.execute("INSERT INTO horsies_schedule_state (schedule_name) VALUES ('s')")
     conn.execute("INSERT INTO horsies_waiting (topic, holder, until) VALUES ('t', 'h', now() + interval '1 h')")
+    conn.execute("INSERT INTO horsies_audit (actor, action, target_kind) VALUES ('p', 'a', 'task')")
+    for span in (60, 600, 3600):
+        conn.execute(
+            "INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code, failed)"
+            " VALUES (%s, now(), 'q', 't', 'e', 1)",
+            [span],
+        )
 
 
 def _workflow(conn: psycopg.Connection[Any], workflow_id: str, parent: str | None) -> str:

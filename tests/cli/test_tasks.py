@@ -149,8 +149,8 @@ def test_m48_tasks_are_cancelled_one_by_one(terminal: Terminal) -> None:
     ]
     document = terminal.type("cancel", "03-runs", "02-mail", "nobody", "--include-running", "--json", code=1).json
     assert document["cancelled"] == [
-        {"task_id": "03-runs", "previous_status": "RUNNING"},
-        {"task_id": "02-mail", "previous_status": "PENDING"},
+        {"task_id": "03-runs", "previous_status": "RUNNING", "queue_name": "default", "task_name": "a_task"},
+        {"task_id": "02-mail", "previous_status": "PENDING", "queue_name": "mail", "task_name": "a_task"},
     ]
     [refused] = document["refused"]
     assert (refused["task_id"], refused["code"], refused["current_status"]) == ("nobody", "TASK_NOT_FOUND", None)

@@ -35,7 +35,14 @@ NOTES = {"tasks/write_progress", "tasks/write_logs", "tasks/trim_logs"}
 # The same holds for statistics and for the record of what people did; `tests/store/test_rollup.py` has them at once.
 STATISTICS = {"rollup/add", "rollup/gauges", "audit/begin", "audit/complete"}
 APART = {"workers/ping", "caps/start", *NOTES, *STATISTICS}
-FUNCTIONS_APART = {"notes.write", "rollup.add", "rollup.note_gauges", "audit.record_audit", "audit.complete"}
+FUNCTIONS_APART = {
+    "notes.write",
+    "rollup.add",
+    "rollup.note_gauges",
+    "rollup.count_cancelled",
+    "audit.record_audit",
+    "audit.complete",
+}
 
 
 def writing(texts: Mapping[str, str]) -> set[str]:
