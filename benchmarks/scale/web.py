@@ -21,8 +21,8 @@ from benchmarks.server import Server
 TIMES = 40
 PAGE = Bar(150, "under")
 KEPT = Bar(0.98)
-DRAINED = 10  # so many times the tasks of an ordinary drain: it has to last for some refreshes
-LEAD_S = 20.0
+DRAINED = 20  # so many times the tasks of an ordinary drain: it has to last for some refreshes
+LEAD_S = 30.0
 NOBODY_S = 5.0
 # Ten people: who watches a drain has the overview open, or a list.
 WATCHED = ("/",) * 4 + ("/tasks",) * 2 + ("/tasks?status=COMPLETED", "/queues", "/workers", "/workflows")
@@ -167,4 +167,4 @@ def _told(ms: Sequence[float]) -> str:
 
 
 _MARKS = "SELECT count(*) FROM horsies_waiting WHERE topic = 'monitor'"
-_LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'horsies monitor%'"
+_LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'horsies monitor%%'"
