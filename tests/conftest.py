@@ -25,12 +25,17 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import AsyncConnection, sql
 
 from horsies.core import logs
 from tests import given_server
 from tests.heavy import VARIABLE as HEAVY_VARIABLE
 from tests.leaks import Watch
+
+# The machine may be busy with other things: how long an example takes says nothing.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 SERVER_VARIABLE = "HORSIES_TEST_SERVER"
 PREFIX = "horsies-tests-"

@@ -251,6 +251,17 @@ READS: tuple[Endpoint, ...] = (
         tuple[cluster.ScheduleStateInfo, ...],
         query(monitoring.list_schedules),
     ),
+    _get(
+        "audit",
+        "What people did, the newest first.",
+        monitoring.AuditPage,
+        query(monitoring.list_audit),
+        Param("target_id", Text | None, "only what was done to this task, worker, workflow or schedule", None),
+        Param("actor", Text | None, "only what this person did", None),
+        Param("action", Text | None, "only actions of this kind", None),
+        LIMIT,
+        Param("after", Text | None, "the next_cursor of the page before", None),
+    ),
     _get("queues", "Each queue right now.", QueueList, queues, EXACT),
     _get("snapshot", "Everything at one moment.", cluster.Snapshot, snapshot, EXACT),
     _get(

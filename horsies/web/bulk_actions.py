@@ -74,7 +74,7 @@ _DRY_RUN = Param("dry_run", bool, "only say how many there are", False)
 
 
 def _post(name: str, doc: str, ask: Any, *params: Param) -> Endpoint:
-    return Endpoint("POST", f"tasks/{name}", doc, BulkResult, ask, (*params, _DRY_RUN), action=f"task.{name}")
+    return Endpoint("POST", f"bulk/{name}", doc, BulkResult, ask, (*params, _DRY_RUN), action=f"task.{name}")
 
 
 BULK_ACTIONS: tuple[Endpoint, ...] = (

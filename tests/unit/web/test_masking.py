@@ -35,12 +35,14 @@ KNOWN_TEXTS = {
     "claimed_by_worker_id", "worker_process_name", "idempotency_key", "name", "definition_key", "parent_workflow_id",
     "root_workflow_id", "node_id", "node_type", "sub_workflow_id", "join_type", "on_error", "sub_workflow_key", "value",
     "code", "hostname", "last_task_id", "config_hash", "server_version", "notify", "queue", "subject", "rerun_of",
-    "actions_disabled_reason", "title", "version", "message",
+    "actions_disabled_reason", "title", "version", "message", "action", "actor",
+    "target_kind", "outcome",
 }  # fmt: skip
 # Mappings and lists that are no payloads.
 KNOWN_OTHERS = {
     "flags", "queues", "task_names", "queue_priorities", "queue_max_concurrency", "success_policy", "args_from",
     "previous_task_ids", "missing", "workflow_counts", "facts", "tasks", "nodes", "silent", "worker_ids", "ids",
+    "changed_ids", "new_ids", "skipped", "target_ids", "details",
 }  # fmt: skip
 
 
