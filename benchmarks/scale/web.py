@@ -5,11 +5,12 @@ and that nobody watching costs nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from benchmarks import drain
 from benchmarks.figures import TWO, Bench
-from benchmarks.process import worker
+from benchmarks.process import tree_seconds, worker
 from benchmarks.report import Bar, percentiles, ratios
 from benchmarks.scale import history, viewers
 from benchmarks.scale.board import Board, board
@@ -39,27 +40,49 @@ def web(bench: Bench) -> None:
         history.empty(bench.server)
 
 
+class Looked(NamedTuple):
+    """How long one page took each time, in milliseconds, and what that cost in processor time, on average."""
+
+    ms: list[float]
+    status: int
+    size: int
+    cpu_ms: dict[str, float]
+
+    @property
+    def is_there(self) -> bool:
+        return self.status in (200, 303)
+
+    def __str__(self) -> str:
+        cuts = percentiles(self.ms)
+        spent = ", ".join(f"{part} {ms:.0f} ms" for part, ms in self.cpu_ms.items())
+        said = f"p50 {cuts[50]:.0f} ms; processor time: {spent}; {self.size / 1000:.0f} kB"
+        return said if self.is_there else f"{said}; answered {self.status}"
+
+
 def pages(bench: Bench, past: Past) -> None:
     """Each page alone, again and again, as somebody sees it who asks for it."""
-    times = bench.some(TIMES, 3)
-    found: dict[str, list[float]] = {}
-    broken: dict[str, int] = {}
+    found: dict[str, Looked] = {}
     for _ in bench.times("every page of the dashboard", runs=1):
         with worker(bench.server, *TWO) as running, board() as seen:
             history.add_snapshots(bench.server, bench.share)
-            asked = addresses(past, running.worker_id)
-            for name, path in asked.items():
-                answers = [seen.get(path) for _ in range(times + 1)][1:]  # the first may open a connection
-                found[name] = [one.ms for one in answers]
-                if answers[-1].status not in (200, 303):
-                    broken[name] = answers[-1].status
-                bench.say(f"{name}: {_told(found[name])}, {len(answers[-1].body) / 1000:.0f} kB")
-    for name, ms in found.items():
-        note = f"p50 {percentiles(ms)[50]:.0f} ms"
-        key = f"web_{name.replace(' ', '_').replace(',', '')}"
-        bench.report.add(key, f"dashboard, {bench.rows:,} rows: {name}, p95", "ms", [percentiles(ms)[95]], PAGE, note)
-    note = ", ".join(f"{name} {status}" for name, status in broken.items())
-    bench.report.add("web_broken", "… pages without an answer", "", [len(broken)], Bar(0, "at most"), note)
+            for name, path in addresses(past, running.worker_id).items():
+                found[name] = looked(bench.server, seen, path, bench.some(TIMES, 3))
+                bench.say(f"{name}: p95 {percentiles(found[name].ms)[95]:.0f} ms, {found[name]}")
+    add = bench.report.add
+    for name, one in found.items():
+        what = f"dashboard, {bench.rows:,} rows: {name}, p95"
+        add(f"web_{'_'.join(name.replace(',', '').split())}", what, "ms", [percentiles(one.ms)[95]], PAGE, str(one))
+    broken = [name for name, one in found.items() if not one.is_there]
+    add("web_broken", "… pages without an answer", "", [len(broken)], Bar(0, "at most"), ", ".join(broken))
+
+
+def looked(server: Server, seen: Board, path: str, times: int) -> Looked:
+    first = seen.get(path)  # it may open a connection, or read a template
+    before = seen.cpu_seconds(), tree_seconds(server.postmaster())
+    ms = [seen.get(path).ms for _ in range(times)]
+    after = seen.cpu_seconds(), tree_seconds(server.postmaster())
+    spent = [1000 * (now - then) / times for now, then in zip(after, before, strict=True)]
+    return Looked(ms, first.status, len(first.body), {"dashboard": spent[0], "server": spent[1]})
 
 
 def addresses(past: Past, worker_id: str) -> Mapping[str, str]:
@@ -159,11 +182,6 @@ def _drained(server: Server, seen: Board, count: int) -> tuple[float, float]:
 def _said(seen: viewers.Watched) -> str:
     took = seen.took_s / seen.refreshes * 1000 if seen.refreshes else 0.0
     return f"{seen.events:,} events and {seen.refreshes:,} refreshes of {took:.0f} ms"
-
-
-def _told(ms: Sequence[float]) -> str:
-    cuts = percentiles(ms)
-    return f"p50 {cuts[50]:.1f} ms, p95 {cuts[95]:.1f} ms"
 
 
 _MARKS = "SELECT count(*) FROM horsies_waiting WHERE topic = 'monitor'"
