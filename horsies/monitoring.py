@@ -10,7 +10,9 @@ from horsies.core.models.monitoring.cluster import (
     ActiveWorkerInfo, DatabaseFacts, Explanation, LivenessReport, QueueInfo, ScheduleStateInfo, Snapshot, TaskCount,
     Why, WorkerHistoryPoint, WorkerPingInfo, WorkerStateInfo,
 )
-from horsies.core.models.monitoring.history import AuditEntry, AuditOutcome, AuditPage
+from horsies.core.models.monitoring.history import (
+    AuditEntry, AuditOutcome, AuditPage, FailureGroup, FailureReport, RollupPoint, RollupSeries,
+)
 from horsies.core.models.monitoring.tasks import (
     Breakdown, ErrorCategory, ErrorFacet, Facets, FacetValue, GroupBy, GroupRow, MonitoringErrorCode,
     MonitoringQueryError, MonitoringResult, SortBy, SortDir, StatusCount, TaskDetail, TaskListPage, TaskSummary,
@@ -24,6 +26,7 @@ from horsies.core.monitoring.queries import (
     get_worker_history, get_workflow_node, get_workflow_run, list_active_workers, list_schedules, list_workers,
     list_workflow_names, list_workflow_runs, ping,
 )
+from horsies.core.monitoring.rollups import list_failures, read_rollup
 from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.monitoring.task_queries import (
     get_task_detail, list_tasks, task_breakdown, task_facets, task_stats,
@@ -44,6 +47,8 @@ __all__ = [
     "Explanation",
     "FacetValue",
     "Facets",
+    "FailureGroup",
+    "FailureReport",
     "GroupBy",
     "GroupRow",
     "LivenessReport",
@@ -51,6 +56,8 @@ __all__ = [
     "MonitoringQueryError",
     "MonitoringResult",
     "QueueInfo",
+    "RollupPoint",
+    "RollupSeries",
     "ScheduleStateInfo",
     "Snapshot",
     "SortBy",
@@ -86,6 +93,7 @@ __all__ = [
     "get_workflow_run",
     "list_active_workers",
     "list_audit",
+    "list_failures",
     "list_schedules",
     "list_tasks",
     "list_workers",
@@ -93,6 +101,7 @@ __all__ = [
     "list_workflow_runs",
     "move_tasks",
     "ping",
+    "read_rollup",
     "record_audit",
     "rerun_task",
     "rerun_tasks",

@@ -1,6 +1,8 @@
-"""The commands about the past: `horsies audit` lists what people did (M-49b)."""
+"""The commands about the past: `horsies failures` groups failed tasks (M-45c), and `horsies audit` lists what people
+did (M-49b)."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -9,7 +11,56 @@ from horsies.cli import options, output, session, tables
 from horsies.cli.tables import Column
 from horsies.core.models.monitoring import history
 from horsies.core.models.monitoring.tasks import to_jsonable
-from horsies.monitoring import list_audit
+from horsies.monitoring import list_audit, list_failures
+
+
+def failures(
+    module: options.OptionalModule = None,
+    since: Annotated[
+        timedelta,
+        typer.Option(parser=options.parse_age, metavar="D", help="Only what failed within this time: 30m, 6h, 7d."),
+    ] = "24h",  # type: ignore[assignment]  # read by the parser, like what is typed
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many groups.")] = 50,
+    wide: options.Wide = False,
+    columns: options.Columns = None,
+    as_json: options.AsJson = False,
+    database_url: options.DatabaseUrl = None,
+) -> int:
+    """Group failed tasks by name and error code, the most frequent first, with one example of each. Times are UTC.
+
+    The numbers come from statistics that workers write once a minute.
+    """
+    table = tables.chosen(_FAILURES, columns, wide=wide, is_table=not as_json)
+    with session.open_read_only(module, database_url) as app:
+        asked = list_failures(app.get_broker(), since=datetime.now(UTC) - since, limit=limit)
+        report = session.answer_of(asyncio.run(asked), app)
+    if as_json:
+        output.print_json(to_jsonable(report))
+    elif report.groups:
+        output.print_rows(table, report.groups)
+    else:
+        output.write(f"no task has failed since {output.text_of(report.since)}, as far as the statistics say")
+    return 0
+
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def _trend(group: history.FailureGroup) -> str:
+    """One bar for each step; the highest is the largest number."""
+    most = max(group.trend, default=0) or 1
+    return "".join(_BARS[-(-number * (len(_BARS) - 1) // most)] for number in group.trend)
+
+
+_FAILURES = (
+    Column("failed", lambda one: one.count),
+    Column("name", lambda one: one.task_name, folds=True),
+    Column("error", lambda one: one.error_code, folds=True),
+    Column("trend", _trend, leaves=2),
+    Column("first", lambda one: one.first_seen, leaves=1),
+    Column("last", lambda one: one.last_seen, leaves=3),
+    Column("example", lambda one: one.example_task_id),
+)
 
 
 def audit(

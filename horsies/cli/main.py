@@ -13,7 +13,7 @@ from horsies.cli import database, options, output
 from horsies.cli.check import check
 from horsies.cli.demo import demo
 from horsies.cli.grants import grants
-from horsies.cli.history import audit
+from horsies.cli.history import audit, failures
 from horsies.cli.notes import logs
 from horsies.cli.one_task import explain, task
 from horsies.cli.queues import metrics, queues
@@ -68,6 +68,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "task": (task, "Show one task: arguments, result, attempts."),
         "logs": (logs, "Show what a task has logged."),
         "explain": (explain, "Explain why a task is not running."),
+        "failures": (failures, "Group failed tasks by name and error."),
         "cancel": (cancel, "Cancel tasks."),
         "rerun": (rerun, "Send ended tasks again."),
         "purge": (purge, "Delete old tasks, or cancel a queue's waiting ones."),

@@ -273,6 +273,11 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
         ("cancel all waiting tasks of a queue", "horsies purge --waiting --queue mail --yes"),
     ),
+    "failures": (
+        ("what failed in the last day", "horsies failures shop.tasks:app"),
+        ("what failed in the last half hour", "horsies failures --since 30m"),
+        ("send a group again", "horsies tasks --task mail.send --error-code TIMEOUT --ids | xargs horsies rerun"),
+    ),
     "audit": (
         ("what people did of late", "horsies audit shop.tasks:app"),
         ("what was done to a task", f"horsies audit --task {_ID}"),

@@ -1,12 +1,15 @@
-"""`horsies audit`: what people did (M-17)."""
+"""`horsies failures`: groups of failed tasks; `horsies audit`: what people did (M-17)."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from psycopg.types.json import Jsonb
 
+from horsies.core.types.status import TaskStatus
 from tests import hostile_support as hostile
 from tests.cli.support import Terminal
-from tests.factories import given_audit
+from tests.factories import given_audit, given_rollup, given_task
 
 
 def given(terminal: Terminal, **columns: object) -> None:
@@ -47,3 +50,23 @@ def test_m12_m17_the_audit_shows_foreign_text_and_does_not_obey_it(terminal: Ter
     )
     said = terminal.type("audit", "--wide").out
     assert hostile.obeyed(said) == set() and hostile.forged(said) == []
+
+
+def given_failures(terminal: Terminal, ago: timedelta, number: int, **columns: object) -> None:
+    for span in (60, 600, 3600):
+        at = datetime.fromtimestamp((datetime.now(UTC) - ago).timestamp() // span * span, UTC)
+        row = {"queue_name": "q", "task_name": "send", "error_code": "BAD", "failed": number} | columns
+        terminal.doing(lambda db, row=row, at=at, span=span: given_rollup(db, span=span, start_at=at, **row))
+
+
+def test_m17_failures_are_grouped(terminal: Terminal) -> None:
+    assert "no task has failed since" in terminal.type("failures").out
+    example = terminal.doing(lambda db: given_task(db, status=TaskStatus.FAILED, failed_at="now"))
+    given_failures(terminal, timedelta(hours=3), 5, example_id=example)
+    given_failures(terminal, timedelta(minutes=10), 2, task_name="sort", error_code="WORSE")
+    first, second = terminal.type("failures", "--columns", "failed,name,error,example").rows
+    assert (first, second) == (["5", "send", "BAD", example], ["2", "sort", "WORSE"])
+    assert "█" in terminal.type("failures", "--wide").out
+    found = terminal.type("failures", "--since", "1h", "--json").json
+    assert [group["task_name"] for group in found["groups"]] == ["sort"] and sum(found["groups"][0]["trend"]) == 2
+    assert len(terminal.type("failures", "--limit", "1", "--json").json["groups"]) == 1

@@ -63,6 +63,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
         (["purge", "--waiting", "--queue", f"x{hostile.SHORT}"], False),
         (["purge", "--older-than", hostile.SHORT], True),
     ],
+    "failures": [(["failures"], True)],
     "audit": [(["audit"], True), (["audit", "--actor", hostile.SHORT], False)],
     "workers": [(["workers"], True)],
     "stale-tasks": [(["stale-tasks", "--minutes", "0"], True)],

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring import windows
 from horsies.core.monitoring.filters import TaskFilter, order, page
-from horsies.core.store import audit, monitoring
+from horsies.core.store import audit, monitoring, rollup
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
@@ -92,6 +92,10 @@ ALWAYS = f"""
     SELECT 'c' || lpad(n::text, 35, '0'), 'task1', 'q1', CASE n % 2 WHEN 0 THEN 'RUNNING' ELSE 'CLAIMED' END, TRUE,
            'w' || n % 20, now(), now() FROM generate_series(1, {IN_FLIGHT}) AS n;
     INSERT INTO horsies_workers (worker_id, queues) SELECT 'w' || n, '{{q1}}' FROM generate_series(0, 19) AS n;
+    INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code, failed, example_id)
+    SELECT s, to_timestamp(floor(extract(epoch FROM now()) / s) * s) - n * s * interval '1 s', 'q' || g, 't' || g,
+           'e', 1, 'a' || lpad(g::text, 35, '0')
+    FROM generate_series(0, 2000) AS n, unnest(ARRAY[60, 600, 3600]) AS s, generate_series(1, 5) AS g;
     INSERT INTO horsies_audit (actor, action, target_kind, target_ids)
     SELECT 'p' || n % 3, 'a' || n % 5, 'task', ARRAY['t' || n, 'u' || n] FROM generate_series(1, 20000) AS n;
     INSERT INTO horsies_worker_states (worker_id, snapshot_at)
@@ -154,6 +158,16 @@ def a_tally(source: windows.Source, **lists: Any) -> Callable[[Connection], Awai
 def a_probe(source: windows.Source, **lists: Any) -> Callable[[Connection], Awaitable[object]]:
     wanted = {**TaskFilter(**lists).params(), "source": source, "few": BOUND}
     return lambda conn: monitoring.has_few(conn, wanted)
+
+
+def a_window(span: int) -> rollup.RollupWindow:
+    """The last forty spans; the newest fifty rows of them are looked at. Buffers tell how much is read."""
+    until = time()
+    return rollup.RollupWindow(span, until - 40 * span, until, span, 50)
+
+
+def a_chart(span: int, queues: list[str] | None = None) -> Callable[[Connection], Awaitable[object]]:
+    return lambda conn: rollup.read(conn, a_window(span), queues, None)
 
 
 def an_audit(target_id: str | None = None, actor: str | None = None) -> Callable[[Connection], Awaitable[object]]:
@@ -228,6 +242,10 @@ LOOKS: dict[str, Look] = {
     "ended of late": Look(lambda conn: monitoring.ended(conn, timedelta(days=30), most=BOUND), BOUND),
     "open workflows": Look(lambda conn: monitoring.open_workflows(conn, most=20), runs=60),
     "workers": Look(lambda conn: monitoring.workers(conn, most=100)),
+    # Statistics.
+    "chart of minutes": Look(a_chart(60)),
+    "chart of hours": Look(a_chart(3_600, queues=["q1"])),
+    "failures": Look(lambda conn: rollup.failures(conn, a_window(600), limit=5), 10),
     # What people did.
     "audit": Look(an_audit()),
     "audit of a task": Look(an_audit(target_id="t7")),

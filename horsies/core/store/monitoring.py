@@ -6,7 +6,7 @@ filter.
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from psycopg.rows import dict_row
 
@@ -25,6 +25,12 @@ async def settle(conn: Connection, timeout: timedelta, *, reads_all: bool = Fals
     """Make the transaction read-only, with a time limit. Only who reads everything may read a table as a whole."""
     wanted = {"timeout_ms": int(timeout / timedelta(milliseconds=1)), "reads_all": reads_all}
     await conn.execute(load("monitoring/settings"), wanted, prepare=False)
+
+
+async def now(conn: Connection) -> datetime:
+    """The time of this transaction, by the clock of the database."""
+    [(moment,)] = await (await conn.execute(load("monitoring/now"), prepare=False)).fetchall()
+    return cast(datetime, moment)
 
 
 async def list_tasks(conn: Connection, wanted: Mapping[str, Any]) -> list[models.TaskSummary]:

@@ -4,7 +4,8 @@ waits and runs, and dashboards read. None is prepared: they are rare. Nothing de
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
 from pydantic_core import to_json
 
@@ -51,3 +52,73 @@ async def note_gauges(conn: Connection, *, most: int = MOST_TASKS, queues: int =
     params = {"most": most, "queues": queues, "spans": SPANS}
     [(left_s, _)] = await (await conn.execute(load("rollup/gauges"), params, prepare=False)).fetchall()
     return float(left_s)
+
+
+class RollupWindow(NamedTuple):
+    """The rows of one span from `since` until `until`, as points of `step`; all in seconds."""
+
+    span: int
+    since: float
+    until: float
+    step: float
+    most: int  # rows that are looked at, the newest
+
+    @property
+    def params(self) -> dict[str, float]:
+        return {
+            "span": self.span,
+            "first_s": self.since,
+            "last_s": self.until,
+            "step_s": self.step,
+            "most": self.most,
+        }
+
+
+class RollupRow(NamedTuple):
+    """One point in which there was anything. Histograms are places, which count from 1, and numbers."""
+
+    point: int
+    completed: int | None
+    failed: int | None
+    retried: int | None
+    expired: int | None
+    cancelled: int | None
+    wait_places: list[int] | None
+    wait_numbers: list[int] | None
+    run_places: list[int] | None
+    run_numbers: list[int] | None
+    waiting: int | None  # None: nobody looked
+    oldest_due_seconds: float | None
+    running: int | None
+    cut_at: datetime | None  # there may be more rows before this
+
+
+class FailureRow(NamedTuple):
+    """One task name and error code; the trend is points and numbers."""
+
+    task_name: str
+    error_code: str
+    failed: int
+    first_at: datetime
+    last_at: datetime
+    points: list[int]
+    numbers: list[int]
+    example_id: str | None
+    example_ended_at: datetime | None
+    cut_at: datetime | None  # there may be more rows before this
+
+
+async def read(
+    conn: Connection, window: RollupWindow, queues: list[str] | None, task_names: list[str] | None
+) -> list[RollupRow]:
+    """What was counted in each point, of these queues and names."""
+    params = {**window.params, "queues": queues, "task_names": task_names}
+    rows = await (await conn.execute(load("rollup/read"), params, prepare=False)).fetchall()
+    return [RollupRow(*row) for row in rows]
+
+
+async def failures(conn: Connection, window: RollupWindow, *, limit: int) -> list[FailureRow]:
+    """Which tasks failed with which codes, the most frequent first."""
+    params = {**window.params, "limit": limit}
+    rows = await (await conn.execute(load("rollup/failures"), params, prepare=False)).fetchall()
+    return [FailureRow(*row) for row in rows]

@@ -2,13 +2,14 @@
 routes of them, which only those reach who may look.
 """
 
-from horsies.web.pages import audit, dialogs, overview, queues, schedules, task, tasks, workers, workflows
+from horsies.web.pages import audit, dialogs, failures, overview, queues, schedules, task, tasks, workers, workflows
 from horsies.web.screens import Screen
 
 SCREENS: tuple[Screen, ...] = (
     *overview.SCREENS,
     *tasks.SCREENS,
     *task.SCREENS,
+    *failures.SCREENS,
     *queues.SCREENS,
     *workflows.SCREENS,
     *workers.SCREENS,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from horsies import monitoring
+from horsies.core.models.monitoring.history import RollupPoint, RollupSeries
+from horsies.core.types import Ok
 from horsies.web.pages.frame import Viewer
+from horsies.web.svg.charts import ChartSeries, ChartWindow, Sample, area_svg, bars_svg, lines_svg
 from horsies.web.svg.markup import Svg
 
 WINDOWS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(days=1), "7d": timedelta(days=7)}
+COLUMNS = 60  # a chart has about so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +26,53 @@ class Charts:
 
 
 async def charts_of(viewer: Viewer, window: str, *, queues: Sequence[str] = ()) -> Charts:
-    return Charts()
+    """Throughput, waiting times, run times, what waits and how long: of these queues, or of all."""
+    length = WINDOWS[window]
+    step = max(timedelta(minutes=1), length / COLUMNS)
+    found = await monitoring.read_rollup(
+        viewer.dashboard.broker, since=viewer.now - length, until=viewer.now, step=step, queues=queues
+    )
+    if not isinstance(found, Ok):
+        return Charts()
+    return drawn(found.value)
+
+
+def drawn(series: RollupSeries) -> Charts:
+    """The pictures of a series."""
+    step = timedelta(seconds=series.step_seconds)
+    window = ChartWindow(series.until, series.until - series.since, step)
+
+    def samples(value: Callable[[RollupPoint], float | None]) -> list[Sample]:
+        return [(point.at, value(point)) for point in series.points]
+
+    rate = 60 / series.step_seconds
+    ended = [
+        ChartSeries("failed", "failed", samples(lambda point: point.failed * rate)),
+        ChartSeries("completed", "completed", samples(lambda point: point.completed * rate)),
+    ]
+    waits = [
+        ChartSeries("p50", "p50", samples(lambda point: point.wait_p50)),
+        ChartSeries("p95", "p95", samples(lambda point: point.wait_p95)),
+    ]
+    runs = [
+        ChartSeries("p50", "p50", samples(lambda point: point.run_p50)),
+        ChartSeries("p95", "p95", samples(lambda point: point.run_p95)),
+    ]
+    pictures = (
+        bars_svg(ended, title="Ended per minute", window=window),
+        lines_svg(waits, title="Time from due to start", window=window),
+        lines_svg(runs, title="Run time", window=window),
+        area_svg(samples(lambda point: point.waiting), title="Waiting", window=window),
+        area_svg(
+            samples(lambda point: point.oldest_due_seconds),
+            title="Age of the oldest due",
+            window=window,
+            unit="seconds",
+        ),
+        area_svg(samples(lambda point: point.running), title="Running", window=window),
+    )
+    return Charts(pictures, is_empty=not any(_has_something(point) for point in series.points))
+
+
+def _has_something(point: RollupPoint) -> bool:
+    return bool(point.completed or point.failed or point.retried or point.expired or point.cancelled or point.waiting)

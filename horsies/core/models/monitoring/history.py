@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from horsies.core.models.monitoring.tasks import ErrorCategory
+
 
 class AuditOutcome(StrEnum):
     """What came of an action. One that has only begun was interrupted, or is under way: it is not known whether it was
@@ -43,3 +45,61 @@ class AuditPage:
     items: tuple[AuditEntry, ...]
     next_cursor: str | None = None
     is_partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RollupPoint:
+    """What was counted from `at` on, for one step. Times are in seconds, and None if nothing ended. What was waiting
+    and running is the most that was seen; it is None if nobody looked."""
+
+    at: datetime
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    wait_p50: float | None = None
+    wait_p95: float | None = None
+    run_p50: float | None = None
+    run_p95: float | None = None
+    waiting: int | None = None
+    oldest_due_seconds: float | None = None
+    running: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollupSeries:
+    """Points from `since` until `until`, without gaps. If there were more rows than are looked at, the series begins
+    later than asked for, and is not complete."""
+
+    since: datetime
+    until: datetime
+    step_seconds: float
+    points: tuple[RollupPoint, ...]
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Tasks of one name that failed with one code: how many, when first and last (as exact as the statistics are), how
+    many in each step of the trend, and one that still exists."""
+
+    task_name: str
+    error_code: str
+    error_category: ErrorCategory | None
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    trend: tuple[int, ...]
+    example_task_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """The failures from `since` until `until`, the most frequent groups first."""
+
+    since: datetime
+    until: datetime
+    step_seconds: float
+    groups: tuple[FailureGroup, ...]
+    is_complete: bool = True
