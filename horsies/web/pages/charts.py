@@ -14,7 +14,13 @@ from horsies.web.svg.charts import ChartSeries, ChartWindow, Sample, area_svg, b
 from horsies.web.svg.markup import Svg
 
 WINDOWS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(days=1), "7d": timedelta(days=7)}
-COLUMNS = 60  # a chart has about so many
+# A multiple of a span of the statistics (D-59), so that a long chart reads few rows.
+STEPS = {
+    "1h": timedelta(minutes=1),
+    "6h": timedelta(minutes=10),
+    "24h": timedelta(minutes=30),
+    "7d": timedelta(hours=3),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,9 @@ class Charts:
 
 async def charts_of(viewer: Viewer, window: str, *, queues: Sequence[str] = ()) -> Charts:
     """Throughput, waiting times, run times, what waits and how long: of these queues, or of all."""
-    length = WINDOWS[window]
-    step = max(timedelta(minutes=1), length / COLUMNS)
+    since = viewer.now - WINDOWS[window]
     found = await monitoring.read_rollup(
-        viewer.dashboard.broker, since=viewer.now - length, until=viewer.now, step=step, queues=queues
+        viewer.dashboard.broker, since=since, until=viewer.now, step=STEPS[window], queues=queues
     )
     if not isinstance(found, Ok):
         return Charts()
