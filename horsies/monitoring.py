@@ -2,8 +2,8 @@
 
 # fmt: off
 from horsies.core.brokers.actions import (
-    TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled, TaskRerun, TaskRerunResult, cancel_task,
-    rerun_task,
+    TaskActionError, TaskActionErrorCode, TaskActionResult, TaskCancelled, TaskRerun, TaskRerunResult,
+    WorkerActionError, WorkerActionErrorCode, WorkerActionResult, WorkerDraining, cancel_task, drain_worker, rerun_task,
 )
 from horsies.core.models.monitoring.bulk import BulkResult
 from horsies.core.models.monitoring.cluster import (
@@ -75,6 +75,10 @@ __all__ = [
     "TaskRerunResult",
     "TaskSummary",
     "Why",
+    "WorkerActionError",
+    "WorkerActionErrorCode",
+    "WorkerActionResult",
+    "WorkerDraining",
     "WorkerHistoryPoint",
     "WorkerPingInfo",
     "WorkerStateInfo",
@@ -86,6 +90,7 @@ __all__ = [
     "audited",
     "cancel_task",
     "cancel_tasks",
+    "drain_worker",
     "explain_task",
     "get_task_detail",
     "get_worker_history",

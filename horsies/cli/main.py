@@ -23,7 +23,7 @@ from horsies.cli.tasks import stale_tasks, tasks
 from horsies.cli.tui import tui
 from horsies.cli.web import web
 from horsies.cli.worker import scheduler, worker
-from horsies.cli.workers import force_unlock, sweep_stale_workers, workers
+from horsies.cli.workers import drain, force_unlock, sweep_stale_workers, workers
 from horsies.cli.workflow import recover_workflows, workflow
 from horsies.core import errors, tracing
 from horsies.core.logs import clean_last_resort
@@ -82,6 +82,7 @@ GROUPS: dict[str, dict[str, tuple[Callable[..., int] | typer.Typer, str]]] = {
         "tui": (tui, "Show what goes on, live, in the terminal."),
         "queues": (queues, "Show the length, age and throughput of each queue."),
         "workers": (workers, "List the workers, their queues and their load."),
+        "drain": (drain, "Ask workers to finish their tasks and leave."),
         "metrics": (metrics, "Serve metrics of the database for Prometheus."),
         "web": (web, "Serve the dashboard."),
     },

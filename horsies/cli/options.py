@@ -287,6 +287,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("all registered workers", "horsies workers shop.tasks:app"),
         ("mark workers as stale after one minute of silence", "horsies workers --threshold 1m"),
     ),
+    "drain": (("let a worker finish its tasks and leave", "horsies drain shop.tasks:app web-1:4242:9f3a11c0"),),
     "stale-tasks": (
         ("running tasks without a heartbeat for five minutes", "horsies stale-tasks shop.tasks:app --minutes 5"),
     ),

@@ -1,6 +1,6 @@
 """The commands about workers and what they hold. `horsies workers` lists the registered workers, their state and their
-load (M-09), `horsies sweep-stale-workers` makes one sweep by hand (M-08), and `horsies force-unlock` returns all tasks
-of the named workers to the queue (M-09).
+load (M-09), `horsies drain` asks some of them to leave (M-49c), `horsies sweep-stale-workers` makes one sweep by hand
+(M-08), and `horsies force-unlock` returns all tasks of the named workers to the queue (M-09).
 """
 
 import asyncio
@@ -21,10 +21,11 @@ from horsies.core.app import Horsies
 from horsies.core.errors import ConfigurationError
 from horsies.core.models.monitoring.cluster import WorkerStateInfo
 from horsies.core.models.recovery import ActiveWorker, SweepStaleWorkersOptions, SweepStaleWorkersResult, WorkerSilence
-from horsies.core.types import Err
-from horsies.monitoring import list_workers
+from horsies.core.types import Err, Ok
+from horsies.monitoring import drain_worker, list_workers, to_jsonable
 
 UNLOCK_USAGE = "horsies force-unlock shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
+DRAIN_USAGE = "horsies drain shop.tasks:app web-1:4242:9f3a11c0; horsies workers lists the workers"
 BEAT_S, MISSED_BEATS = 30.0, 3  # a worker that did not say its interval has the usual one
 _WORKER_ID = re.compile(r".+:[0-9]+:[0-9a-f]{8}")
 
@@ -43,8 +44,9 @@ def workers(
     """List the registered workers: whether each is live, which queues it serves, how many tasks it can run at a time
     (slots: processes, × async tasks in each), and what it is doing.
 
-    A worker is live if it missed fewer than three of its heartbeats, stale after a silence longer than the threshold,
-    and silent in between. The numbers of its tasks, its CPU and its memory are those of its last report.
+    A worker is live if it missed fewer than three of its heartbeats, or draining if it was also asked to leave; it is
+    stale after a silence longer than the threshold, and silent in between. The numbers of its tasks, its CPU and its
+    memory are those of its last report.
     """
     table = tables.chosen(_COLUMNS, columns, wide=wide, is_table=not as_json)
     with session.open_read_only(module, database_url) as app:
@@ -86,7 +88,9 @@ class _Worker:
         if self.row.is_stale:
             return "stale"
         beat_s = BEAT_S if self.silence is None else self.silence.heartbeat_interval_s or BEAT_S
-        return "silent" if self.silence_s is None or self.silence_s >= MISSED_BEATS * beat_s else "live"
+        if self.silence_s is None or self.silence_s >= MISSED_BEATS * beat_s:
+            return "silent"
+        return "draining" if self.fact("is_draining") else "live"
 
     def fields(self) -> dict[str, Any]:
         facts = {name: self.fact(name) for name in _FACTS}
@@ -104,6 +108,7 @@ _FACTS = (
     "memory_usage_mb",
     "children_memory_mb",
     "snapshot_at",
+    "is_draining",
 )
 
 
@@ -123,7 +128,7 @@ def _memory(one: _Worker) -> str | None:
     return None if sizes[0] is None else f"{sum(size or 0 for size in sizes):,.0f} MB"
 
 
-_STYLES = {"live": "green", "silent": "yellow", "stale": "bold red"}
+_STYLES = {"live": "green", "draining": "cyan", "silent": "yellow", "stale": "bold red"}
 _COLUMNS = (
     Column("worker", lambda one: one.row.worker_id),
     Column("state", lambda one: output.styled((one.state, _STYLES[one.state]))),
@@ -247,15 +252,42 @@ def force_unlock(
     return 1 if unknown else 0
 
 
+def drain(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="[MODULE] ID...", help="The app, unless --database-url is given, and the worker ids."),
+    ],
+    as_json: AsJson = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Ask these workers to claim nothing more, to finish what they run, and to leave, as on SIGTERM. The exit code is 1
+    if one of them is not registered."""
+    module, ids = _module_and_worker_ids(what, has_database=database_url is not None)
+    if not ids:
+        raise output.usage_error(f"no worker is named: {what[0]!r} was read as the app", DRAIN_USAGE)
+    with _open_app(module, database_url, DRAIN_USAGE) as app:
+        results = [asyncio.run(drain_worker(app.get_broker(), worker_id)) for worker_id in dict.fromkeys(ids)]
+    asked = [result.ok_value for result in results if isinstance(result, Ok)]
+    problems = [result.err_value for result in results if isinstance(result, Err)]
+    for problem in problems:
+        output.say(app.config.broker.redact(problem.message))
+    if as_json:
+        not_asked = [{"worker_id": one.worker_id, "code": one.code.value, "message": one.message} for one in problems]
+        output.print_json({"draining": to_jsonable(asked), "not_asked": not_asked})
+    else:
+        output.write(*(f"{one.worker_id} finishes its tasks and leaves" for one in asked))
+    return 1 if problems else 0
+
+
 @contextmanager
-def _open_app(module: str | None, database_url: str | None) -> Iterator[Horsies]:
+def _open_app(module: str | None, database_url: str | None, usage: str = UNLOCK_USAGE) -> Iterator[Horsies]:
     """Open the app. If its module is not found, the first word may be an id and the module may be missing."""
     try:
         with session.open_app(module, database_url) as app:
             yield app
     except ConfigurationError as problem:
         if locate.is_not_found(problem):
-            problem.with_note(f"the first word, {module!r}, was read as the app").with_help(UNLOCK_USAGE)
+            problem.with_note(f"the first word, {module!r}, was read as the app").with_help(usage)
         raise
 
 

@@ -17,10 +17,10 @@ from horsies.core.monitoring import audit
 from horsies.core.recovery.utils import WorkerUtils
 from horsies.core.types import Err, Ok
 from horsies.core.workflows import control, read
-from horsies.monitoring import TaskActionErrorCode, TaskCancelled, TaskRerun
+from horsies.monitoring import TaskActionErrorCode, TaskCancelled, TaskRerun, WorkerActionErrorCode, WorkerDraining
 from horsies.web.answers import Refusal, not_answered, not_done
 from horsies.web.api import TASK_ID, WORKFLOW_ID
-from horsies.web.endpoints import Asked, Endpoint, Param, Texts
+from horsies.web.endpoints import Asked, Endpoint, Param, Text, Texts
 
 T = TypeVar("T")
 
@@ -125,6 +125,19 @@ async def sweep(
     return await (do() if dry_run else perform(asked, "worker.sweep", (), do))
 
 
+async def drain_worker(asked: Asked, *, worker_id: str) -> WorkerDraining:
+    async def do() -> WorkerDraining:
+        drained = await monitoring.drain_worker(asked.dashboard.acting_broker, worker_id)
+        if isinstance(drained, Ok):
+            return drained.value
+        error = drained.error
+        if error.code is WorkerActionErrorCode.WORKER_NOT_FOUND:
+            raise Refusal(404, error.code.value, error.message)
+        raise Refusal(503, error.code.value, error.message, {"Retry-After": "2"} if error.retryable else None)
+
+    return await perform(asked, "worker.drain", (worker_id,), do)
+
+
 def _task_value(result: Ok[T] | Any) -> T:
     if isinstance(result, Ok):
         value: T = result.value
@@ -214,6 +227,14 @@ ACTIONS: tuple[Endpoint, ...] = (
         retry_workflow,
         WORKFLOW_ID,
         Param("node_ids", Annotated[Texts, Field(min_length=1)] | None, "only these nodes", None),
+    ),
+    _post(
+        "workers/{worker_id}/drain",
+        "worker.drain",
+        "Ask a worker to claim nothing more, finish its tasks, and leave.",
+        WorkerDraining,
+        drain_worker,
+        Param("worker_id", Text, "the id of the worker"),
     ),
     _post(
         "recovery/sweep",

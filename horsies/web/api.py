@@ -252,6 +252,14 @@ READS: tuple[Endpoint, ...] = (
         query(monitoring.list_schedules),
     ),
     _get(
+        "failures",
+        "Which tasks failed with which codes, the most frequent first.",
+        monitoring.FailureReport,
+        query(monitoring.list_failures),
+        Param("since", datetime | None, "from then on; otherwise of the last day", None),
+        LIMIT,
+    ),
+    _get(
         "audit",
         "What people did, the newest first.",
         monitoring.AuditPage,

@@ -66,6 +66,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "failures": [(["failures"], True)],
     "audit": [(["audit"], True), (["audit", "--actor", hostile.SHORT], False)],
     "workers": [(["workers"], True)],
+    "drain": [(["drain", f"absent{hostile.SHORT}"], True)],
     "stale-tasks": [(["stale-tasks", "--minutes", "0"], True)],
     "sweep-stale-workers": [(["sweep-stale-workers", "--sweep-threshold", "1s", "--dry-run"], True)],
     "force-unlock": [(["force-unlock", f"absent{hostile.SHORT}"], True)],

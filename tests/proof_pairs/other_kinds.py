@@ -237,6 +237,7 @@ WORKER_KINDS = (
         lambda pick, start: {"worker_id": pick.of(WORKERS), "age_s": pick.of((1.0, 9.0)), "flows": ["wf-on"]},
         _worker,
     ),
+    Kind("drain", workers.drain, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind("unregister", workers.unregister, lambda pick, start: {"worker_id": pick.of(WORKERS)}, _worker),
     Kind("prune_names", names.prune, lambda pick, start: {"age": SHORT, "most": 9}, skips=True, waits=False),
     Kind(

@@ -134,7 +134,9 @@ def test_o20_an_operator_does_what_a_client_does_and_writes_it_down(
     module_url: str, roles: dict[ProcessKind, str]
 ) -> None:
     found, client = (permitted(module_url, roles[kind]) for kind in (ProcessKind.OPERATOR, ProcessKind.CLIENT))
-    assert found - client == {"audit/begin", "audit/complete", "tasks/change_queue"} and client <= found
+    assert (
+        found - client == {"audit/begin", "audit/complete", "tasks/change_queue", "workers/drain"} and client <= found
+    )
 
 
 def test_o20_a_worker_does_everything_but_schedule(module_url: str, roles: dict[ProcessKind, str]) -> None:

@@ -1,23 +1,25 @@
-"""What a person does to one task: cancel it (M-48), or send it again after it ended without success (M-49). Each is one
-guarded statement; if it changed nothing, a second statement looks for the reason.
+"""What a person does to one task: cancel it (M-48), or send it again after it ended without success (M-49); and to one
+worker: ask it to drain (M-49c). Each is one guarded statement; if it changed nothing, a second statement looks for the
+reason.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from psycopg import AsyncConnection
 
-from horsies.core.codec.serde import serialize_error_payload
+from horsies.core.codec.serde import can_be_stored, serialize_error_payload
 from horsies.core.db import facts_of
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.models.tasks import OutcomeCode, TaskError, TaskResult
 from horsies.core.producer import enqueue, hub
 from horsies.core.sql import stored
-from horsies.core.store import many
+from horsies.core.store import many, workers
 from horsies.core.types import Err, Ok, TaskStatus
 
 if TYPE_CHECKING:
@@ -93,6 +95,56 @@ async def cancel(conn: AsyncConnection[Any], task_id: str, *, include_running: b
         found = (await many.states(conn, [task_id])).get(task_id)
         if not is_cancellable(found, include_running=include_running):
             return Err(why_not_cancelled(task_id, found))
+
+
+class WorkerActionErrorCode(StrEnum):
+    """Why nothing was done to a worker."""
+
+    WORKER_NOT_FOUND = "WORKER_NOT_FOUND"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerActionError:
+    """An action on a worker that was not made."""
+
+    code: WorkerActionErrorCode
+    message: str
+    worker_id: str
+    retryable: bool = False
+    exception: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDraining:
+    """The worker has been asked to drain."""
+
+    worker_id: str
+    requested_at: datetime
+
+
+WorkerActionResult: TypeAlias = Ok[WorkerDraining] | Err[WorkerActionError]
+
+
+async def drain_worker(broker: PostgresBroker, worker_id: str) -> WorkerActionResult:
+    """Ask a worker to do what it does on SIGTERM: claim nothing more, finish its tasks, and leave (W-55)."""
+    try:
+        return await broker.bridge.call(partial(_drain, broker, worker_id))
+    except Exception as problem:
+        facts = facts_of(problem)
+        facts["message"] = broker.config.redact(facts["message"])
+        return Err(WorkerActionError(WorkerActionErrorCode.DB_OPERATION_FAILED, worker_id=worker_id, **facts))
+
+
+async def _drain(broker: PostgresBroker, worker_id: str) -> WorkerActionResult:
+    requested_at = None
+    if can_be_stored(worker_id):
+        async with broker.hub.connection() as conn:
+            requested_at = await workers.drain(conn, worker_id)
+    if requested_at is None:
+        why = f"no worker {worker_id} is registered"
+        return Err(WorkerActionError(WorkerActionErrorCode.WORKER_NOT_FOUND, why, worker_id))
+    return Ok(WorkerDraining(worker_id, requested_at))
 
 
 async def rerun_task(broker: PostgresBroker, task_id: str) -> TaskRerunResult:

@@ -154,6 +154,7 @@ RIGHTS: Mapping[ProcessKind, tuple[Right, ...]] = {
     ProcessKind.OPERATOR: (
         *_STEER,
         _table(TASKS, "UPDATE", columns=CHANGED_COLUMNS),
+        _table(WORKERS, "UPDATE", columns=("drain_requested_at",)),
         _table(AUDIT, "INSERT"),
         _table(AUDIT, "UPDATE", columns=COMPLETED_COLUMNS),
     ),

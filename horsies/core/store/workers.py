@@ -25,12 +25,25 @@ _JSON_SETTINGS = ("queue_priorities", "queue_max_concurrency", "recovery_config"
 NO_SETTINGS: Mapping[str, Any] = {"queues": [], **dict.fromkeys(_JSON_SETTINGS)}  # of most snapshots (W-71)
 
 
-async def register(conn: Connection, row: Mapping[str, Any]) -> tuple[float, bool]:
-    """Insert the worker's row, or refresh its heartbeat; return the time of the server, in seconds, and whether the
-    names that it knows were stored before."""
+class Registration(NamedTuple):
+    """What a worker learns from its heartbeat."""
+
+    server_s: float  # the time of the server
+    are_stored: bool  # the names that it knows were stored before
+    is_draining: bool  # somebody has asked it to drain (W-55)
+
+
+async def register(conn: Connection, row: Mapping[str, Any]) -> Registration:
+    """Insert the worker's row, or refresh its heartbeat."""
     params = {**row, **{name: Jsonb(row[name]) for name in ("recovery", "metadata")}}
-    [(now, are_stored)] = await (await conn.execute(load("workers/register"), params)).fetchall()
-    return float(now), bool(are_stored)
+    [answer] = await (await conn.execute(load("workers/register"), params)).fetchall()
+    return Registration(*answer)
+
+
+async def drain(conn: Connection, worker_id: str) -> datetime | None:
+    """Ask a worker to drain; return when that was, or None if it is not registered."""
+    found = await (await conn.execute(load("workers/drain"), {"worker_id": worker_id}, prepare=False)).fetchone()
+    return None if found is None else found[0]
 
 
 async def unregister(conn: Connection, worker_id: str) -> None:

@@ -389,6 +389,10 @@ class OutcomeLog:
         code = "" if outcome is EndKind.COMPLETED else _code_of(move)
         self.tally.note(row.queue_name, row.task_name, outcome, code, held.id, wait_s, run_s)
 
+    async def tell(self) -> None:
+        """As the step of a service."""
+        self.summarize()
+
     def summarize(self) -> None:
         if self._counts:
             text = ", ".join(f"{count} {verb}" for verb, count in self._counts.most_common())

@@ -40,7 +40,8 @@ WORK = 0.05  # of one processor: a thread that uses less only waits
 
 
 class Heartbeats:
-    """One `step` waits, and does what is due. Say `soon` when there are tasks."""
+    """One `step` waits, and does what is due. Say `soon` when there are tasks. `on_drain` is called when somebody has
+    asked the worker to drain (W-55)."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class Heartbeats:
         stop: Callable[[HeldTask, StopReason], None],
         fence: Fence,
         self_fence: SelfFence,
+        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
         recovery = plan.app.config.recovery
         self._plan = plan
@@ -77,6 +79,8 @@ class Heartbeats:
         self._refreshed = 0.0
         self._asked_all = 0.0
         self._has_said_hello = False
+        self._on_drain = on_drain
+        self._is_draining = False
         self._known: Known | None = None
         self._stored_names: str | None = None  # the hash of the names that the database knows
         self._has_work = asyncio.Event()
@@ -134,11 +138,15 @@ class Heartbeats:
             "names": None if self._stored_names == names_hash else sorted(code.known.names),
             "pause": max(LONGEST_PAUSE_S, 3 * self._refresh_s),
         }
-        (server_s, are_stored), self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
-        self._stored_names = names_hash if are_stored else None
-        self._fence.pulse.saw_time(server_s, self._fence.refreshed)
+        answer, self._fence.refreshed = await self._say(lambda conn: workers.register(conn, row))
+        self._stored_names = names_hash if answer.are_stored else None
+        self._fence.pulse.saw_time(answer.server_s, self._fence.refreshed)
         self._refreshed = started
         self._self_fence.check()
+        if answer.is_draining and not self._is_draining:
+            self._is_draining = True
+            log.info("somebody has asked this worker to drain: it ends when its tasks have ended")
+            self._on_drain()
 
     @property
     def code(self) -> Code:

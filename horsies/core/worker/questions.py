@@ -18,6 +18,7 @@ PONG_PAUSE_S = 0.2
 CHECK_PAUSE_S = 0.05
 LONGEST_PING = 512  # characters; ours have less than 400
 LONGEST_NONCE = 64
+DRAIN = ""  # no ping has this id
 
 
 class Questions:
@@ -45,11 +46,13 @@ class Questions:
 
 
 class Pings:
-    """Answers `horsies_worker_ping` on `horsies_worker_pong` (D-61)."""
+    """Answers `horsies_worker_ping` on `horsies_worker_pong` (D-61). A request to drain is on the same channel; whether
+    there is one says the row of the worker, which it `refresh`es."""
 
-    def __init__(self, pool: Pool, me: Identity) -> None:
+    def __init__(self, pool: Pool, me: Identity, refresh: Callable[[], Awaitable[None]]) -> None:
         self._pool = pool
         self._me = me
+        self._refresh = refresh
         self._questions = Questions(self._pong, PONG_PAUSE_S)
         self.step = self._questions.step
 
@@ -60,17 +63,24 @@ class Pings:
             self._questions.put(nonce)
 
     async def _pong(self, nonces: list[str]) -> None:
+        if DRAIN in nonces:
+            await self._refresh()
+            nonces = [nonce for nonce in nonces if nonce != DRAIN]
+        if not nonces:
+            return
         me = {"worker_id": self._me.worker_id, "hostname": self._me.hostname, "pid": self._me.pid}
         async with self._pool.connection() as conn:
             await workers.pong(conn, [json.dumps({"id": nonce, **me}) for nonce in nonces])
 
 
 def nonce_of(payload: str, worker_id: str) -> str | None:
-    """The id of a ping for this worker; None if it is none, or for another worker."""
+    """The id of a ping for this worker, or `DRAIN`; None if it is none of these, or for another worker."""
     if len(payload) > LONGEST_PING:
         return None
     try:
         ping = json.loads(payload)
+        if ping.get("drain") == worker_id:
+            return DRAIN
         nonce, target = ping["id"], ping.get("target")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -60,7 +60,7 @@ class Worker:
         self._upgrade: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._is_cut_off = False
-        self._is_winding_down = False
+        self._is_winding_down = self._is_told_to_stop = False
 
     @property
     def worker_id(self) -> str:
@@ -68,8 +68,9 @@ class Worker:
 
     def request_stop(self) -> None:
         """Finish running tasks, then end; a second call ends at once (W-50, W-52)."""
-        if self._stop.is_set():
+        if self._is_told_to_stop:  # also if it drains (W-55): the first signal kills nothing
             self._force.set()
+        self._is_told_to_stop = True
         self._stop.set()
 
     async def run(self, *, install_signals: bool = False) -> int:
@@ -229,8 +230,9 @@ class Worker:
             stop=self._dispatcher.stop,
             fence=self._fence,
             self_fence=self._self_fence,
+            on_drain=self._stop.set,
         )
-        self._pings = questions.Pings(self._database, self.me)
+        self._pings = questions.Pings(self._database, self.me, self._heartbeats.register)
         self._lost_claims = questions.Questions(self._check_claims, questions.CHECK_PAUSE_S)
         self._statistics = Statistics(self._pools.care, self._outcomes, self._fence.pulse)
         self._snapshots = Snapshots(self._database, self.me, self.plan.snapshot_settings, self._in_hand, self._children)
@@ -314,7 +316,7 @@ class Worker:
             "snapshots",
             every(recovery.worker_state_snapshot_interval_ms / 1000, self._snapshots.snapshot, at_once=True),
         )
-        self._serve_step("outcome log", every(finalize.PERIOD_S, self._summarize))
+        self._serve_step("outcome log", every(finalize.PERIOD_S, self._outcomes.tell))
         self._serve_step("ticks", self._tick)
         waiting = asyncio.create_task(until())
         try:
@@ -385,9 +387,6 @@ class Worker:
             if service.done() and not service.cancelled() and (problem := service.exception()) is not None:
                 self._failure = problem
                 raise problem
-
-    async def _summarize(self) -> None:
-        self._outcomes.summarize()
 
     async def _tick(self) -> None:
         await asyncio.sleep(self._fence.tick_s if self._in_hand else self._fence.idle_tick_s)

@@ -14,7 +14,7 @@ from horsies.web.svg.charts import ChartSeries, ChartWindow, Sample, area_svg, b
 from horsies.web.svg.markup import Svg
 
 WINDOWS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(days=1), "7d": timedelta(days=7)}
-# A multiple of a span of the statistics (D-59), so that a long chart reads few rows.
+# The time between two points, each of which the statistics are added up for.
 STEPS = {
     "1h": timedelta(minutes=1),
     "6h": timedelta(minutes=10),
@@ -68,12 +68,7 @@ def drawn(series: RollupSeries) -> Charts:
         lines_svg(waits, title="Time from due to start", window=window),
         lines_svg(runs, title="Run time", window=window),
         area_svg(samples(lambda point: point.waiting), title="Waiting", window=window),
-        area_svg(
-            samples(lambda point: point.oldest_due_seconds),
-            title="Age of the oldest due",
-            window=window,
-            unit="seconds",
-        ),
+        area_svg(samples(lambda point: point.oldest_due_seconds), title="Oldest due", window=window, unit="seconds"),
         area_svg(samples(lambda point: point.running), title="Running", window=window),
     )
     return Charts(pictures, is_empty=not any(_has_something(point) for point in series.points))

@@ -290,6 +290,24 @@ async def edit_schedule(viewer: Viewer) -> Dialog:
     )
 
 
+async def drain_worker(viewer: Viewer) -> Dialog:
+    worker_id = viewer.param("id")
+    found = next((one for one in await viewer.read(monitoring.list_workers) if one.worker_id == worker_id), None)
+    if found is None:
+        raise not_found("registered worker")
+    running = "" if found.tasks_running is None else f" It runs {found.tasks_running:,} tasks now."
+    return Dialog(
+        f"Drain worker {visible(worker_id)}?",
+        [
+            f"It claims nothing more, finishes what it runs, and leaves, as after SIGTERM.{running}",
+            "Whatever starts it may start it again.",
+        ],
+        viewer.path("api", "workers", worker_id, "drain"),
+        "Drain it",
+        "The worker drains.",
+    )
+
+
 DIALOGS: Mapping[str, DialogMaker] = {
     "cancel-task": cancel_task,
     "rerun-task": rerun_task,
@@ -311,6 +329,7 @@ DIALOGS: Mapping[str, DialogMaker] = {
     ),
     "retry-workflow": retry_workflow,
     "sweep": sweep,
+    "drain-worker": drain_worker,
     "pause-schedule": _schedule("pause", "It does not run until it is resumed.", "The schedule is paused."),
     "resume-schedule": _schedule(
         "resume", "It runs again. Of missed runs the last is made up, or all if it says so.", "The schedule runs again."

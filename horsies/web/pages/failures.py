@@ -19,9 +19,8 @@ MOST_GROUPS = 50
 
 async def failures(viewer: Viewer) -> Response:
     window = viewer.one_of("window", tuple(WINDOWS), "24h")
-    report = await viewer.read(
-        monitoring.list_failures, since=viewer.now - WINDOWS[window], until=viewer.now, limit=MOST_GROUPS
-    )
+    since = viewer.now - WINDOWS[window]
+    report = await viewer.read(monitoring.list_failures, since=since, limit=MOST_GROUPS)
     return viewer.show(
         "failures.html",
         "Failures",

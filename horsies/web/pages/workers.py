@@ -21,7 +21,7 @@ MOST_TASKS = 100
 def state_of(worker: WorkerStateInfo) -> str:
     """One word for the state of a worker."""
     if worker.is_live:
-        return "draining" if getattr(worker, "is_draining", False) else "live"
+        return "draining" if worker.is_draining else "live"
     return "stale" if worker.silence_seconds > STALE_S else "silent"
 
 

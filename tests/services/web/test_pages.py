@@ -76,7 +76,12 @@ async def test_m66_m91_every_screen_shows_something(board: Board, address: str) 
 async def test_m91_no_link_is_dead(board: Board, address: str) -> None:
     """Every address that a page names is there; those of actions belong to routes of the API."""
     page = await page_of(board, address)
-    wanted = {*page.values("href"), *page.values("src"), *page.values("hx-get")}
+    dialogs = {
+        f"{attrs['hx-get']}?ids=t-pending" if "data-selection" in attrs else attrs["hx-get"] or ""
+        for _, attrs in page.elements
+        if "hx-get" in attrs
+    }
+    wanted = {*page.values("href"), *page.values("src"), *dialogs}
     for href in sorted(one for one in wanted if one.startswith("/")):
         answer = await board.get(href.partition("#")[0], headers=HTML)
         assert answer.status_code in (200, 303), (address, href)

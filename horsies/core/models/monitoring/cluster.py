@@ -20,7 +20,7 @@ class WorkerStateInfo:
 
     `is_live`: its last heartbeat is younger than three of its own intervals. Values from a snapshot are None or empty
     until there is one; `task_names` and `concurrency` (async tasks per process) are None if the worker did not publish
-    them.
+    them. `is_draining`: somebody has asked it to end when its tasks have ended.
     """
 
     worker_id: str
@@ -46,6 +46,7 @@ class WorkerStateInfo:
     prefetch_buffer: int | None
     snapshot_at: datetime | None
     concurrency: int | None = None
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ SELECT w.worker_id, now() - GREATEST(LEAST(w.last_heartbeat_at, now()), '0001-01
            jsonb_path_query_first(w.recovery, '$.worker_recovery.heartbeat_interval ? (@ >= 0 && @ <= 1e11)')::float8, 30000) AS is_live,
        w.hostname, w.pid, w.started_at, w.last_heartbeat_at,
        extract(epoch FROM now() - GREATEST(LEAST(w.last_heartbeat_at, now()), '0001-01-01Z'))::float8 AS silence_seconds,
+       COALESCE((to_jsonb(w) ->> 'drain_requested_at')::timestamptz >= w.started_at, FALSE) AS is_draining,
        COALESCE(w.queues, '{}') AS queues, w.metadata -> 'task_names' AS task_names, to_jsonb(w) ->> 'names_hash' AS names_hash,
        jsonb_path_query_first(w.metadata, '$.prefetch_buffer ? (@ >= 0 && @ <= 1e9)')::int AS prefetch_buffer,
        jsonb_path_query_first(w.metadata, '$.concurrency ? (@ >= 1 && @ <= 1e9)')::int AS concurrency, s.processes, s.tasks_running,

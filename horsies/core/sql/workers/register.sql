@@ -20,5 +20,7 @@ VALUES (%(worker_id)s, now() - make_interval(secs => %(age)s), now(), %(hostname
 -- A start that somebody has set to infinity would be refused for ever (D-14).
 ON CONFLICT (worker_id) DO UPDATE SET last_heartbeat_at = now(), started_at = GREATEST(LEAST(w.started_at, now()), '0001-01-01Z'),
                                       names_hash = EXCLUDED.names_hash
--- The time of the server, by which the worker notices that its clock was set (R-23), and whether its names were stored before.
-RETURNING extract(epoch FROM now())::float8, EXISTS (SELECT FROM horsies_known_names WHERE names_hash = %(names_hash)s)
+-- The time of the server, by which the worker notices that its clock was set (R-23), whether its names were stored before, and
+-- whether somebody has asked it to drain since it started (W-55).
+RETURNING extract(epoch FROM now())::float8, EXISTS (SELECT FROM horsies_known_names WHERE names_hash = %(names_hash)s),
+          COALESCE(w.drain_requested_at > now() - make_interval(secs => %(age)s), FALSE)
