@@ -107,13 +107,18 @@ class Viewer:
         if status != 200:
             self._watched.statuses.append(status)
         pause_s = float(found.get("x-horsies-wait", "0")) / 1000 or self._page.pause_s
-        data = {name: value.decode() for name, value in _DATA.findall(body)}
-        return Page(status, pause_s, frozenset(data.get("topics", "").split()), float(data.get("poll") or 0))
+        return Page(status, pause_s, *data_of(body))
 
 
 def request(address: tuple[str, int], path: str, **headers: str) -> bytes:
     lines = [f"GET {path} HTTP/1.1", f"Host: {address[0]}:{address[1]}"]
     return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
+
+
+def data_of(body: bytes) -> tuple[frozenset[str], float]:
+    """What a page says about itself: the topics that concern it, and how often it refreshes without them."""
+    data = {name.decode(): value.decode() for name, value in _DATA.findall(body)}
+    return frozenset(data.get("topics", "").split()), float(data.get("poll") or 0)
 
 
 def headers_of(head: bytes) -> dict[str, str]:

@@ -135,11 +135,11 @@ def watched_drains(bench: Bench) -> None:
             for is_watched in (True, False) if turn % 2 else (False, True):
                 if is_watched:
                     with viewers.watching(open_board.url, WATCHED) as seen:
-                        rate, cpu = _drained(bench.server, open_board, count)
+                        rate, cpu = _drained(bench, open_board, count)
                     spent.append(cpu)
                     bench.say(f"watched: {rate:,.0f} tasks/s, {_said(seen)}, the dashboard used {cpu:.1f} % of a core")
                 else:
-                    rate, _ = _drained(bench.server, open_board, count)
+                    rate, _ = _drained(bench, open_board, count)
                     bench.say(f"not watched: {rate:,.0f} tasks/s")
                 rates[is_watched].append(rate)
     add, people = bench.report.add, len(WATCHED)
@@ -172,10 +172,10 @@ def marks(server: Server) -> tuple[int, int]:
     return server.row(_MARKS)[0], server.row(_LISTENERS)[0]
 
 
-def _drained(server: Server, seen: Board, count: int) -> tuple[float, float]:
+def _drained(bench: Bench, seen: Board, count: int) -> tuple[float, float]:
     """The rate, and the processor time of the dashboard in percent of a core, from before its start on."""
     begin, before = time.monotonic(), seen.cpu_seconds()
-    rate = drain.measure(server, count, *TWO, lead_s=LEAD_S).rate
+    rate = drain.measure(bench.server, count, *TWO, lead_s=max(5.0, LEAD_S * bench.share)).rate
     return rate, 100 * (seen.cpu_seconds() - before) / (time.monotonic() - begin)
 
 

@@ -9,7 +9,8 @@ from psycopg import AsyncConnection
 from tests.web_support import a_board
 
 SNAPSHOT = """
-    INSERT INTO horsies_worker_states (worker_id, snapshot_at, tasks_running) VALUES ('gone', now() - interval '3 days', 4)
+    INSERT INTO horsies_worker_states (worker_id, snapshot_at, tasks_running)
+    VALUES ('gone', now() - interval '3 days', 4)
 """
 
 
