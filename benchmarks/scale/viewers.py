@@ -61,11 +61,10 @@ class Viewer:
 
     async def look(self) -> None:
         """Until it is cancelled."""
-        connection = await asyncio.open_connection(*self._address)
-        self._page = await self._load(connection, is_refresh=False)
+        self._page = await self._load(is_refresh=False)
         async with asyncio.TaskGroup() as doing:
             doing.create_task(self._listen())
-            doing.create_task(self._refresh(connection))
+            doing.create_task(self._refresh())
             doing.create_task(self._poll())
 
     async def _listen(self) -> None:
@@ -80,14 +79,14 @@ class Viewer:
                     self._wanted.set()
         raise SystemExit("a stream of events has ended")
 
-    async def _refresh(self, connection: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+    async def _refresh(self) -> None:
         last = time.monotonic()
         while True:
             await self._wanted.wait()
             await asyncio.sleep(max(0.0, last + self._page.pause_s - time.monotonic()))
             self._wanted.clear()
             last = time.monotonic()
-            self._page = await self._load(connection, is_refresh=True)
+            self._page = await self._load(is_refresh=True)
             self._watched.refreshes += 1
             self._watched.took_s += time.monotonic() - last
 
@@ -96,13 +95,15 @@ class Viewer:
             await asyncio.sleep(self._page.poll_s)
             self._wanted.set()
 
-    async def _load(self, connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], *, is_refresh: bool) -> Page:
-        reader, writer = connection
+    async def _load(self, *, is_refresh: bool) -> Page:
+        """On a connection of its own, because the server does not keep one for longer than a few seconds."""
+        reader, writer = await asyncio.open_connection(*self._address)
         more = {"X-Horsies-Refresh": "1"} if is_refresh else {}
-        writer.write(request(self._address, self._path, Accept="text/html", **more))
+        writer.write(request(self._address, self._path, Accept="text/html", Connection="close", **more))
         head = await reader.readuntil(b"\r\n\r\n")
         found = headers_of(head)
         body = await reader.readexactly(int(found.get("content-length", "0")))
+        writer.close()
         status = int(head.split(b" ", 2)[1])
         if status != 200:
             self._watched.statuses.append(status)
