@@ -212,7 +212,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("send a task, and get its id", "horsies send shop.tasks:app shop.price --kwargs '{\"order\": 1}'"),
         ("wait for its result", "horsies send shop.tasks:app shop.price --args '[1]' --wait --timeout 30s"),
     ),
-    "demo": (("use the embedded server below the current directory", "horsies demo"),),
+    "demo": (
+        ("use the embedded server below the current directory", "horsies demo"),
+        ("a shop that stays busy, and its dashboard", "horsies demo --web"),
+    ),
     "tasks": (
         ("the latest tasks", "horsies tasks shop.tasks:app"),
         ("the last hundred failed tasks of a queue", "horsies tasks --status failed --queue mail --limit 100"),

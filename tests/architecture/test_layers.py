@@ -94,6 +94,7 @@ INSIDE = {
     ("cli.tui", "horsies.tui.app"): "Textual is an extra, for who looks at a terminal",
     ("cli.tui", "horsies.tui.source"): "it needs rich, which a worker does not keep in memory",
     ("cli.demo", "horsies.demo.run"): "it builds the application, which reads what the command has just decided",
+    ("cli.demo", "horsies.demo"): "the same",
     ("core.app", "horsies.testing.kit"): "only the tests of users need it, and it knows the worker",
     ("core.codec.arguments", "annotationlib"): "exists from Python 3.14 on only",
     ("core.models.broker", "horsies.core.embedded"): "the embedded server is an extra, needed only for its own URLs",
