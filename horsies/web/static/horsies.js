@@ -160,10 +160,17 @@
     const form = event.detail.elt;
     if (event.detail.requestConfig.verb === "get" || !event.detail.successful) return;
     dialog.close();
-    say(form.dataset.said || "Done.");
+    say(told(event.detail.xhr, form.dataset.said || "Done."));
     clearSelection();
     refreshNow();
   });
+  // Many tasks may have moved on since the dialog asked about them.
+  function told(answer, said) {
+    const { changed, skipped } = JSON.parse(answer.responseText);
+    if (typeof changed !== "number") return said;
+    const left = Object.values(skipped || {}).reduce((sum, number) => sum + number, 0);
+    return (changed ? `${said} ${changed.toLocaleString("en")} changed` : "Nothing was changed") + (left ? `, ${left.toLocaleString("en")} left alone.` : ".");
+  }
   document.body.addEventListener("htmx:responseError", (event) => {
     let text = `The server refused this (${event.detail.xhr.status}).`;
     try { text = JSON.parse(event.detail.xhr.responseText).message || text; } catch (_) { /* it was no JSON */ }
