@@ -58,7 +58,7 @@ def test_m96_one_node_runs_again(shop: Shop, visit: Visit) -> None:
         eventually_sync(lambda: workflow_status(shop, workflow) == "FAILED", 30, what="the bank refuses")
     shop.do("UPDATE horsies_workflow_tasks SET task_kwargs = '{\"declines\": 0.0}' WHERE node_id = 'charge'")
     page = visit.go(f"/workflows/{workflow}")
-    page.locator("figure.graph").get_by_text("charge").click()
+    page.locator("figure.graph").get_by_role("link", name="charge: failed").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("charge FAILED")
     act(page, button(page, "Retry this node…"), "Retry", "The failed nodes run again.", "1 failed node", "charge")
     with a_worker(shop.url, shop.cwd):
@@ -98,7 +98,7 @@ def test_m96_dead_workers_are_swept_after_a_dry_run(shop: Shop, visit: Visit) ->
     expect(page.locator("tr[data-row]", has_text="dead")).to_have_count(0)
     assert [row["worker_id"] for row in shop.rows("SELECT worker_id FROM horsies_workers")] == ["alive"]
     assert shop.task("t-0")["claimed_by_worker_id"] != "dead" or shop.status("t-0") == "PENDING"
-    assert [(action, outcome) for action, _, outcome in shop.audit()] == [("recovery.sweep", "done")]
+    assert [(action, outcome) for action, _, outcome in shop.audit()] == [("worker.sweep", "done")]
 
 
 def test_m96_a_worker_is_drained(shop: Shop, visit: Visit) -> None:
