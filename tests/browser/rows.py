@@ -213,6 +213,7 @@ SCREENS = {
     "task-failed": f"/tasks/{FAILED_TASK}",
     "task-running": f"/tasks/{RUNNING_TASK}",
     "task-waiting": f"/tasks/{STRANDED_TASK}",
+    "failures": "/failures?window=1h",
     "queues": "/queues",
     "queue": "/queues/mail",
     "workflows": "/workflows",
