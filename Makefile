@@ -5,11 +5,12 @@ VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
 JOBS ?= 4
+BROWSERS ?= 2
 with = $(foreach extra,$(1),$(VENV)/.installed-$(extra))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two pips must not write into one environment
-.PHONY: help demo test test-quick test-versions test-pooler test-install lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
+.PHONY: help demo test test-quick test-versions test-pooler test-browser screenshots test-install lint docs-check fmt docs dev bench profile bench-peers soak soak-deploys proof chaos heavy clean
 
 help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
@@ -38,6 +39,13 @@ test-versions: $(call with,test) ## the tests of store, schema, recovery and wor
 
 test-pooler: $(call with,test) ## the tests with a real PgBouncer between, which must be installed
 	HORSIES_TEST_POOLER=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/pooler
+
+test-browser: $(call with,browser) ## the tests of the dashboard in a real browser, which must be installed
+	$(BIN)/python -m compileall -q horsies tests
+	HORSIES_TEST_BROWSER=1 $(BIN)/python -m pytest -n $(BROWSERS) --dist loadscope -q tests/browser
+
+screenshots: $(call with,browser) ## write the pictures of docs/images again, with a real browser
+	HORSIES_TEST_BROWSER=1 HORSIES_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -n 0 -q tests/browser/test_screenshots.py
 
 test-install: $(call with,test) ## resolve the pinned versions for each supported Python, and build the package
 	HORSIES_TEST_INSTALL=1 $(BIN)/python -m pytest -n $(JOBS) -q tests/install

@@ -17,6 +17,8 @@ from tests import warm_start
 
 VARIABLE = "HORSIES_TEST_DATABASE"
 PATIENCE = 3.0
+# Processes that outlive a test and are no test's, with everything that they start: a browser and what drives it.
+LASTING: set[int] = set()
 SESSIONS = """
     SELECT a.pid, a.application_name, a.state, left(a.query, 200) AS query,
            (SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND l.locktype = 'advisory') AS advisory_locks
@@ -67,7 +69,7 @@ class Watch:
         than many a test."""
         new = map(_process, set(psutil.pids()) - self._before)
         mine = [process for process in new if process is not None and self._belongs_to_the_test(process)]
-        return [process for process in mine if _is_running(process) and not _is_tracker(process)]
+        return [process for process in mine if _is_running(process) and not _is_nobodys(process)]
 
     def _belongs_to_the_test(self, process: psutil.Process) -> bool:
         return _environment(process).get(VARIABLE) == self._database or _descends_from_here(process)
@@ -101,9 +103,18 @@ def _is_running(process: psutil.Process) -> bool:
         return False
 
 
-def _is_tracker(process: psutil.Process) -> bool:
-    """multiprocessing keeps one for the life of the interpreter, and so does the warm start of commands."""
-    return process.pid == warm_start.server_pid() or "multiprocessing.resource_tracker" in _command(process)
+def _is_nobodys(process: psutil.Process) -> bool:
+    """multiprocessing keeps a tracker for the life of the interpreter, and so does the warm start of commands."""
+    if process.pid == warm_start.server_pid() or "multiprocessing.resource_tracker" in _command(process):
+        return True
+    return bool(LASTING) and _lasts(process)
+
+
+def _lasts(process: psutil.Process) -> bool:
+    try:
+        return not LASTING.isdisjoint({process.pid, *(ancestor.pid for ancestor in process.parents())})
+    except psutil.Error:
+        return True  # it has just ended
 
 
 def _command(process: psutil.Process) -> str:

@@ -13,6 +13,7 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import monotonic
 
 from starlette.types import Receive, Scope, Send
 
@@ -50,6 +51,7 @@ class LiveStreams:
         self._streams: set[LiveStream] = set()
         self._lock = threading.Lock()
         self._is_closing = False
+        self.told_at = 0.0  # when there was something to tell for the last time; of `monotonic`
 
     @property
     def is_up(self) -> bool:
@@ -95,6 +97,7 @@ class LiveStreams:
 
     def _tell(self, changes: Changes) -> None:
         """On the broker's loop."""
+        self.told_at = monotonic()
         with self._lock:
             streams = tuple(self._streams)
         for stream in streams:

@@ -1,6 +1,7 @@
 """How often pages refresh themselves, and who shares an answer (M-95): many viewers cost about as much as one.
 
-Whoever refreshes a page within a second of somebody else gets the same answer. And each answer says how long to wait
+Whoever refreshes a page within a second of somebody else gets the same answer, unless viewers were told of a change in
+between: nobody might tell them again. And each answer says how long to wait
 before the next refresh: so long that all viewers together spend only a small part of the time on refreshing.
 """
 
@@ -40,11 +41,12 @@ class SharedAnswers:
     clock: Callable[[], float] = monotonic
     _kept: dict[Hashable, _Shared] = field(default_factory=dict)
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]]) -> Response:
-        """The answer that somebody got within the last second, or a new one. A failure is not kept."""
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[Response]], *, told_at: float = 0.0) -> Response:
+        """The answer that somebody got within the last second, or a new one; also if it was begun before `told_at`.
+        A failure is not kept."""
         loop = asyncio.get_running_loop()
         shared = self._kept.get(key)
-        if shared is None or shared.loop is not loop or self.clock() - shared.made_at >= SHARED_S:
+        if shared is None or shared.loop is not loop or shared.made_at <= max(told_at, self.clock() - SHARED_S):
             shared = _Shared(self.clock(), loop.create_task(_made(make)), loop)
             self._kept.pop(key, None)
             self._kept[key] = shared

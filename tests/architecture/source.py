@@ -21,6 +21,7 @@ SQL = PACKAGE / "core" / "sql"
 PARAMETER = re.compile(r"%\((\w+)\)s")
 # psycopg tells the server that a timedelta is an interval; what else it sends is left to the server to infer.
 INTERVALS = {"lease", "max_age", "until"}
+VENDORED = "vendor"  # a directory of files that others wrote, kept as they are
 IGNORED = {
     ".git",
     ".venv",
@@ -85,9 +86,11 @@ def forms(name: str) -> list[str]:
 
 @cache
 def texts() -> dict[str, str]:
-    """Every text file that belongs to the repository, also what is not committed yet."""
+    """Every text file of ours that belongs to the repository, also what is not committed yet."""
     found = {}
     for path in _files():
+        if VENDORED in path.parent.parts:
+            continue
         try:
             found[path.relative_to(ROOT).as_posix()] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:

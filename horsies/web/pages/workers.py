@@ -68,7 +68,7 @@ async def worker(viewer: Viewer) -> Response:
             area_svg([(one.snapshot_at, one.cpu_percent) for one in history], title="CPU of its host, %", window=drawn),
             area_svg(
                 [(one.snapshot_at, _memory(one.memory_usage_mb, one.children_memory_mb)) for one in history],
-                title="Memory of it and its children, MB",
+                title="Memory with children, MB",
                 window=drawn,
             ),
         ],

@@ -80,7 +80,7 @@ async def workflow(viewer: Viewer) -> Response:
         opened=opened,
         graph=graph_svg(lay_out(graph), title=f"Nodes of {run.run.name}", links=links),
         legend=legend_svg(str(node.status) for node in run.nodes),
-        failed_links=[f"#node-{index}" for index, _ in graph.failures()],
+        failures=[key for _, key in graph.failures()],
         timeline=timeline_svg(
             rows_of_run(run, lambda index: viewer.path("workflows", workflow_id, "nodes", index)),
             title="Nodes over time",

@@ -9,18 +9,24 @@
   // Morphing keeps what the reader has opened, ticked or typed.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => {
     if (name === "open" && node.tagName === "DETAILS") return false;
-    return !(["checked", "value"].includes(name) && node.closest("form"));
+    if (name === "class" && node.matches("[data-row]")) return false; // the current line
+    if (name === "checked" || (name === "value" && node.closest("form"))) return false;
+    return !(["width", "height"].includes(name) && node.matches("figure.graph svg"));
   };
 
   // ------------------------------------------------------------------ refreshing
   const POLL = 5000;
-  let refreshing = false, wanted = false, last = 0, pause = 1000; // the server says how long
+  let refreshing = false, wanted = false, shares = true, last = Date.now(), pause = 1000; // the server says how long
+
+  // Whoever has just done something must not get the answer that somebody else got a moment before.
+  function refreshNow() { shares = false; refresh(); }
 
   async function refresh() {
     if (refreshing) { wanted = true; return; }
-    refreshing = true; wanted = false; last = Date.now();
+    const headers = shares ? { "X-Horsies-Refresh": "1" } : {};
+    refreshing = true; wanted = false; shares = true; last = Date.now();
     try {
-      const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers: { "X-Horsies-Refresh": "1" } };
+      const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers };
       await htmx.ajax("GET", location.pathname + location.search, where);
       keepSelection();
     } finally {
@@ -66,7 +72,8 @@
     pollEvery(Number(page().dataset.poll) * 1000 || 0);
     if (!topics().length) { show("polling"); return; }
     stream = new EventSource(`${root}/api/events`);
-    stream.onopen = () => { show("live"); pollEvery(Number(page().dataset.poll) * 1000 || 0); };
+    // Nobody has told what changed before it was open: since the page was made, or while it was down.
+    stream.onopen = () => { show("live"); pollEvery(Number(page().dataset.poll) * 1000 || 0); soon(); };
     stream.onmessage = (message) => { if (concerns(JSON.parse(message.data))) soon(); };
     stream.onerror = () => { show("polling"); pollEvery(POLL); };
   }
@@ -139,12 +146,12 @@
     dialog.close();
     say(form.dataset.said || "Done.");
     clearSelection();
-    refresh();
+    refreshNow();
   });
   document.body.addEventListener("htmx:responseError", (event) => {
     let text = `The server refused this (${event.detail.xhr.status}).`;
     try { text = JSON.parse(event.detail.xhr.responseText).message || text; } catch (_) { /* it was no JSON */ }
-    if (event.detail.requestConfig.headers["X-Horsies-Refresh"]) text = `The page could not be refreshed (${event.detail.xhr.status}).`;
+    if (event.detail.target === page()) text = `The page could not be refreshed (${event.detail.xhr.status}).`;
     say(text, true);
   });
   document.body.addEventListener("htmx:sendError", () => { show("polling"); });
@@ -156,6 +163,8 @@
     if (event.target.closest("[data-close]")) dialog.close();
     const copy = event.target.closest("[data-copy]");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => say("Copied."), () => say("The browser does not allow to copy.", true));
+    const failed = event.target.closest("[data-next-failed]");
+    if (failed) { event.preventDefault(); showNext(failed.dataset.nextFailed.split(" ")); }
     const zoom = event.target.closest("[data-zoom]");
     if (zoom) zoomBy(Number(zoom.dataset.zoom));
   });
@@ -195,6 +204,16 @@
     const [, , width, height] = svg.getAttribute("viewBox").split(/\s+/).map(Number);
     svg.setAttribute("width", String(width * scale));
     svg.setAttribute("height", String(height * scale));
+  }
+  // The box after the one in the address; after the last the first again.
+  function showNext(ids) {
+    const next = ids[(ids.indexOf(location.hash.slice(1)) + 1) % ids.length];
+    location.replace(`#${next}`);
+    const box = document.getElementById(next);
+    if (!box) return;
+    box.scrollIntoView({ block: "center", inline: "center" });
+    const link = box.matches("a") ? box : box.querySelector("a");
+    if (link) link.focus({ preventScroll: true });
   }
   function pan() {
     const figure = document.querySelector("figure.graph");
@@ -248,7 +267,7 @@
     "j": () => move(1),
     "k": () => move(-1),
     "Enter": () => { const line = rows().find((one) => one.classList.contains("is-current")); if (line) line.querySelector("a[data-open]").click(); },
-    "r": refresh,
+    "r": refreshNow,
     "p": togglePaused,
     "n": () => { const failed = document.querySelector("[data-next-failed]"); if (failed) failed.click(); },
     "Escape": () => document.activeElement.blur(),
