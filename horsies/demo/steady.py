@@ -1,6 +1,7 @@
 """`horsies demo --web`: the shop of `shop.py` with workers, a scheduler and its dashboard, under a load that never
 ends, until Ctrl-C. Everything that is started here is also stopped here, whatever happens: if one of the processes
-ends by itself, the others are stopped too, and the demo says which it was.
+dies, the others are stopped too, and the demo says which it was. A worker that was drained from the dashboard is
+started again, as a supervisor would do it.
 """
 
 import asyncio
@@ -103,7 +104,9 @@ async def _looks(programs: Sequence[Program], stop: asyncio.Event) -> AsyncItera
     """A look now and then, until we are told to stop. All programs must live."""
     while not stop.is_set():
         for program in programs:
-            if program.has_ended:
+            if program.has_ended_well and program.name == "worker":
+                program.start()
+            elif program.has_ended:
                 raise HorsiesError(f"the {program.name} of the demo has ended", notes=[program.last_words()])
         yield
         with contextlib.suppress(TimeoutError):

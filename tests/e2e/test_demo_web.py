@@ -18,6 +18,7 @@ import pytest
 from horsies.demo.steady import FIRST_PORT, free_port
 from tests.e2e.test_demo import a_demo
 from tests.support import eventually, eventually_sync
+from tests.web_support import INTENT
 
 pytestmark = pytest.mark.e2e
 PROGRAMS = ["scheduler", "web", "worker", "worker"]
@@ -108,6 +109,31 @@ async def test_m96_the_shop_is_busy_and_ends_with_everything_it_started(database
         assert code == 0, errors
         assert "Everything is stopped" in said and "python -m horsies web" in said
         await eventually(shop.is_gone, what="no process is left")
+
+
+@pytest.mark.timeout(180)
+async def test_m96_a_worker_that_is_drained_is_started_again(database_url: str, tmp_path: Path) -> None:
+    async with a_shop(database_url, tmp_path) as shop:
+
+        async def live() -> set[str]:
+            found = (await shop.client.get("/api/workers")).json()
+            return {one["worker_id"] for one in found if one["is_live"] and not one["is_draining"]}
+
+        async def all_are_live() -> set[str] | None:
+            found = await live()
+            return found if len(found) == 2 else None
+
+        before = await eventually(all_are_live, 60, what="two workers")
+        drained = next(iter(before))
+        done = await shop.client.post(f"/api/workers/{drained}/drain", headers=INTENT)
+        assert done.status_code == 200, done.text
+
+        async def another_is_there() -> bool:
+            return len(await live() - before) == 1
+
+        await eventually(another_is_there, 90, what="another worker in its place")
+        assert shop.demo.poll() is None
+        assert (await shop.end(signal.SIGTERM))[0] == 0
 
 
 @pytest.mark.timeout(120)
