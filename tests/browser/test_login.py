@@ -59,9 +59,9 @@ def test_m93_whoever_guesses_must_wait(visit: Visit) -> None:
     for number in range(6):
         log_in(page, f"guess {number}")
         expect(page.get_by_role("alert")).to_be_visible()
-    expect(page.get_by_role("alert")).to_contain_text("wait")
+    expect(page.get_by_role("alert")).to_contain_text("Try again in a minute")
     log_in(page)
-    expect(page.get_by_role("alert")).to_contain_text("wait")
+    expect(page.get_by_role("alert")).to_contain_text("Try again in a minute")
 
 
 def test_m93_actions_are_taken_with_the_session(shop: Shop, visit: Visit) -> None:
@@ -77,7 +77,7 @@ def test_m93_after_the_logout_nothing_is_shown(shop: Shop, visit: Visit) -> None
     shop.given_task("t-0")
     page = visit.go("/tasks")
     log_in(page)
-    page.get_by_role("link", name="Log out").click()
+    page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Token")).to_be_visible()
     visit.go("/tasks")
     expect(page.get_by_label("Token")).to_be_visible()
@@ -107,7 +107,7 @@ def test_m93_an_action_whose_session_has_ended_leads_to_the_login(shop: Shop, vi
     visit.context.clear_cookies()
     visit.expects("403")
     button(page, "Cancel…").click()
-    expect(page.get_by_label("Token")).to_be_visible()
+    expect(page).to_have_url(f"{visit.url}/login?next=%2Ftasks%2Ft-0")
     assert shop.status("t-0") == "PENDING"
 
 

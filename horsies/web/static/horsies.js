@@ -148,6 +148,12 @@
     if (event.detail.verb !== "get") Object.assign(event.detail.headers, { "X-Horsies-Intent": "action", "Content-Type": "application/json" });
     if (event.detail.elt.hasAttribute("data-selection")) event.detail.parameters["ids"] = chosen();
   });
+  // A session that has ended leads to the login, also if a part of a page is asked for.
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    if (new URL(event.detail.xhr.responseURL).pathname !== `${root}/login`) return;
+    event.detail.shouldSwap = false;
+    location.reload();
+  });
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target.id === "dialog" && !dialog.open) {
       opened.from = document.activeElement;
