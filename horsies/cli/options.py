@@ -220,6 +220,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("the latest tasks", "horsies tasks shop.tasks:app"),
         ("the last hundred failed tasks of a queue", "horsies tasks --status failed --queue mail --limit 100"),
         ("only some columns", "horsies tasks --columns task,name,error,workflow"),
+        ("what was sent within the last hour and failed", "horsies tasks --status failed --newer-than 1h"),
         ("the next tasks of a queue", "horsies tasks --sort claim_order --queue mail"),
         ("running tasks, updated until Ctrl-C", "horsies tasks --status running,claimed --watch"),
         ("send tasks again that timed out", "horsies tasks --error-code TASK_TIMEOUT --ids | xargs horsies rerun"),

@@ -102,15 +102,16 @@ class Web:
 
 
 @contextmanager
-def a_worker(database_url: str, cwd: Path, *options: str) -> Iterator[Started]:
-    """`horsies worker` of the demo's shop, until the end of the test."""
+def a_worker(database_url: str, cwd: Path, *options: str, stops: bool = True) -> Iterator[Started]:
+    """`horsies worker` of the demo's shop, which is stopped in the end unless it stops by itself."""
     options = ("--processes", "2", "--concurrency", "1", *options)
     with Started("worker", SHOP, *options, cwd=cwd, HORSIES_DEMO_DATABASE_URL=database_url) as started:
         with psycopg.connect(database_url, autocommit=True) as conn:
             counted = "SELECT count(*) > 0 FROM horsies_workers WHERE last_heartbeat_at > now() - interval '1 min'"
             eventually_sync(lambda: conn.execute(counted).fetchone() == (True,), 30, what="a worker")
         yield started
-        assert started.stop() == 0, started.said
+        if stops:
+            assert started.stop() == 0, started.said
 
 
 class Shop:
@@ -174,9 +175,7 @@ class Shop:
 
     def send(self, task: str, kwargs: str = "{}") -> str:
         """The id of a new task, sent by the command."""
-        done = run(
-            "send", SHOP, task, "--kwargs", kwargs, cwd=self.cwd, HORSIES_DEMO_DATABASE_URL=self.url
-        )
+        done = run("send", SHOP, task, "--kwargs", kwargs, cwd=self.cwd, HORSIES_DEMO_DATABASE_URL=self.url)
         assert done.returncode == 0, done.stderr
         found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", done.stdout)
         assert found is not None, done.stdout
@@ -286,4 +285,3 @@ class Visitors:
     def check(self) -> None:
         for visit in self._visits:
             visit.check()
-

@@ -209,7 +209,7 @@ async def _act(
     except filters.BadQuestion as problem:
         return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
     if dry_run:
-        return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted, action))
+        return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted))
     batches = _given(list(ids)) if ids else _found(broker, wanted)
     run = _Run(broker, action, most)
     try:
@@ -256,9 +256,7 @@ async def _preview(broker: PostgresBroker, ids: list[str], action: _Action) -> t
     return await ask(broker, look)
 
 
-async def _count(
-    broker: PostgresBroker, group: filters.TaskFilter, action: _Action
-) -> tasks.MonitoringResult[bulk.BulkResult]:
+async def _count(broker: PostgresBroker, group: filters.TaskFilter) -> tasks.MonitoringResult[bulk.BulkResult]:
     """How many tasks of the group there are."""
     page = await task_queries.find_tasks(broker, group, limit=EXAMPLES)
     if isinstance(page, Err):

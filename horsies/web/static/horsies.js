@@ -107,12 +107,22 @@
 
   // ------------------------------------------------------------------ dialogs and actions
   const dialog = document.getElementById("dialog");
+
+  // In the dialog, because whatever is outside of an open one is behind it.
+  function complain(text) {
+    if (!dialog.open) { say(text, true); return; }
+    const said = dialog.querySelector(".problem") || document.createElement("p");
+    said.className = "problem";
+    said.setAttribute("role", "alert");
+    said.textContent = text;
+    dialog.querySelector(".actions").before(said);
+    said.scrollIntoView({ block: "nearest" });
+  }
   const opened = { from: null };
 
   // Actions are requests to the JSON API: the fields of a form with the types that their names say.
   htmx.defineExtension("typed-json", {
     encodeParameters: (request, fields, form) => {
-      request.setRequestHeader("Content-Type", "application/json");
       const body = {};
       for (const field of form.querySelectorAll("[name]")) {
         const read = TYPES[field.dataset.type || "text"](field);
@@ -128,8 +138,14 @@
     list: (field) => field.value.split("\n").filter(Boolean),
     json: (field) => JSON.parse(field.value),
   };
+  dialog.addEventListener("input", (event) => {
+    if (event.target.dataset.type !== "json") return;
+    let wrong = "";
+    try { JSON.parse(event.target.value); } catch (error) { wrong = `This is not JSON: ${error.message}`; }
+    event.target.setCustomValidity(wrong); // the browser says so, and sends nothing
+  });
   document.body.addEventListener("htmx:configRequest", (event) => {
-    if (event.detail.verb !== "get") event.detail.headers["X-Horsies-Intent"] = "action";
+    if (event.detail.verb !== "get") Object.assign(event.detail.headers, { "X-Horsies-Intent": "action", "Content-Type": "application/json" });
     if (event.detail.elt.hasAttribute("data-selection")) event.detail.parameters["ids"] = chosen();
   });
   document.body.addEventListener("htmx:afterSwap", (event) => {
@@ -144,17 +160,26 @@
     const form = event.detail.elt;
     if (event.detail.requestConfig.verb === "get" || !event.detail.successful) return;
     dialog.close();
-    say(form.dataset.said || "Done.");
+    say(told(event.detail.xhr, form.dataset.said || "Done."));
     clearSelection();
     refreshNow();
   });
+  // Many tasks may have moved on since the dialog asked about them.
+  function told(answer, said) {
+    const { changed, skipped } = JSON.parse(answer.responseText);
+    if (typeof changed !== "number") return said;
+    const left = Object.values(skipped || {}).reduce((sum, number) => sum + number, 0);
+    return (changed ? `${said} ${changed.toLocaleString("en")} changed` : "Nothing was changed") + (left ? `, ${left.toLocaleString("en")} left alone.` : ".");
+  }
   document.body.addEventListener("htmx:responseError", (event) => {
     let text = `The server refused this (${event.detail.xhr.status}).`;
     try { text = JSON.parse(event.detail.xhr.responseText).message || text; } catch (_) { /* it was no JSON */ }
     if (event.detail.target === page()) text = `The page could not be refreshed (${event.detail.xhr.status}).`;
-    say(text, true);
+    if (dialog.contains(event.detail.elt)) complain(text); else say(text, true);
   });
-  document.body.addEventListener("htmx:sendError", () => { show("polling"); });
+  document.body.addEventListener("htmx:sendError", (event) => {
+    if (event.detail.target === page()) show("polling"); else complain("The server does not answer.");
+  });
   dialog.addEventListener("close", () => {
     dialog.replaceChildren();
     if (opened.from) opened.from.focus();
