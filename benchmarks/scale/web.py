@@ -33,9 +33,9 @@ def web(bench: Bench) -> None:
     try:
         for _ in bench.times(f"a past of {bench.rows:,} tasks", runs=1):
             past = history.fill(bench.server, bench.rows, bench.share)
-        watched_drains(bench)
-        nobody(bench)
         pages(bench, past)
+        nobody(bench)
+        watched_drains(bench)
     finally:
         history.empty(bench.server)
 
