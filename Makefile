@@ -16,8 +16,10 @@ help: ## show this list
 	@echo "make PYTHON=python3.13 TARGET uses another Python (remove $(VENV) first). The targets:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(call with,embedded) ## thousands of tasks: sent, run, retried, cancelled, killed and recovered
-	$(BIN)/horsies demo
+# WEB=1: instead, a shop that stays busy, and its dashboard, until Ctrl-C.
+demo: $(call with,embedded) $(if $(WEB),$(call with,web)) ## thousands of tasks: sent, run, retried, cancelled, killed and recovered
+	$(BIN)/horsies demo $(if $(WEB),--web)
+	$(if $(WEB),,@echo "A dashboard, and a shop that stays busy for it: make demo WEB=1")
 
 # Compiled first: hundreds of processes are started.
 test: $(call with,test) ## all tests
@@ -69,8 +71,8 @@ docs: $(call with,docs) ## write the generated pages again and build the site, b
 dev: $(call with,dev) ## install everything for work on horsies into .venv
 
 # ONLY=drain,latency REPEAT=5 TASKS=50000 PG=max_wal_size=4GB JSON=1; DOC=1 writes the table into docs/performance.md.
-# ONLY=scale ROWS=10000000 WORKERS=16 for docs/scale.md, ONLY=scale.caps for a part of it.
-bench: $(call with,embedded uvloop $(if $(findstring scale,$(ONLY)),bench)) ## measure every figure of docs/performance.md, about seven minutes
+# ONLY=scale ROWS=10000000 WORKERS=16 for docs/scale.md, ONLY=scale.caps or ONLY=web for a part of it.
+bench: $(call with,embedded uvloop $(if $(findstring scale,$(ONLY)),bench web) $(if $(findstring web,$(ONLY)),web)) ## measure every figure of docs/performance.md, about seven minutes
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(TASKS),--tasks $(TASKS)) \
 		$(if $(REPEAT),--repeat $(REPEAT)) $(foreach setting,$(PG),--pg $(setting)) \
 		$(if $(ROWS),--rows $(ROWS)) $(if $(WORKERS),--workers $(WORKERS)) \

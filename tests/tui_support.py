@@ -13,7 +13,9 @@ from typing import Any
 from textual.app import App
 
 from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.models.notes import LogPlace, TaskLogLine
 from horsies.core.models.tasks import TaskAttemptInfo
+from horsies.core.store.notes import Page
 from horsies.core.types import Ok
 from horsies.core.types.status import TaskAttemptOutcome, TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.tui.polls import ServerClock
@@ -350,6 +352,12 @@ class FixedSource:
               completed_at=ago(minutes=20), error_code="NO_FILE"),
     )  # fmt: skip
     the_run: tasks.WorkflowRunDetail | None = field(default_factory=a_run_detail)
+    the_log: list[TaskLogLine] = field(
+        default_factory=lambda: [
+            TaskLogLine(1, 1, ago(seconds=70), "INFO", "mail", "connecting"),
+            TaskLogLine(1, 2, ago(seconds=69), "WARNING", "mail", "the mailbox is full\nits size is 2000", dropped=3),
+        ]
+    )
     cursors: Mapping[str | None, str | None] = field(default_factory=dict)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -407,6 +415,10 @@ class FixedSource:
 
     async def why(self, subject: str) -> tasks.MonitoringResult[cluster.Explanation | None]:
         return Ok(why_it_waits())
+
+    async def logs(self, task_id: str, after: LogPlace) -> tasks.MonitoringResult[Page]:
+        self.asked.append(("logs", task_id, after.line))
+        return Ok(Page(self.the_log if after.line == 0 else [], LogPlace(1, 2), is_last=True))
 
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
         self.asked.append(("runs", text))

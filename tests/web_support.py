@@ -31,6 +31,13 @@ ANSWERING = [endpoint for endpoint in READS if endpoint.media_type != EVENTS]
 NEEDED = {"tasks/breakdown": {"group_by": "queue"}, "workers/ping": {"timeout_seconds": "0.1"}}
 
 
+IN_BODY: dict[str, dict[str, Any]] = {
+    "bulk/cancel": {"ids": ["no-such-task"]},
+    "bulk/rerun": {"ids": ["no-such-task"]},
+    "bulk/move": {"ids": ["no-such-task"], "priority": 1},
+}
+
+
 def name_of(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
 
@@ -78,7 +85,7 @@ class Board:
         """Any route, with everything that it needs."""
         path, given = path_of(endpoint, **values), dict(headers or {})
         if endpoint.action is not None:
-            return await self.act(path, headers=given)
+            return await self.act(path, IN_BODY.get(endpoint.path), headers=given)
         return await self.client.get(path, params=NEEDED.get(endpoint.path), headers=given)
 
 

@@ -16,6 +16,7 @@ from benchmarks.scale.modes import modes
 from benchmarks.scale.payloads import payloads
 from benchmarks.scale.retention import retention
 from benchmarks.scale.waiters import waiters
+from benchmarks.scale.web import web
 
 # The idle workers come first: what other parts leave to the server (vacuum, checkpoints) would be counted as theirs.
 PARTS: dict[str, Callable[[Bench], None]] = {
@@ -30,6 +31,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "retention": retention,
     "bytes": payloads,
     "looks": looks,
+    "web": web,
 }
 # What every server of these measurements gets: a session for everyone.
 SETTINGS = {"max_connections": "400"}

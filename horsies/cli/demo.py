@@ -1,31 +1,48 @@
 """`horsies demo`: run thousands of tasks on a real worker and a real PostgreSQL, and prove that each ended as expected.
-This module chooses the database and prepares it; the package `horsies/demo` is the show.
+With `--web`, a shop that stays busy, and its dashboard. This module chooses the database and prepares it; the package
+`horsies/demo` is the show.
 """
 
 import asyncio
 import os
+import shutil
 import signal
+import sys
 import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from horsies.cli import database, options, output
+from horsies.cli.web import refuse_without_extra
 from horsies.core.db import AWAY, connect, describe
 from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.models.broker import PostgresConfig
 from horsies.core.schema.install import install
 
 
-def demo(database_url: options.DatabaseUrl = None) -> int:
-    """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the worker is stopped in this case too
+def demo(
+    web: Annotated[
+        bool, typer.Option("--web", help="Instead: a shop that stays busy, and its dashboard, until Ctrl-C.")
+    ] = False,
+    database_url: options.DatabaseUrl = None,
+) -> int:
+    """Show what horsies does: sends, retries, timeouts, cancelled tasks and crashes. This takes less than a minute.
+
+    With --web it starts two workers, a scheduler and the dashboard of a small shop, and keeps sending tasks and
+    workflows, until Ctrl-C. Then it stops all of them.
+    """
+    if web:
+        refuse_without_extra()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in this case too
     chosen = database.choose(database_url)
     output.write(chosen.opening_sentence())
     queue = f"demo-{uuid.uuid4().hex[:8]}"
     try:
         notify = asyncio.run(_prepare(chosen.config))
         _tell_the_app(queue, chosen.config, notify)
-        from horsies.demo.run import play  # this builds the app, which reads the environment
-
-        came_out = asyncio.run(play(output.out()))
+        return _keep_busy(chosen) if web else _play(chosen, queue)
     except KeyboardInterrupt:
         output.say("interrupted")
         return 1
@@ -35,8 +52,37 @@ def demo(database_url: options.DatabaseUrl = None) -> int:
             code=ErrorCode.BROKER_INIT_FAILED,
             notes=[chosen.config.redact(describe(problem))],
         ) from problem
-    output.write(f"The rows are in the queue {queue!r} of table horsies_tasks.")
+
+
+def _play(chosen: database.Database, queue: str) -> int:
+    from horsies.demo.run import play  # this builds the app, which reads the environment
+
+    came_out = asyncio.run(play(output.out()))
+    output.write(f"The rows are in the queue {queue!r} of table horsies_tasks. {_how_to_look(chosen)}")
     return 0 if came_out else 1
+
+
+def _keep_busy(chosen: database.Database) -> int:
+    from horsies.demo import steady  # the same
+
+    asyncio.run(steady.run(lambda url: output.write(f"dashboard: {url} (Ctrl-C stops it, and the shop)")))
+    output.write(f"Everything is stopped. The rows stay. {_how_to_look(chosen)}")
+    return 0
+
+
+def _how_to_look(chosen: database.Database) -> str:
+    """The command that shows this database in a browser. The URL that was typed may have a password."""
+    path = chosen.config.embedded_path
+    given = f" --database-url {'embedded:' + str(path) if path else '…'}" if chosen.said_by == "--database-url" else ""
+    return f"To look at them in a browser: {_our_name()} web{given} (extra web)."
+
+
+def _our_name() -> str:
+    """How this program was called, so that the same works again."""
+    called = Path(sys.argv[0])
+    if called.name != "horsies":
+        return "python -m horsies"
+    return "horsies" if shutil.which("horsies") == str(called) else str(called)
 
 
 async def _prepare(config: PostgresConfig) -> str:

@@ -212,11 +212,15 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("send a task, and get its id", "horsies send shop.tasks:app shop.price --kwargs '{\"order\": 1}'"),
         ("wait for its result", "horsies send shop.tasks:app shop.price --args '[1]' --wait --timeout 30s"),
     ),
-    "demo": (("use the embedded server below the current directory", "horsies demo"),),
+    "demo": (
+        ("use the embedded server below the current directory", "horsies demo"),
+        ("a shop that stays busy, and its dashboard", "horsies demo --web"),
+    ),
     "tasks": (
         ("the latest tasks", "horsies tasks shop.tasks:app"),
         ("the last hundred failed tasks of a queue", "horsies tasks --status failed --queue mail --limit 100"),
         ("only some columns", "horsies tasks --columns task,name,error,workflow"),
+        ("what was sent within the last hour and failed", "horsies tasks --status failed --newer-than 1h"),
         ("the next tasks of a queue", "horsies tasks --sort claim_order --queue mail"),
         ("running tasks, updated until Ctrl-C", "horsies tasks --status running,claimed --watch"),
         ("send tasks again that timed out", "horsies tasks --error-code TASK_TIMEOUT --ids | xargs horsies rerun"),

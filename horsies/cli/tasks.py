@@ -3,6 +3,7 @@ lists running tasks without a recent heartbeat (M-10, R-91). The commands about 
 """
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from operator import itemgetter
 from typing import Annotated, Any
@@ -73,6 +74,16 @@ def tasks(
         ),
     ] = None,
     retried: Annotated[bool, typer.Option("--retried", help="Only tasks that have been retried.")] = False,
+    newer_than: Annotated[
+        timedelta | None,
+        typer.Option(parser=options.parse_age, metavar="D", help="Only tasks sent within this time: 30m, 6h, 7d."),
+    ] = None,
+    older_than: Annotated[
+        timedelta | None,
+        typer.Option(parser=options.parse_age, metavar="D", help="Only tasks sent longer ago than this."),
+    ] = None,
+    id_prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Only tasks whose ids begin like this.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only tasks with this idempotency key.")] = None,
     sort: Annotated[
         Sort | None,
         typer.Option(
@@ -125,6 +136,10 @@ def tasks(
         "error_codes": options.parse_names(error_code, "--error-code") or (),
         "error_categories": options.parse_members(models.ErrorCategory, error_category, "--error-category"),
         "retried_only": retried,
+        "sent_after": _ago(newer_than),
+        "sent_before": _ago(older_than),
+        "id_prefix": id_prefix,
+        "idempotency_key": key,
         "sort_by": sort.value,
         "sort_dir": _direction(sort, order),
         "offset": offset,
@@ -140,6 +155,10 @@ def tasks(
         if watch:
             return output.watch_until_interrupted(lambda: _watched(page(), table), every)
         return _print(page(), table, as_json=as_json, only_ids=only_ids)
+
+
+def _ago(age: timedelta | None) -> datetime | None:
+    return None if age is None else datetime.now(UTC) - age
 
 
 def _statuses(given: tuple[TaskStatus, ...], sort: Sort) -> tuple[TaskStatus, ...]:

@@ -17,6 +17,16 @@ from horsies.core.errors import ConfigurationError, ErrorCode
 from horsies.core.logs import wants_color
 
 WIDTH = 100  # of what is printed elsewhere than on a terminal
+STYLES = {
+    "": "default",
+    "dim": "dim",
+    "bold": "bold",
+    "head": "bold",
+    "good": "green",
+    "warn": "yellow",
+    "bad": "bold red",
+    "busy": "cyan",
+}
 
 
 def tui(
@@ -71,7 +81,7 @@ def _has_colour() -> bool:
 
 
 def _print(app: Horsies) -> int:
-    from horsies.tui.once import STYLES, dashboard_of
+    from horsies.tui.source import dashboard_of
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     found = session.answer_of(asyncio.run(dashboard_of(app.get_broker(), width)), app)

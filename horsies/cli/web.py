@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from horsies.cli import options
 from horsies.core import errors
 
 TOKEN_VARIABLE = "HORSIES_WEB_TOKEN"
+PACKAGES = ("starlette", "jinja2", "uvicorn")  # the extra `web`
 
 
 class WebAuth(StrEnum):
@@ -102,12 +104,17 @@ def web(
         session_database_url=session_database_url,
         is_pooled=pgbouncer_transaction_mode,
     )
-    try:
-        from horsies.cli import web_server
-    except ImportError as missing:
-        raise errors.ConfigurationError(
-            f"the dashboard needs the package {missing.name}, which is not installed",
-            code=errors.ErrorCode.CLI_INVALID_ARGS,
-            help_text="pip install 'horsies[web]'",
-        ) from None
+    refuse_without_extra()
+    from horsies.cli import web_server
+
     return web_server.run(typed)
+
+
+def refuse_without_extra() -> None:
+    for package in PACKAGES:
+        if find_spec(package) is None:
+            raise errors.ConfigurationError(
+                f"the dashboard needs the package {package}, which is not installed",
+                code=errors.ErrorCode.CLI_INVALID_ARGS,
+                help_text="pip install 'horsies[web]'",
+            )

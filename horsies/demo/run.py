@@ -4,35 +4,28 @@ the rows, and reports. `scenes.py` says what is shown, and `report.py` judges an
 
 import asyncio
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from psycopg.rows import class_row
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from horsies.core.child.forkserver import die_with_parent
 from horsies.core.db import connect
 from horsies.core.errors import HorsiesError
 from horsies.core.sql import load
 from horsies.demo import app as tasks
 from horsies.demo import report, scenes
+from horsies.demo.programs import Program
 
 PROCESSES = 2
 CONCURRENCY = 50
 STOP_SECONDS = 20.0
-TAIL_LINES = 30
 SCENE_SECONDS = 90.0
 WATCH_SECONDS = 0.1
+OPTIONS = ("--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY))
 WORKER_SENTENCE = f"One worker with {PROCESSES} processes ran all of this, and exited with 0 when it was told to stop."
 
 
@@ -40,14 +33,14 @@ async def play(console: Console) -> bool:
     """Play the whole demo; True if everything ended as expected."""
     with (
         tempfile.TemporaryDirectory(prefix="horsies-demo-") as directory,
-        WorkerProcess(Path(directory, "worker.log")) as worker,
+        Program(Path(directory, "worker.log"), "worker", "horsies.demo.app:app", *OPTIONS) as worker,
     ):
         stage = scenes.DemoStage(Path(directory), worker.start)
         try:
             failures = await _all_scenes(console, stage, worker)
         finally:
             await tasks.app.get_broker().close_async()
-        end = await asyncio.to_thread(worker.stop)
+        end = await asyncio.to_thread(worker.stop, STOP_SECONDS)
     rows, tasks_per_second = await _look()
     verdicts = [
         report.SceneResult(scene.sentence, failure + report.problems(scene.expected, rows))
@@ -60,55 +53,7 @@ async def play(console: Console) -> bool:
     return not any(verdict.problems for verdict in verdicts)
 
 
-class WorkerProcess:
-    """Starts on request and ends with the context. Its output goes to a file."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        options = ["--processes", str(PROCESSES), "--concurrency", str(CONCURRENCY)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "horsies", "worker", "horsies.demo.app:app", *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the demo, which stops the worker itself
-                preexec_fn=partial(die_with_parent, os.getpid()),
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()  # its children end with it
-            self._process.wait()
-
-    @property
-    def has_ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
-
-    def stop(self) -> int | None:
-        """Ask it to end, as an operator would; return its exit code, or None if it does not end."""
-        if self._process is None:
-            return None
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            return self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-TAIL_LINES:]) or "(it printed nothing)"
-
-
-async def _all_scenes(console: Console, stage: scenes.DemoStage, worker: WorkerProcess) -> list[list[str]]:
+async def _all_scenes(console: Console, stage: scenes.DemoStage, worker: Program) -> list[list[str]]:
     """What went wrong in each scene."""
     with _progress(console) as begin:
         failures = []
@@ -132,7 +77,7 @@ async def _play_one(scene: scenes.Scene, stage: scenes.DemoStage) -> list[str]:
     return []
 
 
-async def _unless_worker_ends(scene: Awaitable[list[str]], worker: WorkerProcess) -> list[str]:
+async def _unless_worker_ends(scene: Awaitable[list[str]], worker: Program) -> list[str]:
     """Stop at once when the worker ends, with its last output, because nothing more will happen without it."""
     playing = asyncio.ensure_future(scene)
     while not playing.done():

@@ -1,6 +1,8 @@
 """The app of `horsies demo --web`: a small shop whose tasks succeed, fail, are retried, report how far they have come
 and log, with workflows and schedules, so that a dashboard has something of everything to show. An ordinary app, as a
-user would write it."""
+user would write it, except for its names: queues and schedules begin with `demo-`, so that it meets neither the tasks
+nor the schedules of others in the same database. Two environment variables name the database and its notify mode.
+"""
 
 import logging
 import os
@@ -26,39 +28,54 @@ from horsies import (
     TaskLogs,
     TaskResult,
     TaskSchedule,
+    WorkflowSpec,
     from_node,
 )
 
 DATABASE_VARIABLE = "HORSIES_DEMO_DATABASE_URL"
+NOTIFY_VARIABLE = "HORSIES_DEMO_NOTIFY"
+ORDERS, MAIL, IMAGES, ARCHIVE = "demo-orders", "demo-mail", "demo-images", "demo-archive"
 log = logging.getLogger("shop")
 
+_broker: dict[str, Any] = {
+    "database_url": os.environ.get(DATABASE_VARIABLE, "embedded:.horsies/postgres"),
+    "notify": os.environ.get(NOTIFY_VARIABLE, "always"),
+}
+
 SCHEDULES = [
-    TaskSchedule(name="stock-check", task_name="shop.check_stock", pattern=IntervalSchedule(seconds=20)),
+    TaskSchedule(name="demo-stock-check", task_name="shop.check_stock", pattern=IntervalSchedule(seconds=20)),
     TaskSchedule(
-        name="nightly-report",
+        name="demo-nightly-report",
         task_name="shop.report",
         pattern=DailySchedule(time=time_of_day(2, 30)),
         timezone="Europe/Berlin",
         kwargs={"pages": 40},
     ),
     TaskSchedule(
-        name="newsletter",
+        name="demo-newsletter",
         task_name="shop.send_mail",
         pattern=CronSchedule.parse("0 9 * * mon"),
         timezone="America/New_York",
         kwargs={"to": "everybody@example.com", "subject": "News"},
     ),
 ]
+# Added while the shop runs, so a dashboard can change it.
+AT_RUN_TIME = TaskSchedule(
+    name="demo-reminder",
+    task_name="shop.send_mail",
+    pattern=IntervalSchedule(minutes=1),
+    kwargs={"to": "grace@example.com", "subject": "Your basket is waiting"},
+)
 
 app = Horsies(
     AppConfig(
-        broker=PostgresConfig(database_url=os.environ.get(DATABASE_VARIABLE, "embedded:.horsies/postgres")),
+        broker=PostgresConfig(**_broker),
         queue_mode=QueueMode.CUSTOM,
         custom_queues=[
-            CustomQueueConfig(name="orders", priority=1),
-            CustomQueueConfig(name="mail", priority=2, max_concurrency=2),
-            CustomQueueConfig(name="images", priority=3),
-            CustomQueueConfig(name="archive", priority=9),  # no worker of the demo serves it
+            CustomQueueConfig(name=ORDERS, priority=1),
+            CustomQueueConfig(name=MAIL, priority=2, max_concurrency=2),
+            CustomQueueConfig(name=IMAGES, priority=3),
+            CustomQueueConfig(name=ARCHIVE, priority=9),  # no worker of the demo serves it
         ],
         schedule=ScheduleConfig(schedules=SCHEDULES),
         task_logs=TaskLogs(),
@@ -68,7 +85,7 @@ app = Horsies(
 
 @app.task(
     "shop.send_mail",
-    queue_name="mail",
+    queue_name=MAIL,
     retry_policy=RetryPolicy.fixed([2, 5], auto_retry_for=["SMTP_BUSY"], jitter=True),
 )
 def send_mail(to: str, subject: str) -> TaskResult[str, TaskError]:
@@ -78,7 +95,7 @@ def send_mail(to: str, subject: str) -> TaskResult[str, TaskError]:
     return TaskResult(ok=f"{subject!r} was sent to {to}")
 
 
-@app.task("shop.resize_image", queue_name="images")
+@app.task("shop.resize_image", queue_name=IMAGES)
 def resize_image(path: str, width: int) -> dict[str, Any]:
     time.sleep(random.uniform(0.05, 0.2))
     if random.random() < 0.04:
@@ -86,7 +103,7 @@ def resize_image(path: str, width: int) -> dict[str, Any]:
     return {"path": path.replace(".jpg", f"-{width}.jpg"), "width": width, "bytes": random.randint(10_000, 90_000)}
 
 
-@app.task("shop.report", queue_name="images")
+@app.task("shop.report", queue_name=IMAGES)
 def report(ctx: TaskContext, pages: int) -> TaskResult[int, TaskError]:
     """Report how far it has come, and log."""
     for page in range(pages):
@@ -96,23 +113,23 @@ def report(ctx: TaskContext, pages: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=pages)
 
 
-@app.task("shop.archive", queue_name="archive")
+@app.task("shop.archive", queue_name=ARCHIVE)
 def archive(order: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=order)
 
 
-@app.task("shop.check_stock", queue_name="orders")
+@app.task("shop.check_stock", queue_name=ORDERS)
 def check_stock() -> TaskResult[int, TaskError]:
     return TaskResult(ok=random.randint(0, 500))
 
 
-@app.task("shop.reserve", queue_name="orders")
+@app.task("shop.reserve", queue_name=ORDERS)
 def reserve(order: int) -> TaskResult[int, TaskError]:
     time.sleep(random.uniform(0.02, 0.1))
     return TaskResult(ok=order)
 
 
-@app.task("shop.charge", queue_name="orders")
+@app.task("shop.charge", queue_name=ORDERS)
 def charge(order: TaskResult[int, TaskError], declines: float) -> TaskResult[int, TaskError]:
     time.sleep(random.uniform(0.05, 0.3))
     if random.random() < declines:
@@ -121,12 +138,12 @@ def charge(order: TaskResult[int, TaskError], declines: float) -> TaskResult[int
     return TaskResult(ok=order.unwrap())
 
 
-@app.task("shop.list_items", queue_name="orders")
+@app.task("shop.list_items", queue_name=ORDERS)
 def list_items(order: TaskResult[int, TaskError]) -> TaskResult[list[int], TaskError]:
     return TaskResult(ok=list(range(order.unwrap() % 7 + 3)))
 
 
-@app.task("shop.pack", queue_name="images")
+@app.task("shop.pack", queue_name=IMAGES)
 def pack(item: int) -> TaskResult[int, TaskError]:
     time.sleep(random.uniform(0.02, 0.15))
     if random.random() < 0.01:
@@ -134,7 +151,7 @@ def pack(item: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=item)
 
 
-@app.task("shop.ship", queue_name="orders")
+@app.task("shop.ship", queue_name=ORDERS)
 def ship(
     payment: TaskResult[int, TaskError], items: TaskResult[list[TaskResult[int, TaskError]], TaskError]
 ) -> TaskResult[str, TaskError]:
@@ -142,7 +159,7 @@ def ship(
     return TaskResult(ok=f"order {payment.unwrap()}: {len(items.unwrap())} items")
 
 
-def order_workflow(order: int, *, declines: float = 0.1, pauses: bool = False) -> Any:
+def order_workflow(order: int, *, declines: float = 0.1, pauses: bool = False) -> WorkflowSpec[str]:
     """An order: reserve, charge and pack each item, ship. `pauses`: an error pauses it instead of failing it."""
     reserved = reserve.node(node_id="reserve")(order=order)
     charged = charge.node(node_id="charge")(order=from_node(reserved), declines=declines)

@@ -59,7 +59,8 @@ class TuiApp(App[None]):
         Binding("t", "theme", show=False),
         Binding("y", "copy", show=False),
         Binding("escape", "leave", show=False),
-        Binding("q,ctrl+c,ctrl+q", "quit", show=False),
+        Binding("q", "quit", show=False),
+        Binding("ctrl+c,ctrl+q", "quit", show=False, priority=True),
     ]
 
     def __init__(
@@ -173,7 +174,8 @@ class TuiApp(App[None]):
 
     def on_row_list_moved(self) -> None:
         self._remember()
-        self._asked()
+        if self.desk.view.follows_cursor:
+            self._asked()
 
     def on_row_list_resized(self) -> None:
         self.draw()

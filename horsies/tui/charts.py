@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from math import isfinite
 from statistics import median
 
 from horsies.tui.lines import Line, Tone, line, number
@@ -52,7 +53,7 @@ def over_time(
     points: Sequence[tuple[datetime, float | None]], end: datetime, window: timedelta, width: int
 ) -> list[float | None]:
     """The values of so many columns, the last of which ends now."""
-    known = sorted((moment, value) for moment, value in points if value is not None)
+    known = sorted((moment, value) for moment, value in points if value is not None and isfinite(value))
     held = _usual_distance([moment for moment, _ in known], window / max(1, width)) * HELD
     found: list[float | None] = []
     last = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -9,10 +10,16 @@ from typing import Any
 
 from horsies.cli.one_task import as_values
 from horsies.core.models.monitoring.cluster import Explanation, WorkerHistoryPoint, WorkerStateInfo
-from horsies.core.models.monitoring.tasks import TaskDetail, WorkflowNodeInfo, WorkflowRunDetail, WorkflowTaskDetail
-from horsies.core.types import TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES
+from horsies.core.models.monitoring.tasks import (
+    MonitoringResult,
+    TaskDetail,
+    WorkflowNodeInfo,
+    WorkflowRunDetail,
+    WorkflowTaskDetail,
+)
+from horsies.core.models.notes import LogPlace, TaskLogLine
+from horsies.core.types import TASK_TERMINAL_STATES, WORKFLOW_TASK_TERMINAL_STATES, Err, Ok
 from horsies.tui import view_tasks, view_workers, view_workflows
-from horsies.tui.keys import KEYS
 from horsies.tui.lines import Line, ListRow, line, named
 from horsies.tui.polls import Poll
 from horsies.tui.source import DataSource
@@ -20,6 +27,8 @@ from horsies.tui.views import LIST_S, Room, Screenful, View, nothing_yet
 
 WHY_S = 5.0
 HISTORY_S = 10.0
+MOST_LOGGED = 500  # lines
+LOOKS = 20  # reads of a log at once; the next question goes on
 POINTS = 120  # of a chart
 
 
@@ -87,8 +96,30 @@ class WorkerView(View):
         return self._worker
 
 
+class LogTail:
+    """The last lines that a task has logged; each question reads only what is new."""
+
+    def __init__(self, source: DataSource, task_id: str) -> None:
+        self._source = source
+        self._task_id = task_id
+        self._place = LogPlace()
+        self._lines: deque[TaskLogLine] = deque(maxlen=MOST_LOGGED)
+        self.poll: Poll[Sequence[TaskLogLine]] = Poll(self._ask, LIST_S)
+
+    async def _ask(self) -> MonitoringResult[Sequence[TaskLogLine]]:
+        for _ in range(LOOKS):
+            found = await self._source.logs(self._task_id, self._place)
+            if isinstance(found, Err):
+                return found
+            self._place = found.ok_value.place
+            self._lines += found.ok_value.lines
+            if found.ok_value.is_last:
+                break
+        return Ok(tuple(self._lines))
+
+
 class TaskView(View):
-    """A task in full, and why it is not running."""
+    """A task in full, why it is not running, and what it has logged."""
 
     def __init__(self, source: DataSource, task_id: str) -> None:
         super().__init__()
@@ -96,16 +127,20 @@ class TaskView(View):
         self._task_id = task_id
         self._task: Poll[TaskDetail | None] = Poll(partial(source.task, task_id), LIST_S)
         self._why: Poll[Explanation | None] = Poll(partial(source.why, task_id), WHY_S)
+        self._logs = LogTail(source, task_id)
 
     def polls(self) -> Sequence[Poll[Any]]:
         found = self._task.value
-        is_open = found is not None and found.status not in TASK_TERMINAL_STATES
-        return (self._task, self._why) if is_open else (self._task,)
+        if found is None:
+            return (self._task,)
+        is_open = found.status not in TASK_TERMINAL_STATES
+        return (self._task, *((self._why,) if is_open else ()), self._logs.poll)
 
     def lines(self, room: Room, now: datetime) -> Screenful:
         if self._task.value is None:
             return Screenful([], [_absent(self._task, f"there is no task {self._task_id}")])
-        return Screenful([], view_tasks.task_detail(self._task.value, self._why.value, room.width, now))
+        rows = view_tasks.task_detail(self._task.value, self._why.value, room.width, now)
+        return Screenful([], [*rows, *view_tasks.logged(self._logs.poll.value or (), room.width)])
 
     def value(self, row: ListRow | None) -> Any:
         return None if self._task.value is None else as_values(self._task.value)
@@ -170,6 +205,31 @@ class NodeView(View):
 
     def value(self, row: ListRow | None) -> Any:
         return self._node.value
+
+
+# By what they are for, as the help shows them.
+KEYS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Everywhere": (
+        ("1 2 3 4 5", "the tabs: Dashboard, Workers, Tasks, Workflows, Maintenance"),
+        ("↑ ↓", "select, or scroll where nothing can be selected; also k and j"),
+        ("PgUp PgDn", "a screen up or down, at the end of a page the next page; also Home and End"),
+        ("Enter", "open what is selected; → as well, and ← closes it"),
+        ("/", "search on this tab; Enter searches, Esc forgets it. An id opens its task or workflow"),
+        ("y", "copy what is selected as JSON, through the terminal (OSC 52), which must allow it"),
+        ("r", "refresh now"),
+        ("t", "theme: the terminal's own colours, dark, light"),
+        ("?", "this help"),
+        ("Esc", "close a detail, forget a search; otherwise quit"),
+        ("q", "quit"),
+    ),
+    "Workers": (("[ ]", "shorter or longer window of the charts: 5m, 30m, 1h, 6h, 24h"),),
+    "Tasks": (
+        ("p c u o f", "show pending, claimed, running, completed, failed tasks; again: no longer"),
+        ("x e", "the same for cancelled and expired tasks"),
+        ("a", "all states"),
+        ("n", "none, to begin a choice"),
+    ),
+}
 
 
 class HelpView(View):

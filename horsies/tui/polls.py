@@ -38,7 +38,7 @@ class Poll(Generic[T]):
         self.answered_at: float | None = None
         self.asked_at: float | None = None  # while it is being asked
         self._ask = ask
-        self._every_s = every_s
+        self.every_s = every_s
         self._took_s = 0.0
         self._ended_at: float | None = None
 
@@ -50,7 +50,7 @@ class Poll(Generic[T]):
             return True
         if self.problem is not None:
             return now >= self._ended_at + RETRY_S
-        return self._every_s is not None and now >= self._ended_at + max(self._every_s, PATIENCE * self._took_s)
+        return self.every_s is not None and now >= self._ended_at + max(self.every_s, PATIENCE * self._took_s)
 
     def hurry(self) -> None:
         """Let it be asked at the next occasion."""

@@ -1,5 +1,6 @@
 """What the tabs ask, and how: each question is one or a few calls of `horsies.monitoring`, none of which reads a whole
-table (M-46a). `DataSource` is the list of questions; `BrokerSource` asks a broker.
+table (M-46a). `DataSource` is the list of questions; `BrokerSource` asks a broker. `dashboard_of` asks once, for
+`--once`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from typing import Any, Protocol
 from horsies import monitoring
 from horsies.core.brokers.postgres import PostgresBroker
 from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.models.notes import LogPlace
+from horsies.core.monitoring.alerts import judge
+from horsies.core.store.notes import LOGGED_ROWS, Page
 from horsies.core.types import TASK_TERMINAL_STATES, Err, Ok, TaskStatus
-from horsies.tui.view_dashboard import TREND, Trend
+from horsies.tui.lines import Line
+from horsies.tui.view_dashboard import TREND, Trend, dashboard
 
 IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
 CLAIMED_ONCE = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING, TaskStatus.COMPLETED})
@@ -79,6 +84,8 @@ class DataSource(Protocol):
     async def task(self, task_id: str) -> tasks.MonitoringResult[tasks.TaskDetail | None]: ...
 
     async def why(self, subject: str) -> tasks.MonitoringResult[cluster.Explanation | None]: ...
+
+    async def logs(self, task_id: str, after: LogPlace) -> tasks.MonitoringResult[Page]: ...
 
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]: ...
 
@@ -187,6 +194,17 @@ class BrokerSource:
     async def why(self, subject: str) -> tasks.MonitoringResult[cluster.Explanation | None]:
         return await monitoring.explain_task(self._broker, subject)
 
+    async def logs(self, task_id: str, after: LogPlace) -> tasks.MonitoringResult[Page]:
+        """What a task has logged since that place. Tables of an older version have no logs."""
+        found = await self._broker.read_logs_async(task_id, after, LOGGED_ROWS)
+        if isinstance(found, Ok):
+            return found
+        problem = found.err_value
+        if not problem.retryable:
+            return Ok(Page([], after, is_last=True))
+        code = tasks.MonitoringErrorCode.DB_OPERATION_FAILED
+        return Err(tasks.MonitoringQueryError(code, self._broker.config.redact(problem.message), True))
+
     async def runs(self, text: str) -> tasks.MonitoringResult[tuple[tasks.WorkflowRunSummary, ...]]:
         """Workflows whose names contain the text; if there is none, the last ones."""
         names = await monitoring.list_workflow_names(self._broker) if text else Ok(())
@@ -208,6 +226,23 @@ class BrokerSource:
 
     async def node(self, workflow_id: str, index: int) -> tasks.MonitoringResult[tasks.WorkflowTaskDetail | None]:
         return await monitoring.get_workflow_node(self._broker, workflow_id, index)
+
+
+async def dashboard_of(broker: PostgresBroker, width: int) -> tasks.MonitoringResult[list[Line]]:
+    """The lines of the first tab, from one round of questions (M-82)."""
+    source = BrokerSource(broker)
+    snapshot = await source.snapshot()
+    if isinstance(snapshot, Err):
+        return snapshot
+    held = await source.held()
+    if isinstance(held, Err):
+        return held
+    found = snapshot.ok_value
+    trend = await source.trend([worker.worker_id for worker in reversed(found.workers) if worker.is_live])
+    if isinstance(trend, Err):
+        return trend
+    rows = dashboard(found, judge(found, held.ok_value), trend.ok_value, width, found.taken_at)
+    return Ok([row.line for row in rows])
 
 
 def _order(states: Collection[TaskStatus]) -> dict[str, Any]:

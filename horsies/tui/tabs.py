@@ -66,6 +66,7 @@ class WorkersTab(View):
     """The workers, and the history of the selected one."""
 
     title = "Workers"
+    follows_cursor = True
 
     def __init__(self, source: DataSource) -> None:
         super().__init__()
@@ -158,14 +159,18 @@ class TasksTab(View):
         if isinstance(row.value, TaskSummary):
             return TaskView(self._source, row.value.task_id)
         if row.key == view_tasks.NEXT and self._page is not None and self._page.value is not None:
-            self._cursors.append(self._page.value.next_cursor)
-            self._open_page()
+            self._turn([*self._cursors, self._page.value.next_cursor])
         elif row.key == view_tasks.PREVIOUS and len(self._cursors) > 1:
-            self._cursors.pop()
-            self._open_page()
+            self._turn(self._cursors[:-1])
         elif row.key is not None:
             self._toggle(row.key)
         return None
+
+    def _turn(self, cursors: list[str | None]) -> None:
+        """Another page of the open group, with the cursor above it."""
+        self._cursors = cursors
+        self.selected = self.opened
+        self._open_page()
 
     def _toggle(self, key: str) -> None:
         self.opened = None if self.opened == key else key
@@ -309,6 +314,7 @@ class Desk:
 
     def go(self, tab: int) -> None:
         self.tab = tab
+        self.overview.pace(is_in_front=tab == 0)
 
     def open(self, view: View | None) -> None:
         if view is not None:

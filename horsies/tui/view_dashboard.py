@@ -105,7 +105,7 @@ def _schedules(snapshot: Snapshot, now: datetime) -> Line:
     others = len(snapshot.schedules) - len(active) - paused
     text = ", ".join(
         f"{number} {word}"
-        for number, word in ((len(active), "active"), (paused, "paused"), (others, "not active in this app"))
+        for number, word in ((len(active), "active"), (paused, "paused"), (others, "not known to be active"))
         if number
     )
     following = [

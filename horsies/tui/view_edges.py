@@ -63,7 +63,7 @@ def notice(trouble: tuple[str, float] | None, age_s: float | None, width: int) -
         return []
     problem, seconds = trouble
     shown = "nothing is known yet" if age_s is None else f"values are {short(age_s)} old"
-    first = line((f" No answer from the database for {duration(seconds)}; {shown}; trying again ", "bad"))
+    first = line((f" No news from the database for {duration(seconds)}; {shown}; trying again ", "bad"))
     hint = hint_for(problem)
     second = line((" " + " ".join(problem.split()) + (f" ({hint})" if hint else ""), "bad"))
     return [cut(first, width), cut(second, width)][:MOST_NOTICE]

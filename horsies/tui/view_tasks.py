@@ -5,7 +5,7 @@ page of its tasks. Plain functions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from horsies.cli.notes import short as short_progress
@@ -14,9 +14,25 @@ from horsies.cli.output import between
 from horsies.cli.tables import Column
 from horsies.core.models.monitoring.cluster import Explanation
 from horsies.core.models.monitoring.tasks import Breakdown, GroupRow, TaskDetail, TaskListPage, TaskSummary
-from horsies.core.text import visible
+from horsies.core.models.notes import TaskLogLine
+from horsies.core.text import visible, visible_lines
 from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
-from horsies.tui.lines import Line, ListRow, Span, age, at_least, block, broken, clock, columns, line, named, status
+from horsies.tui.lines import (
+    Line,
+    ListRow,
+    Span,
+    Tone,
+    age,
+    at_least,
+    block,
+    broken,
+    clock,
+    columns,
+    line,
+    named,
+    status,
+    width_of,
+)
 
 NOBODY = "(not claimed yet)"
 CLOSED, OPEN = "+ ", "- "
@@ -206,3 +222,24 @@ def attempts(found: TaskDetail, width: int, now: datetime) -> Iterator[Line]:
     )
     yield head
     yield from lines
+
+
+def logged(lines: Sequence[TaskLogLine], width: int) -> Iterator[ListRow]:
+    """What the task has logged, the newest last."""
+    if not lines:
+        return
+    yield ListRow(())
+    yield ListRow(line(("log", "head")))
+    for one in lines:
+        if one.dropped:
+            yield ListRow(line((f"  … {one.dropped:,} lines are missing here", "dim")))
+        clock_of_line = f"{one.time.astimezone(UTC):%H:%M:%S}Z"
+        first, *more = visible_lines(one.text).expandtabs(4).split("\n")
+        lead = line((f"  {clock_of_line} ", "dim"), (f"{one.level:<7} ", _LEVELS.get(one.level, "good")))
+        head, *rest = broken(first, max(8, width - width_of(lead)))
+        yield ListRow((*lead, Span(head)))
+        for part in (*rest, *(piece for text in more for piece in broken(text, max(8, width - 4)))):
+            yield ListRow(line("    ", part))
+
+
+_LEVELS: dict[str, Tone] = {"DEBUG": "dim", "WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad"}

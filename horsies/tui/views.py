@@ -20,6 +20,7 @@ from horsies.tui.source import DataSource
 
 SNAPSHOT_S = 2.0
 HELD_S = 5.0
+BEHIND_S = 10.0
 LIST_S = 2.0
 
 
@@ -42,6 +43,7 @@ class View:
     """Something that is shown. `selected` is the key of the row with the cursor, `top` the first row that is seen."""
 
     title = ""
+    follows_cursor = False  # it shows something about the selected row, beside it
 
     def __init__(self) -> None:
         self.selected: str | None = None
@@ -98,6 +100,11 @@ class Overview:
         if isinstance(found, Ok):
             self._clock.set(found.ok_value.taken_at)
         return found
+
+    def pace(self, *, is_in_front: bool) -> None:
+        """Behind other tabs only the number of alerts is seen, which may be older."""
+        self.snapshot.every_s = SNAPSHOT_S if is_in_front else BEHIND_S
+        self.held.every_s = HELD_S if is_in_front else BEHIND_S
 
     def alerts(self) -> list[Alert]:
         snapshot = self.snapshot.value

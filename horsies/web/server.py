@@ -46,7 +46,7 @@ def listen(host: str, addresses: Sequence[tuple[socket.AddressFamily, str]], por
     opened: list[socket.socket] = []
     try:
         for family, address in addresses:
-            one = socket.socket(family, socket.SOCK_STREAM)
+            one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio asks for it: TCP_NODELAY
             opened.append(one)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family is socket.AF_INET6:

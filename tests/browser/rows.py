@@ -11,14 +11,14 @@ from tests.browser.support import Shop
 
 LIVE_WORKERS = ("shop-1:4211:9c0d25de", "shop-2:4198:41b7e0aa")
 DEAD_WORKER = "shop-3:4502:7d13f2c9"
-TRACEBACK = '''Traceback (most recent call last):
+TRACEBACK = """Traceback (most recent call last):
   File "/app/shop/tasks.py", line 84, in resize_image
     image = open_image(path)
             ^^^^^^^^^^^^^^^^
   File "/app/shop/images.py", line 31, in open_image
     raise ValueError(f"{path} is not an image: unexpected end of file")
 ValueError: products/1187.jpg is not an image: unexpected end of file
-'''
+"""
 NO_IMAGE = {
     "error_code": "UNHANDLED_EXCEPTION",
     "message": "Unhandled exception in task shop.resize_image: ValueError: products/1187.jpg is not an image",

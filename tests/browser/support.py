@@ -175,9 +175,7 @@ class Shop:
 
     def send(self, task: str, kwargs: str = "{}") -> str:
         """The id of a new task, sent by the command."""
-        done = run(
-            "send", SHOP, task, "--kwargs", kwargs, cwd=self.cwd, HORSIES_DEMO_DATABASE_URL=self.url
-        )
+        done = run("send", SHOP, task, "--kwargs", kwargs, cwd=self.cwd, HORSIES_DEMO_DATABASE_URL=self.url)
         assert done.returncode == 0, done.stderr
         found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", done.stdout)
         assert found is not None, done.stdout
@@ -287,4 +285,3 @@ class Visitors:
     def check(self) -> None:
         for visit in self._visits:
             visit.check()
-

@@ -105,7 +105,9 @@ def test_m96_a_refresh_keeps_what_is_opened_and_closed(shop: Shop, visit: Visit)
     failed = shop.rows("SELECT id FROM horsies_tasks WHERE status = 'FAILED' AND retry_count = 2 ORDER BY id")[0]["id"]
     page = visit.go(f"/tasks/{failed}")
     visit.is_live()
-    raw, first, second = (page.locator("details", has_text=text).last for text in ("Raw row", "Attempt 1:", "Attempt 3:"))
+    raw, first, second = (
+        page.locator("details", has_text=text).last for text in ("Raw row", "Attempt 1:", "Attempt 3:")
+    )
     raw.locator("summary").click()
     is_open = [attempt.evaluate("one => one.open") for attempt in (first, second)]
     first.locator("summary").click()
@@ -154,9 +156,7 @@ def test_m92_p_stops_live_updates_and_continues_them(shop: Shop, visit: Visit) -
     expect(row(page, "t-2")).to_be_visible()
 
 
-def test_m75_while_the_stream_is_down_the_page_asks_and_then_follows_again(
-    shop: Shop, web: Web, visit: Visit
-) -> None:
+def test_m75_while_the_stream_is_down_the_page_asks_and_then_follows_again(shop: Shop, web: Web, visit: Visit) -> None:
     page = visit.go("/tasks")
     visit.is_live()
     page.evaluate(MARK)

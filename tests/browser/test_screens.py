@@ -102,9 +102,7 @@ def test_m91_the_search_finds_what_has_an_id(filled: Web, visitors: Visitors) ->
 
 @pytest.mark.parametrize("size", [WIDE, TABLET, NARROW], ids=lambda size: str(size["width"]))
 @pytest.mark.parametrize("name", SCREENS)
-def test_m92_nothing_overlaps_or_overflows(
-    filled: Web, visitors: Visitors, name: str, size: dict[str, int]
-) -> None:
+def test_m92_nothing_overlaps_or_overflows(filled: Web, visitors: Visitors, name: str, size: dict[str, int]) -> None:
     page = visitors.visit(filled.url, viewport=size).go(SCREENS[name])
     assert faults(page) == []
     page.locator("main details").evaluate_all("all => all.forEach((one) => { one.open = true; })")

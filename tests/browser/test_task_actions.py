@@ -129,8 +129,13 @@ def test_m96_a_group_of_failures_is_run_again(shop: Shop, visit: Visit) -> None:
     shop.given_task("t-other", "FAILED", error_code="SMTP_BUSY")
     shop.given(
         "horsies_rollup",
-        **{"span": 60, "start_at": "now", "queue_name": "orders", "task_name": "shop.check_stock"},
-        **{"error_code": "CARD_DECLINED", "failed": 12, "example_id": "t-00"},
+        span=60,
+        start_at="now",
+        queue_name="orders",
+        task_name="shop.check_stock",
+        error_code="CARD_DECLINED",
+        failed=12,
+        example_id="t-00",
     )
     page = visit.go("/failures?window=1h")
     line = page.locator("tr[data-row]", has_text="CARD_DECLINED")

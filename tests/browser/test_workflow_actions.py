@@ -25,7 +25,9 @@ def test_m96_a_workflow_is_paused_resumed_and_cancelled(shop: Shop, visit: Visit
     workflow = shop.start_order(7)
     page = visit.go(f"/workflows/{workflow}")
     state = page.locator("h1 .state")
-    act(page, button(page, "Pause…"), "Pause it", "The workflow is paused.", f"{workflow} is RUNNING", "no further node")
+    act(
+        page, button(page, "Pause…"), "Pause it", "The workflow is paused.", f"{workflow} is RUNNING", "no further node"
+    )
     expect(state).to_have_text("PAUSED")
     assert workflow_status(shop, workflow) == "PAUSED"
     act(page, button(page, "Resume…"), "Resume it", "The workflow continues.", "Its next nodes start")
@@ -45,7 +47,15 @@ def test_m96_the_failed_nodes_of_a_workflow_run_again(shop: Shop, visit: Visit) 
         eventually_sync(lambda: workflow_status(shop, workflow) == "FAILED", 30, what="the bank refuses")
         page = visit.go(f"/workflows/{workflow}")
         opener = button(page, "Retry failed nodes…")
-        act(page, opener, "Retry", "The failed nodes run again.", "1 failed node", "CARD_DECLINED", "What succeeded is kept")
+        act(
+            page,
+            opener,
+            "Retry",
+            "The failed nodes run again.",
+            "1 failed node",
+            "CARD_DECLINED",
+            "What succeeded is kept",
+        )
         earlier = "SELECT previous_task_ids FROM horsies_workflow_tasks WHERE workflow_id = %s AND node_id = 'charge'"
         eventually_sync(lambda: len(shop.rows(earlier, workflow)[0]["previous_task_ids"]) == 1, what="another try")
         eventually_sync(lambda: workflow_status(shop, workflow) == "FAILED", 30, what="the bank refuses again")
@@ -128,7 +138,9 @@ def test_m96_a_schedule_of_the_code_is_triggered(shop: Shop, visit: Visit) -> No
     line = page.locator("tr[data-row]", has_text="stock-check")
     expect(line).to_contain_text("every 20 seconds")
     expect(line.get_by_role("button", name="Pause")).to_have_count(0)
-    act(page, line.get_by_role("button", name="Trigger"), "Trigger it", "The task of the schedule was sent.", "sent now")
+    act(
+        page, line.get_by_role("button", name="Trigger"), "Trigger it", "The task of the schedule was sent.", "sent now"
+    )
     [row] = shop.rows("SELECT id, task_name, status FROM horsies_tasks")
     assert (row["task_name"], row["status"]) == ("shop.check_stock", "PENDING")
     assert shop.audit() == [("schedule.trigger", ["stock-check"], "done")]

@@ -58,6 +58,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
         (["web", "--auth", "token", "--token-file", hostile.SHORT], True),
         (["web", "--auth", "trusted-header", "--trusted-header", hostile.SHORT], True),
     ],
+    "tui": [(["tui", "--once"], True)],
     "purge": [
         (["purge", "--older-than", "0"], True),
         (["purge", "--waiting", "--queue", f"x{hostile.SHORT}"], False),
@@ -78,7 +79,7 @@ COMMANDS: dict[str, list[tuple[list[str], bool]]] = {
     "workflow cancel": [(["workflow", "cancel", WORKFLOW], False), (["workflow", "cancel", hostile.SHORT], True)],
     "workflow retry": [(["workflow", "retry", WORKFLOW, "--node", hostile.SHORT], True)],
 }
-WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics", "web")
+WITHOUT_JSON = ("check", "init-db", "grants", "send", "metrics", "tui", "web")
 LOGGING = ("worker", "scheduler", "demo")
 LOOKS = {
     "plain": {},

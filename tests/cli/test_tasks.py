@@ -24,7 +24,7 @@ ERROR = '{"err": {"error_code": "REFUSED", "message": "no\\u001b[31m", "data": {
 def fill(terminal: Terminal) -> None:
     """One of each kind; the names say what is peculiar about them."""
     terminal.given(id="01-waits", sent_at=NOW, enqueued_at=NOW)
-    terminal.given(id="02-mail", queue_name="mail", priority=1)
+    terminal.given(id="02-mail", queue_name="mail", priority=1, idempotency_key="k1")
     terminal.given(TaskStatus.RUNNING, id="03-runs", claimed_by_worker_id="w:2:3", started_at=NOW)
     ended = {"started_at": NOW, "completed_at": NOW + timedelta(seconds=1.5)}
     terminal.given(TaskStatus.COMPLETED, id="04-done", task_name="named", **ended)
@@ -44,6 +44,10 @@ def test_m46_every_filter_and_order_reaches_the_list(terminal: Terminal) -> None
         ("--task", "named"): ["04-done"],
         ("--worker", "w:2:3"): ["03-runs"],
         ("--error-code", "REFUSED"): ["05-failed"],
+        ("--id-prefix", "05"): ["05-failed"],
+        ("--key", "k1"): ["02-mail"],
+        ("--older-than", "24h"): ["01-waits"],
+        ("--newer-than", "1h", "--status", "pending"): ["02-mail"],
         ("--error-category", "domain"): ["05-failed"],
         ("--error-category", "operational"): ["06-crashed"],
         ("--retried",): ["05-failed"],

@@ -26,3 +26,17 @@ def test_a_part_of_scale_reports_its_figures_beside_their_bars(tmp_path: Path) -
     assert rows["waiters_statements"]["value"] > 0
     assert rows["waiters"]["bar"] == {"limit": 3, "sense": "under"}
     assert json.loads((tmp_path / "bench.json").read_text())["rows"] == found["rows"]
+
+
+@pytest.mark.timeout(400)
+def test_m95_the_dashboard_is_measured_and_costs_nothing_while_nobody_looks(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--only", "web", "--rows", "500", "--tasks", "500", *OPTIONS]
+    done = subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = {row["key"]: row for row in json.loads(done.stdout)["rows"]}
+    assert rows["web_overview"]["bar"] == {"limit": 150, "sense": "under"} and rows["web_overview"]["value"] > 0
+    assert rows["web_watched"]["bar"] == {"limit": 0.98, "sense": "at least"} and rows["web_watched"]["value"] > 0
+    idle = [rows[f"web_idle_{what}"]["value"] for what in ("marks", "sessions", "statements")]
+    assert idle == [0, 0, 0] and "1 and 1" in rows["web_idle_marks"]["note"]
+    assert rows["web_broken"]["value"] == 0, rows["web_broken"]["note"]
+    assert rows["web_watched_broken"]["value"] == 0

@@ -29,10 +29,11 @@ def test_the_demo_comes_out_as_it_must(database_url: str, tmp_path: Path) -> Non
     for word in ("COMPLETED", "FAILED", "EXPIRED", "CANCELLED", "WORKER_CRASHED", "TASK_TIMEOUT", "per second", "p99"):
         assert word in told
     assert "\x1b" not in shown.stdout
+    assert "To look at them in a browser: " in told and " web (extra web)." in told
 
 
 def test_a_demo_whose_worker_dies_says_so_and_fails(database_url: str, tmp_path: Path) -> None:
-    with _demo(database_url, tmp_path) as demo:
+    with a_demo(database_url, tmp_path) as demo:
         _worker_of(demo).kill()
         said, errors = demo.communicate(timeout=60)
     assert demo.returncode == 1
@@ -42,7 +43,7 @@ def test_a_demo_whose_worker_dies_says_so_and_fails(database_url: str, tmp_path:
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_demo_that_is_ended_takes_its_worker_along(database_url: str, tmp_path: Path, sig: signal.Signals) -> None:
-    with _demo(database_url, tmp_path) as demo:
+    with a_demo(database_url, tmp_path) as demo:
         worker = _worker_of(demo)
         demo.send_signal(sig)
         demo.communicate(timeout=60)
@@ -51,9 +52,9 @@ def test_a_demo_that_is_ended_takes_its_worker_along(database_url: str, tmp_path
 
 
 @contextmanager
-def _demo(database_url: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+def a_demo(database_url: str, cwd: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "horsies", "demo"],
+        [sys.executable, "-m", "horsies", "demo", *options],
         cwd=cwd,
         env=environment(DATABASE_URL=database_url),
         stdout=subprocess.PIPE,

@@ -24,6 +24,7 @@ UNSERVED = ("operations", "workers")
 # Run elsewhere, each as it needs.
 ELSEWHERE = {
     "checks": "tests/unit/checks/test_examples.py",
+    "dashboard": "tests/services/web/test_dashboard_page.py",
     "deploys": "tests/unit/test_older.py",
     "cookbook": "tests/e2e/test_cookbook.py",
     "logging": "tests/e2e/test_logging_page.py",

@@ -62,7 +62,7 @@ def _new_letters(pick: Choices, start: Start) -> Arguments:
 def _repetition(pick: Choices, start: Start) -> Arguments:
     """Any task again; two of them may be given the same new id by mistake."""
     ids = [row.id for row in pick.shuffled(start.tasks)[: pick.of((1, 2))]] or ["none"]
-    return {"ids": ids, "new_ids": [pick.of(("r1", "r2")) for _ in ids]}
+    return {"ids": ids, "new_ids": [pick.of(("r1", "r2")) for _ in ids], "once": pick.is_so()}
 
 
 def _send(pick: Choices, task_id: str, name: str, key: str | None) -> Send:

@@ -12,7 +12,9 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.brokers.postgres import PostgresBroker
+from horsies.core.db import IN_BULK
 from horsies.core.monitoring import many as acting
+from horsies.core.producer.enqueue import new_task_id
 from horsies.core.store import many, tasks
 from horsies.core.tasks.moves import Claim, Complete
 from horsies.core.types.status import TaskStatus
@@ -91,7 +93,8 @@ async def test_m49a_a_group_is_cancelled(broker: PostgresBroker, db: Db) -> None
 
 
 async def test_m49a_a_group_is_sent_again_each_task_once(broker: PostgresBroker, db: Db) -> None:
-    ids = [await given_task(db, status=FAILED, error_code="BAD", args=f"[{n}]", failed_at="now") for n in range(5)]
+    failed = {"status": FAILED, "error_code": "BAD", "failed_at": "now"}
+    ids = [await given_task(db, id=new_task_id(), args=f"[{n}]", **failed) for n in range(5)]
     await given_task(db, status=FAILED, error_code="OTHER", failed_at="now")
     await node(db, FAILED, error_code="BAD", failed_at="now")
     would = (await rerun_tasks(broker, error_codes=["BAD"], dry_run=True)).unwrap()
@@ -101,7 +104,8 @@ async def test_m49a_a_group_is_sent_again_each_task_once(broker: PostgresBroker,
     for old, new in zip(done.changed_ids, done.new_ids, strict=True):
         row = await task_row(db, new)
         assert row["args"] == (await task_row(db, old))["args"] and row["status"] == "PENDING"
-        assert f'"rerun_of": "{old}"' in row["task_options"] and uuid.UUID(new).version == 7
+        assert f'"rerun_of": "{old}"' in row["task_options"] and row["idempotency_key"] == f"rerun of {old}"
+        assert uuid.UUID(new).version == 7 and new > max(ids), "ids grow with time"
     again = (await rerun_tasks(broker, error_codes=["BAD"])).unwrap()
     assert (again.changed, again.skipped) == (0, {"TASK_ALREADY_RERUN": 5}) and await count_tasks(db) == 12
     one_more = (await rerun_task(broker, ids[0])).unwrap()
@@ -296,7 +300,7 @@ async def test_m49a_a_task_is_cancelled_or_finished_by_its_worker_never_both(
 
     async def worker() -> set[str]:
         done: set[str] = set()
-        async with await AsyncConnection.connect(database_url, autocommit=True) as conn:
+        async with await AsyncConnection.connect(database_url, autocommit=True, options=IN_BULK) as conn:
             for start in range(0, len(ids), 5):
                 part = [Complete(Claim(task_id, 1), '{"ok":1}') for task_id in reversed(ids[start : start + 5])]
                 done |= await tasks.apply(conn, "w1", part)

@@ -83,6 +83,17 @@ async def test_m45_open_workflows_come_first_then_the_last_ended(broker: Postgre
     assert detail is not None and (detail.run.nodes, detail.run.nodes_ended, detail.total_nodes) == (3, 2, 3)
 
 
+async def test_m45_the_number_of_nodes_is_known_whatever_their_indexes_are(database_url: str) -> None:
+    """Only where somebody has dropped the constraint (D-14)."""
+    async with await AsyncConnection.connect(database_url, autocommit=True) as db:
+        await db.execute("ALTER TABLE horsies_workflow_tasks DROP CONSTRAINT horsies_workflow_tasks_limits_check")
+        await given_node(db, await given_workflow(db, status="RUNNING", open_nodes=1), task_index=2**31 - 1)
+    broker = PostgresBroker(PostgresConfig(database_url=database_url))
+    [run] = (await monitoring.list_workflow_runs(broker)).unwrap()
+    await broker.close_async()
+    assert (run.nodes, run.nodes_ended) == (2**31, 2**31 - 1)
+
+
 async def test_m45_workflows_by_name_and_state(broker: PostgresBroker) -> None:
     by_name = (await monitoring.list_workflow_runs(broker, name="order")).unwrap()
     assert [run.workflow_id for run in by_name] == ["w3", "w1", "w2"]

@@ -133,6 +133,16 @@ async def test_d59_what_the_database_refuses_is_dropped(
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) < 3, "told once in a while"
 
 
+async def test_d59_what_cannot_be_written_as_json_is_dropped(
+    clean_db: Db, clean_pool: Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes, writer = statistics(clean_pool)
+    outcomes.note(held(task_name="half a \ud800 character"), Complete(CLAIM, "{}"))
+    await writer.write()
+    await writer.close()
+    assert await sums(clean_db) == [] and "are dropped" in caplog.text
+
+
 async def test_d59_a_writer_that_is_ended_keeps_what_it_has_not_written(db: Db, database_url: str, pool: Pool) -> None:
     outcomes, writer = statistics(pool)
     outcomes.note(held(), Complete(CLAIM, "{}"))

@@ -214,7 +214,9 @@ RARE = {
         9_000,
     ),
     "states": by_id("tasks/states", lambda conn: many.states(conn, ids("e")), 1_600),
-    "rerun": by_id("monitoring/rerun", lambda conn: many.rerun(conn, ids("a"), [None] * BATCH), 9_000),
+    "rerun": by_id(
+        "monitoring/rerun", lambda conn: many.rerun(conn, ids("a"), [f"new{n}" for n in range(BATCH)], once=True), 9_000
+    ),
     "unknown claims": Act(
         "tasks/unknown_claims", lambda conn: holds.unknown_claims(conn, "me", claims("e")), {OWNER}, 3 * IN_FLIGHT, 300
     ),

@@ -11,7 +11,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from time import perf_counter, time
 from typing import Any
 
@@ -35,6 +35,7 @@ pytestmark = pytest.mark.usefixtures("superuser")
 IS_HEAVY = bool(os.environ.get(VARIABLE))
 ROWS = 1_000_000 if IS_HEAVY else 30_000
 IN_FLIGHT = 500
+KEYED = 200
 LIMIT = 50
 BOUND = windows.LOOK if IS_HEAVY else 1_000
 TASKS, RUNS, NODES = "horsies_tasks", "horsies_workflows", "horsies_workflow_tasks"
@@ -91,6 +92,9 @@ ALWAYS = f"""
     INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at, started_at)
     SELECT 'c' || lpad(n::text, 35, '0'), 'task1', 'q1', CASE n % 2 WHEN 0 THEN 'RUNNING' ELSE 'CLAIMED' END, TRUE,
            'w' || n % 20, now(), now() FROM generate_series(1, {IN_FLIGHT}) AS n;
+    INSERT INTO horsies_tasks (id, task_name, status, sent_at, completed_at, idempotency_key)
+    SELECT '0' || lpad(n::text, 35, '0'), 'name' || n % 10, 'COMPLETED', now() - interval '40 days',
+           now() - interval '40 days' + n * interval '1 s', 'k' || n / 10 FROM generate_series(1, {KEYED}) AS n;
     INSERT INTO horsies_workers (worker_id, queues) SELECT 'w' || n, '{{q1}}' FROM generate_series(0, 19) AS n;
     INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code, failed, example_id)
     SELECT s, to_timestamp(floor(extract(epoch FROM now()) / s) * s) - n * s * interval '1 s', 'q' || g, 't' || g,
@@ -179,6 +183,7 @@ def an_audit(target_id: str | None = None, actor: str | None = None) -> Callable
 
 ENDED = ["COMPLETED", "FAILED"]
 WAIT = ["PENDING"]
+AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
 EVERY_QUEUE = [f"q{n}" for n in range(1_000)]
 MIDDLE = {"after_id": "a" + str(ROWS // 2).zfill(35), "after_time": "now"}
 IN_CLAIM_ORDER = {"after_id": "b", "after_time": "now", "after_queue": "q1", "after_priority": 5}
@@ -210,6 +215,15 @@ LOOKS: dict[str, Look] = {
     "page of a rare name": Look(a_page(task_names=["rare"]), BOUND),
     "page of no name": Look(a_page("ended_at", statuses=ENDED, task_names=["none"]), BOUND),
     "page of retries": Look(a_page(retried_only=True), BOUND),
+    # Only the rows whose ids begin with a zero have ids of an earlier time.
+    "page of an hour": Look(a_page(sent_after=AN_HOUR_AGO), LIMIT),
+    "page before an hour ago": Look(a_page(sent_before=AN_HOUR_AGO), LIMIT),
+    "page of an hour that ended": Look(a_page("ended_at", statuses=ENDED, sent_after=AN_HOUR_AGO), BOUND),
+    "page of a prefix": Look(a_page(id_prefix="0198c5de-0"), 2),
+    "count before an hour ago": Look(a_count(sent_before=AN_HOUR_AGO), 2 * KEYED),
+    "count of a prefix": Look(a_count(id_prefix="0198c5de-0"), 2),
+    "key": Look(lambda conn: monitoring.keyed(conn, "k7", None, most=100), 40),
+    "key of a name": Look(lambda conn: monitoring.keyed(conn, "k7", ["name1", "name7"], most=100), 4),
     "page by time of sending": Look(a_page("sent_at"), BOUND),
     "page by time of sending, ended": Look(a_page("sent_at", source="ended", statuses=ENDED), BOUND),
     # How many there are.

@@ -6,12 +6,8 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
-
-import typer
 
 import horsies
-from horsies.cli.main import app as command_line
 from horsies.core.task_decorator import TaskFunction
 
 ROOT = Path(__file__).parents[2]
@@ -57,11 +53,9 @@ def test_the_page_says_when_it_was_written_and_of_which_versions() -> None:
 
 def test_what_is_missing_is_missing() -> None:
     """If this fails, something was added: say so on the page, here, and on the home page."""
-    commands: Any = typer.main.get_command(command_line)
     options = set(TaskFunction.with_options.__annotations__)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     there = {
-        "No web dashboard yet": bool({"web", "dashboard", "ui"} & set(commands.commands)),
         "No rate limits yet": bool({"rate_limit", "rate"} & {*options, *horsies.CustomQueueConfig.model_fields}),
         "No limits by key yet": bool({"key", "concurrency_key", "lock"} & options),
         "No unique tasks": bool({"unique", "unique_for"} & options),

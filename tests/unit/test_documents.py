@@ -99,7 +99,13 @@ def _anchors(file: Path) -> set[str]:
 # A file of the package, the tests or the examples, and the names that a page says are in it: `core/app.py`, `Horsies`.
 FILE = re.compile(r"`([\w/-]+\.(?:py|sql))`((?:,\s+`[A-Za-z_][\w.]*`(?!\())*)")
 NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
-OF_THE_READER = {"path/file.py", "jobs/mail.py", "shop.py", "horsies/core/schema/migrations/NNNN_what_it_does.sql"}
+OF_THE_READER = {
+    "asgi.py",
+    "path/file.py",
+    "jobs/mail.py",
+    "shop.py",
+    "horsies/core/schema/migrations/NNNN_what_it_does.sql",
+}
 CODE = [ROOT / folder for folder in ("horsies", "tests", "examples", "docs", "benchmarks")]
 
 

@@ -3,8 +3,10 @@ lists become the parameters of the statements, and mistakes in them are reported
 """
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -18,6 +20,8 @@ MOST = 500
 DEEPEST_OFFSET = 10_000
 IN_FLIGHT = frozenset({TaskStatus.CLAIMED, TaskStatus.RUNNING})
 WAITING = frozenset({TaskStatus.PENDING})
+NIL, LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+SKEW_MS = 300_000  # by which the time in an id may differ from that of sending: there may be two clocks
 
 # The states in which each sort order is cheap, because the set is small or an index has this order. (No index has the
 # order of `sent_at`: see `windows.of_page`.)
@@ -49,6 +53,10 @@ class TaskFilter:
     error_codes: Sequence[str] = ()
     error_categories: Sequence[ErrorCategory | str] = ()
     retried_only: bool = False
+    sent_after: datetime | None = None
+    sent_before: datetime | None = None
+    id_prefix: str | None = None
+    idempotency_key: str | None = None
     plain_only: bool = False  # no tasks of workflows
 
     def params(self) -> dict[str, Any]:
@@ -68,10 +76,34 @@ class TaskFilter:
             "codes_other_than": other_than,
             "retried_only": bool(self.retried_only),
             "plain_only": self.plain_only,
+            "sent_after": checked_moment("sent_after", self.sent_after),
+            "sent_before": checked_moment("sent_before", self.sent_before),
+            "id_prefix": None if self.id_prefix is None else checked_text("id_prefix", self.id_prefix) or None,
+            **id_bounds(self.sent_after, self.sent_before, self.id_prefix),
+            "ids": None,
             "only_waiting": _is_within(statuses, WAITING),
             "only_in_flight": _is_within(statuses, IN_FLIGHT),
             "only_ended": _is_within(statuses, TASK_TERMINAL_STATES),
         }
+
+
+def id_bounds(
+    sent_after: datetime | None, sent_before: datetime | None, id_prefix: str | None
+) -> dict[str, str | None]:
+    """Between which ids a walk along the ids finds what was sent in this time, and what begins like this. Ids that we
+    make begin with the time of sending; others, as those of schedules, are not found by it (M-46b)."""
+    least = [] if sent_after is None else [_id_at(sent_after, -SKEW_MS)]
+    most = [] if sent_before is None else [_id_at(sent_before, SKEW_MS)]
+    if id_prefix and NIL.startswith(re.sub("[0-9a-f]", "0", id_prefix)):
+        least.append(id_prefix + NIL[len(id_prefix) :])
+        most.append(id_prefix + LAST[len(id_prefix) :])
+    return {"id_from": max(least, default=None), "id_to": min(most, default=None)}
+
+
+def _id_at(moment: datetime, more_ms: int) -> str:
+    """The first id of that time, give or take so many milliseconds."""
+    text = f"{max(0, int(moment.timestamp() * 1000) + more_ms):012x}"
+    return f"{text[:8]}-{text[8:]}{NIL[13:]}"
 
 
 def order(sort_by: str, sort_dir: str, statuses: Sequence[TaskStatus | str]) -> dict[str, Any]:
@@ -116,6 +148,12 @@ def names(what: str, values: Sequence[str]) -> list[str] | None:
 def checked_text(what: str, value: str) -> str:
     if not can_be_stored(value):
         raise BadQuestion(f"{what} must be a string, not {value!r}")
+    return value
+
+
+def checked_moment(what: str, value: datetime | None) -> datetime | None:
+    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise BadQuestion(f"{what} must be a datetime with a time zone, not {value!r}")
     return value
 
 

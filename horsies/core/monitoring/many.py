@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from horsies.core.brokers.actions import CANCELLED, TaskActionErrorCode, can_be_rerun, is_cancellable
@@ -20,6 +21,7 @@ from horsies.core.db import Connection, by_halves, describe, is_about_content, i
 from horsies.core.models.monitoring import bulk, tasks
 from horsies.core.monitoring import filters, task_queries
 from horsies.core.monitoring.queries import ask
+from horsies.core.producer.enqueue import new_task_ids
 from horsies.core.producer.hub import can_exist
 from horsies.core.store import many, rollup
 from horsies.core.store.many import TaskState
@@ -145,7 +147,7 @@ class _Cancel:
 class _Rerun:
     statuses: tuple[TaskStatus, ...] = _ENDED
     tries: int = 2  # it may have ended just then
-    stuck: Code = Code.TASK_ALREADY_RERUN  # there is a task with the id that follows from this one
+    stuck: Code = Code.TASK_ALREADY_RERUN  # there is a task with the key that follows from this one
 
     def check(self) -> None:
         pass
@@ -160,7 +162,7 @@ class _Rerun:
         return None if can_be_rerun(state) else Code.TASK_HAS_NOT_ENDED
 
     async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, str]:
-        return await many.rerun(conn, ids, [None] * len(ids))
+        return await many.rerun(conn, ids, list(islice(new_task_ids(), len(ids))), once=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ async def _act(
     except filters.BadQuestion as problem:
         return Err(tasks.MonitoringQueryError(tasks.MonitoringErrorCode.INVALID_ARGUMENT, str(problem)))
     if dry_run:
-        return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted, action))
+        return await (_preview(broker, list(ids), action) if ids else _count(broker, wanted))
     batches = _given(list(ids)) if ids else _found(broker, wanted)
     run = _Run(broker, action, most)
     try:
@@ -254,9 +256,7 @@ async def _preview(broker: PostgresBroker, ids: list[str], action: _Action) -> t
     return await ask(broker, look)
 
 
-async def _count(
-    broker: PostgresBroker, group: filters.TaskFilter, action: _Action
-) -> tasks.MonitoringResult[bulk.BulkResult]:
+async def _count(broker: PostgresBroker, group: filters.TaskFilter) -> tasks.MonitoringResult[bulk.BulkResult]:
     """How many tasks of the group there are."""
     page = await task_queries.find_tasks(broker, group, limit=EXAMPLES)
     if isinstance(page, Err):

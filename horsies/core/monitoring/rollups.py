@@ -15,7 +15,7 @@ from horsies.core.monitoring import filters
 from horsies.core.monitoring.queries import ask
 from horsies.core.store import monitoring, rollup
 from horsies.core.store.rollup import SPANS, RollupRow, RollupWindow
-from horsies.core.tasks.tally import BUCKETS, OUTCOME_NAMES, quantile
+from horsies.core.tasks.tally import OUTCOME_NAMES, quantile
 
 if TYPE_CHECKING:
     from horsies.core.brokers.postgres import PostgresBroker
@@ -113,7 +113,7 @@ def _point(window: RollupWindow, place: int, row: RollupRow | None) -> history.R
     at = _time(window.since + place * window.step)
     if row is None:
         return history.RollupPoint(at)
-    waits, runs = _histogram(row.wait_places, row.wait_numbers), _histogram(row.run_places, row.run_numbers)
+    waits, runs = _histogram(row.wait_counts), _histogram(row.run_counts)
     return history.RollupPoint(
         at,
         **{name: getattr(row, name) or 0 for name in OUTCOME_NAMES},
@@ -127,11 +127,8 @@ def _point(window: RollupWindow, place: int, row: RollupRow | None) -> history.R
     )
 
 
-def _histogram(places: Sequence[int] | None, numbers: Sequence[int] | None) -> list[int]:
-    counts = [0] * BUCKETS
-    for place, number in zip(places or (), numbers or (), strict=True):
-        counts[min(place, BUCKETS) - 1] += number
-    return counts
+def _histogram(counts: Sequence[int | None] | None) -> list[int]:
+    return [count or 0 for count in counts or ()]
 
 
 def _report(window: RollupWindow, rows: Sequence[rollup.FailureRow]) -> history.FailureReport:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from horsies.core.db import Connection
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_FACETS = 200
+MOST_KEYED = 2_000  # names of tasks of which one may have the key
 _GROUPS = ("worker", "task_name", "queue")
 _FACETS = ("task_name", "queue", "worker", "error_code")
 
@@ -121,6 +123,10 @@ async def list_tasks(
     error_codes: Sequence[str] = (),
     error_categories: Sequence[tasks.ErrorCategory | str] = (),
     retried_only: bool = False,
+    sent_after: datetime | None = None,
+    sent_before: datetime | None = None,
+    id_prefix: str | None = None,
+    idempotency_key: str | None = None,
     sort_by: tasks.SortBy = "id",
     sort_dir: tasks.SortDir = "desc",
     offset: int = 0,
@@ -133,7 +139,8 @@ async def list_tasks(
     Ids grow with time, so by default the last sent tasks come first. `after` is the `next_cursor` of the page before.
     With `exact`, the search does not stop before the page is full, and all tasks are counted.
     """
-    wanted = filters.TaskFilter(task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
+    lists = (task_names, queues, workers, statuses, error_codes, error_categories, retried_only)
+    wanted = filters.TaskFilter(*lists, sent_after, sent_before, id_prefix, idempotency_key)
     return await find_tasks(
         broker, wanted, sort_by=sort_by, sort_dir=sort_dir, offset=offset, limit=limit, after=after, exact=exact
     )
@@ -158,7 +165,12 @@ async def find_tasks(
         order = filters.order(sort_by, sort_dir, wanted.statuses)
         place = {**filters.page(offset, limit), **windows.after(after, sort_by, order["descending"])}
         params = {**wanted.params(), **order, **place}
-        rare = await _rare(conn, params, sort_by)
+        if wanted.idempotency_key is None:
+            rare = await _rare(conn, params, sort_by)
+        else:
+            key = filters.checked_text("idempotency_key", wanted.idempotency_key)
+            params["ids"] = await monitoring.keyed(conn, key, params["task_names"], most=MOST_KEYED)
+            rare = windows.of_source("ids", exact=True)
         looks = [rare] if rare is not None else windows.of_page(params, sort_by, exact=exact)
         page = await (_page(conn, params, looks[0]) if len(looks) == 1 else _merged_page(conn, params, looks))
         if not counted:

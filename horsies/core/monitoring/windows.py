@@ -20,7 +20,7 @@ from horsies.core.types import TASK_TERMINAL_STATES, TaskStatus
 
 LOOK = 10_000  # so many tasks of a source are looked at; a total counts up to here
 
-Source: TypeAlias = Literal["all", "waiting", "in_flight", "ended", "coded"]
+Source: TypeAlias = Literal["all", "waiting", "in_flight", "ended", "coded", "ids"]
 Walk: TypeAlias = Literal["id", "claim_order", "ended_at", "owner", "code", "any"]
 _WALKS: dict[Source, Walk] = {
     "all": "id",
@@ -28,6 +28,7 @@ _WALKS: dict[Source, Walk] = {
     "in_flight": "owner",
     "ended": "ended_at",
     "coded": "code",
+    "ids": "any",
 }
 _KINDS: dict[Source, frozenset[TaskStatus]] = {
     "waiting": WAITING,
@@ -47,13 +48,16 @@ class Window:
     def params(self) -> dict[str, Any]:
         """What the source says by itself is not asked of each task: an index may know all the rest."""
         said = {f"only_{self.source}": False} if self.source in _KINDS else {}
-        return {"source": self.source, "walk": self.walk, "look": self.look, **said}
+        # Not all ids tell when their task was sent: who looks at all of them needs no bounds (M-46b).
+        bounds = dict.fromkeys(("id_from", "id_to")) if self.look is None else {}
+        return {"source": self.source, "walk": self.walk, "look": self.look, **said, **bounds}
 
 
 # The filter that belongs to a source itself, and those that do not.
 _OWN_FILTER = {"waiting": "queues", "in_flight": "workers", "coded": "codes"}
 _NO_FILTER: dict[str, Any] = {
     **dict.fromkeys(("task_names", "queues", "workers", "statuses", "codes", "codes_other_than")),
+    **dict.fromkeys(("sent_after", "sent_before", "id_prefix")),
     **dict.fromkeys(("retried_only", "plain_only", "only_waiting", "only_in_flight", "only_ended"), False),
 }
 
@@ -78,7 +82,8 @@ def rare_sources(wanted: Mapping[str, Any], sort_by: str = "") -> list[Source]:
         found.append("coded")
     if wanted["only_waiting"] and sort_by in ("id", "sent_at"):
         found.append("waiting")
-    if sort_by == "sent_at" and not wanted["only_in_flight"]:
+    is_bounded = wanted["id_from"] is not None or wanted["id_to"] is not None
+    if (sort_by == "sent_at" or (sort_by == "id" and is_bounded)) and not wanted["only_in_flight"]:
         found.append("all")
     return found
 

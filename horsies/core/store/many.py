@@ -37,10 +37,10 @@ async def cancel(
     return [CancelledTask(id_, stored(TaskStatus, was), queue, name) for id_, was, queue, name, _ in rows]
 
 
-async def rerun(conn: Connection, ids: Sequence[str], new_ids: Sequence[str | None]) -> dict[str, str]:
+async def rerun(conn: Connection, ids: Sequence[str], new_ids: Sequence[str], *, once: bool = False) -> dict[str, str]:
     """Copy tasks that ended without success and belong to no workflow; the ids of the copies by those of the tasks.
-    Without a new id there is one copy of a task, whoever makes it."""
-    params = {"ids": texts(ids), "new_ids": texts(new_ids)}
+    `once`: there is one such copy of a task, whoever makes it."""
+    params = {"ids": texts(ids), "new_ids": texts(new_ids), "once": once}
     return dict(await (await conn.execute(load("monitoring/rerun"), params, prepare=False)).fetchall())
 
 

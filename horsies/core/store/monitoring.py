@@ -45,6 +45,13 @@ async def tasks_by_id(conn: Connection, ids: Sequence[str]) -> list[models.TaskS
         return [_summary(row) for row in await cursor.fetchall()]
 
 
+async def keyed(conn: Connection, key: str, task_names: list[str] | None, *, most: int) -> list[str]:
+    """The ids of the tasks with this idempotency key, of these names or of any."""
+    wanted = {"key": key, "task_names": task_names, "most": most}
+    rows = await (await conn.execute(load("monitoring/keyed"), wanted, prepare=False)).fetchall()
+    return [task_id for (task_id,) in rows]
+
+
 async def has_few(conn: Connection, wanted: Mapping[str, Any]) -> bool:
     """Whether the source has at most `few` tasks."""
     [(has_few,)] = await (await conn.execute(load("monitoring/has_few"), wanted, prepare=False)).fetchall()

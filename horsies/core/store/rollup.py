@@ -75,7 +75,7 @@ class RollupWindow(NamedTuple):
 
 
 class RollupRow(NamedTuple):
-    """One point in which there was anything. Histograms are places, which count from 1, and numbers."""
+    """One point in which there was anything. A histogram has all buckets, None for those after the last."""
 
     point: int
     completed: int | None
@@ -83,10 +83,8 @@ class RollupRow(NamedTuple):
     retried: int | None
     expired: int | None
     cancelled: int | None
-    wait_places: list[int] | None
-    wait_numbers: list[int] | None
-    run_places: list[int] | None
-    run_numbers: list[int] | None
+    wait_counts: list[int | None] | None
+    run_counts: list[int | None] | None
     waiting: int | None  # None: nobody looked
     oldest_due_seconds: float | None
     running: int | None

@@ -77,8 +77,8 @@ class Statistics:
         try:
             async with asyncio.timeout(WRITE_S), self._database.connection() as conn:
                 await rollup.add(conn, groups, age_s)
-        except AWAY as problem:
-            if _is_refused(problem):
+        except Exception as problem:
+            if not isinstance(problem, AWAY) or _is_refused(problem):  # a mistake of ours does not stop the worker
                 self._tell("are dropped", problem)
                 return
             self._tally.put_back(groups)

@@ -16,6 +16,7 @@ from horsies.web.svg.charts import ChartWindow, area_svg
 
 STALE_S = 300.0
 MOST_TASKS = 100
+COLUMNS = 120  # of a chart
 
 
 def state_of(worker: WorkerStateInfo) -> str:
@@ -37,7 +38,8 @@ async def worker(viewer: Viewer) -> Response:
     found = next((one for one in await viewer.read(monitoring.list_workers) if one.worker_id == worker_id), None)
     window = viewer.one_of("window", tuple(WINDOWS), "1h")
     length = WINDOWS[window]
-    history = await viewer.read(monitoring.get_worker_history, worker_id, limit=500)
+    seconds = length.total_seconds()
+    history = await viewer.read(monitoring.get_worker_history, worker_id, limit=COLUMNS, window_seconds=seconds)
     tasks = await viewer.read(
         monitoring.list_tasks,
         workers=[worker_id],
@@ -46,9 +48,10 @@ async def worker(viewer: Viewer) -> Response:
         sort_dir="asc",
         limit=MOST_TASKS,
     )
-    if found is None and not history and not tasks.items:
+    is_known = found is not None or history or tasks.items
+    if not is_known and not await viewer.read(monitoring.get_worker_history, worker_id, limit=1):
         raise not_found("worker")
-    drawn = ChartWindow(viewer.now, length, max(timedelta(minutes=1), length / 120))
+    drawn = ChartWindow(viewer.now, length, max(timedelta(minutes=1), length / COLUMNS))
     return viewer.show(
         "worker.html",
         "Workers",

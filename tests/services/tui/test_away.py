@@ -22,16 +22,16 @@ async def test_m80_a_database_that_goes_away_and_comes_back(database_url: str, d
         broker = PostgresBroker(PostgresConfig(database_url=line.url))
         broker.only_look()
         async with watching(broker) as viewer:
-            await viewer.sees("mail", without=("No answer from the database",))
+            await viewer.sees("mail", without=("No news from the database",))
             line.cut()
-            await viewer.sees("No answer from the database for", "old; trying again", "mail")
+            await viewer.sees("No news from the database for", "old; trying again", "mail")
             await viewer.press("4")
-            await viewer.sees("[4 Workflows]", "nothing is known yet", "No answer from the database")
+            await viewer.sees("[4 Workflows]", "nothing is known yet", "No news from the database")
             await viewer.press("1")
-            await viewer.sees("mail", "No answer from the database"), "keys work, and the last values are shown"
+            await viewer.sees("mail", "No news from the database"), "keys work, and the last values are shown"
             await given_task(db, queue_name="reports")
             line.mend()
-            await viewer.sees("mail", "reports", without=("No answer from the database",))
+            await viewer.sees("mail", "reports", without=("No news from the database",))
         await broker.close_async()
 
 
@@ -46,12 +46,12 @@ async def test_m80_a_database_that_says_nothing(
         async with watching(broker) as viewer:
             await viewer.sees("mail")
             line.freeze()
-            await viewer.sees("No answer from the database for", "mail")
+            await viewer.sees("No news from the database for", "mail")
             await viewer.press("question_mark")
             await viewer.sees("Dashboard › help"), "keys do not wait for it"
             await viewer.press("escape")
             line.mend()
-            await viewer.sees("mail", without=("No answer from the database",))
+            await viewer.sees("mail", without=("No news from the database",))
         await broker.close_async()
 
 
@@ -86,7 +86,7 @@ async def test_m80_it_only_reads(database_url: str, db: AsyncConnection) -> None
             ("5", "none"),
         ):
             await viewer.press(key)
-            await viewer.sees(said, without=("No answer",))
+            await viewer.sees(said, without=("No news",))
     await broker.close_async()
 
 

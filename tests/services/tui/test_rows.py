@@ -72,6 +72,23 @@ async def test_m80_a_task_with_attempts_and_why_it_waits(viewer: Viewer, db: Asy
     await viewer.sees("Tasks by worker", without=("›",))
 
 
+async def test_m80_a_running_task_and_what_it_logs(viewer: Viewer, db: AsyncConnection) -> None:
+    task_id = str(uuid.uuid4())
+    await given_task(db, id=task_id, status=TaskStatus.RUNNING, started_at="now")
+    insert = (
+        "INSERT INTO horsies_task_logs (task_id, claim_seq, attempt, first_line, last_line, lines)"
+        " VALUES (%s, 1, 1, %s, %s, %s)"
+    )
+    await db.execute(insert, [task_id, 1, 1, '[[0.0, "INFO", "mail", "connecting"]]'])
+    await viewer.press("3", "slash")
+    await viewer.type(task_id)
+    await viewer.press("enter")
+    await viewer.sees("a_task  RUNNING", "log", "INFO    connecting")
+    await db.execute(insert, [task_id, 2, 2, '[[1.0, "ERROR", "mail", "refused"]]'])
+    await viewer.press("r")
+    await viewer.sees("INFO    connecting", "ERROR   refused")
+
+
 async def test_m80_a_workflow_its_nodes_and_a_node(viewer: Viewer, db: AsyncConnection) -> None:
     run = await given_workflow(db, name="order", status="RUNNING", open_nodes=2)
     task_id = await given_task(db, status=TaskStatus.FAILED, error_code="SOLD_OUT", workflow_id=run)
@@ -100,7 +117,7 @@ async def test_m80_an_empty_database(viewer: Viewer) -> None:
         ("5", "no schedule is known"),
     ):
         await viewer.press(key)
-        await viewer.sees(said, without=("No answer",))
+        await viewer.sees(said, without=("No news",))
         await viewer.press("down", "enter", "y", "up", "pagedown", "home", "end")
         assert viewer.app.is_running
 
@@ -176,8 +193,8 @@ async def test_m80_many_rows_are_read_by_pages(viewer: Viewer, db: AsyncConnecti
         assert f"page {page} of these" in viewer.marked
         await viewer.press("enter")
         await viewer.sees(f"many{(page - 1) * 100 + 1} ")
-        assert len(viewer.list.rows) < 110
-    await viewer.press("home", "down", "enter")
+        assert len(viewer.list.rows) < 110 and W1 in viewer.marked, "the cursor is above the page"
+    await viewer.press("down", "enter")
     await viewer.sees("many301 ")
 
 

@@ -271,3 +271,23 @@ async def test_m80_an_empty_database_is_shown_as_such() -> None:
     ):
         person.desk.go(tab - 1)
         assert said in await person.text(), tab
+
+
+async def test_m80_a_log_is_read_on_from_where_it_was_read_to() -> None:
+    person = Person()
+    await person.go(3)
+    person.desk.open(person.desk.view.find(TASK))
+    assert "the mailbox is full" in await person.text()
+    person.desk.view.polls()[-1].hurry()
+    await person.look()
+    assert [question[2] for question in person.source.asked if question[0] == "logs"] == [0, 2]
+    assert (await person.text()).count("connecting") == 1
+
+
+async def test_m80_behind_other_tabs_the_snapshot_is_asked_less_often() -> None:
+    person = Person()
+    await person.look()
+    snapshot = person.desk.overview.snapshot
+    assert snapshot.is_due(3.0)
+    person.desk.go(3)
+    assert not snapshot.is_due(3.0) and snapshot.is_due(11.0)

@@ -19,6 +19,7 @@ from tests.tui_support import (
     NODES,
     NOW,
     WEB,
+    FixedSource,
     a_dead_worker,
     a_detail,
     a_group,
@@ -260,3 +261,12 @@ def test_m80_hostile_texts_of_rows_are_shown_and_not_obeyed() -> None:
     ]
     assert obeyed(text_of(rows)) == set()
     assert [plain(row.line) for row in rows if "\n" in plain(row.line)] == []
+
+
+def test_m80_what_a_task_has_logged_is_below_it() -> None:
+    text = text_of(list(view_tasks.logged(FixedSource().the_log, 60)))
+    assert "log\n  11:58:50Z INFO    connecting\n  … 3 lines are missing here\n" in text
+    assert "11:58:51Z WARNING the mailbox is full\n    its size is 2000" in text
+    hostile = [replace(FixedSource().the_log[0], text=LONG, level=SHORT)]
+    assert obeyed(text_of(list(view_tasks.logged(hostile, 60)))) == set()
+    assert list(view_tasks.logged([], 60)) == []

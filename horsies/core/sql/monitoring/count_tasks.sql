@@ -13,14 +13,21 @@ FROM (
            AND (%(codes_other_than)s::text[] IS NULL OR (error_code IS NOT NULL AND error_code <> ALL(%(codes_other_than)s::text[])))
            AND (NOT %(retried_only)s OR retry_count > 0) AND (NOT %(plain_only)s OR workflow_id IS NULL)
            AND (NOT %(only_waiting)s OR is_waiting) AND (NOT %(only_in_flight)s OR claimed)
-           AND (NOT %(only_ended)s OR ended_at IS NOT NULL), FALSE) AS is_match
+           AND (NOT %(only_ended)s OR ended_at IS NOT NULL)
+           AND (%(sent_after)s::timestamptz IS NULL OR sent_at >= %(sent_after)s::timestamptz)
+           AND (%(sent_before)s::timestamptz IS NULL OR sent_at < %(sent_before)s::timestamptz)
+           AND (%(id_prefix)s::text IS NULL OR starts_with(id, %(id_prefix)s::text)), FALSE) AS is_match
     FROM (
-        SELECT task_name, queue_name, claimed_by_worker_id, status, error_code, retry_count, is_waiting, claimed, ended_at, workflow_id
+        SELECT task_name, queue_name, claimed_by_worker_id, status, error_code, retry_count, is_waiting, claimed, ended_at, workflow_id,
+               sent_at, id
         FROM horsies_tasks
         WHERE (%(source)s::text <> 'waiting' OR (is_waiting AND (%(queues)s::text[] IS NULL OR queue_name = ANY(%(queues)s::text[]))))
           AND (%(source)s::text <> 'in_flight' OR (claimed AND (%(workers)s::text[] IS NULL
                OR claimed_by_worker_id = ANY(%(workers)s::text[]))))
           AND (%(source)s::text <> 'ended' OR ended_at IS NOT NULL)
+          AND (%(source)s::text <> 'ids' OR id = ANY(%(ids)s::text[]))
+          AND (%(id_from)s::text IS NULL OR %(walk)s::text <> 'id' OR id >= %(id_from)s::text)
+          AND (%(id_to)s::text IS NULL OR %(walk)s::text <> 'id' OR id <= %(id_to)s::text)
           AND (%(source)s::text <> 'coded' OR (error_code IS NOT NULL AND (%(codes)s::text[] IS NULL
                OR error_code = ANY(%(codes)s::text[]))))
         ORDER BY CASE WHEN %(walk)s::text = 'claim_order' THEN queue_name END DESC,

@@ -15,6 +15,9 @@ FROM (
       AND (%(source)s::text <> 'in_flight' OR (claimed AND (%(workers)s::text[] IS NULL
            OR claimed_by_worker_id = ANY(%(workers)s::text[]))))
       AND (%(source)s::text <> 'ended' OR ended_at IS NOT NULL)
+      AND (%(source)s::text <> 'ids' OR id = ANY(%(ids)s::text[]))
+      AND (%(id_from)s::text IS NULL OR %(walk)s::text <> 'id' OR id >= %(id_from)s::text)
+      AND (%(id_to)s::text IS NULL OR %(walk)s::text <> 'id' OR id <= %(id_to)s::text)
       AND (%(source)s::text <> 'coded' OR (error_code IS NOT NULL AND (%(codes)s::text[] IS NULL
            OR error_code = ANY(%(codes)s::text[]))))
       AND CASE WHEN %(after_id)s::text IS NULL OR %(walk)s::text <> %(sort_by)s::text THEN TRUE
@@ -59,6 +62,9 @@ WHERE (%(task_names)s::text[] IS NULL OR task_name = ANY(%(task_names)s::text[])
   AND (NOT %(retried_only)s OR retry_count > 0) AND (NOT %(plain_only)s OR workflow_id IS NULL)
   AND (NOT %(only_waiting)s OR is_waiting) AND (NOT %(only_in_flight)s OR claimed)
   AND (NOT %(only_ended)s OR ended_at IS NOT NULL)
+  AND (%(sent_after)s::timestamptz IS NULL OR sent_at >= %(sent_after)s::timestamptz)
+  AND (%(sent_before)s::timestamptz IS NULL OR sent_at < %(sent_before)s::timestamptz)
+  AND (%(id_prefix)s::text IS NULL OR starts_with(id, %(id_prefix)s::text))
   -- After the cursor, if the walk does not begin there.
   AND CASE WHEN %(after_id)s::text IS NULL OR %(walk)s::text = %(sort_by)s::text THEN TRUE
            WHEN %(sort_by)s::text = 'id' THEN CASE WHEN %(descending)s THEN id < %(after_id)s::text

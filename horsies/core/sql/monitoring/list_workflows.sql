@@ -25,7 +25,7 @@ WHERE (%(workflow_name)s::text IS NULL OR name = %(workflow_name)s::text)
   AND (%(status)s::text IS NULL OR status = %(status)s::text)
 ORDER BY completed_at DESC NULLS FIRST, sent_at DESC, id LIMIT %(limit)s) w
 CROSS JOIN LATERAL (
-    SELECT (SELECT max(t.task_index) + 1 FROM horsies_workflow_tasks t WHERE t.workflow_id = w.id) AS nodes,
+    SELECT (SELECT max(t.task_index)::bigint + 1 FROM horsies_workflow_tasks t WHERE t.workflow_id = w.id) AS nodes,
            (SELECT count(*) FROM (
                SELECT FROM horsies_workflow_tasks t WHERE t.workflow_id = w.id AND w.completed_at IS NULL
                  AND t.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') LIMIT %(most_open)s::int + 1) first) AS open
