@@ -233,3 +233,62 @@ def fill(shop: Shop) -> None:
     values: dict[str, Any] = {"w1": LIVE_WORKERS[0], "w2": LIVE_WORKERS[1], "w3": DEAD_WORKER}
     values |= {"busy": json.dumps(BUSY), "image": json.dumps(NO_IMAGE), "declined": json.dumps(DECLINED)}
     shop.script(A_DAY + ORDERS, values)
+
+
+MANY = 100_000
+MANY_TASKS = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, status, kwargs, sent_at, enqueued_at, claimed_at,
+    started_at, completed_at, failed_at, error_code, claimed_by_worker_id, claim_seq)
+SELECT '0199c000-' || lpad(to_hex(n / 65536), 4, '0') || '-7000-a000-' || lpad(to_hex(n %% 65536), 12, '0'),
+    'shop.send_mail', 'mail', 2, s.status, '{"to": "ada@example.com", "subject": "News"}', s.at, s.at, s.at, s.at,
+    CASE WHEN s.status = 'COMPLETED' THEN s.at + interval '80 ms' END,
+    CASE WHEN s.status = 'FAILED' THEN s.at + interval '80 ms' END,
+    CASE WHEN s.status = 'FAILED' THEN 'SMTP_BUSY' END, 'shop-1:4211:9c0d25de', 1
+FROM generate_series(1, %(many)s) AS n, LATERAL (
+    SELECT CASE WHEN n %% 50 = 0 THEN 'FAILED' WHEN n > %(many)s - 20000 THEN 'PENDING' ELSE 'COMPLETED' END AS status,
+        now() - (%(many)s - n) * interval '0.3 s' AS at) AS s;
+ANALYZE horsies_tasks;
+"""
+
+
+def fill_with_many(shop: Shop) -> None:
+    """A hundred thousand tasks, of which a fifth waits."""
+    shop.script(MANY_TASKS, {"many": MANY})
+
+
+LARGE = "0199d000-0000-7000-a000-000000000500"
+LARGE_WORKFLOW = """
+INSERT INTO horsies_workflows (id, name, definition_key, status, open_nodes, sent_at, started_at, completed_at,
+    error_code)
+VALUES (%(id)s, 'season', 'shop.season', 'FAILED', 0, now() - interval '9 min', now() - interval '9 min', now(),
+    'OUT_OF_STOCK');
+INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, queue_name, status,
+    dependencies, map_index, map_position, error_code, ready_at, started_at, completed_at)
+SELECT %(id)s, n.index, n.node, n.type, n.task, 'orders',
+    CASE WHEN n.index = ANY(%(failed)s) THEN 'FAILED' WHEN n.index = ANY(%(skipped)s) THEN 'SKIPPED' ELSE 'COMPLETED' END,
+    n.needs, n.map_index, n.position, CASE WHEN n.index = ANY(%(failed)s) THEN 'OUT_OF_STOCK' END,
+    n.at, n.at, n.at + interval '5 s'
+FROM (
+    SELECT 0 AS index, 'plan' AS node, 'TASK' AS type, 'shop.reserve' AS task, '{}'::int[] AS needs, NULL::int AS map_index,
+        NULL::int AS position, now() - interval '9 min' AS at
+    -- Twenty branches, each a chain of nine nodes whose middle one has a side step.
+    UNION ALL SELECT 1 + b * 10 + s, CASE s WHEN 9 THEN 'side ' ELSE 'step ' END || b || '.' || s, 'TASK', 'shop.charge',
+        ARRAY[CASE WHEN s = 0 THEN 0 WHEN s = 9 THEN 1 + b * 10 + 4 ELSE b * 10 + s END], NULL, NULL,
+        now() - interval '9 min' + (10 + s * 20 + b) * interval '1 s'
+    FROM generate_series(0, 19) AS b, generate_series(0, 9) AS s
+    UNION ALL SELECT 201, 'gather', 'TASK', 'shop.list_items', ARRAY(SELECT 1 + b * 10 + 8 FROM generate_series(0, 19) AS b),
+        NULL, NULL, now() - interval '4 min'
+    UNION ALL SELECT 202, 'pack', 'MAP', 'shop.pack', '{201}', NULL, NULL, now() - interval '3 min'
+    UNION ALL SELECT 203, 'ship', 'TASK', 'shop.ship', '{202}', NULL, NULL, now() - interval '1 min'
+    UNION ALL SELECT 204 + i, 'pack[' || i || ']', 'ELEMENT', 'shop.pack', '{}', 202, i,
+        now() - interval '3 min' + i * interval '0.4 s'
+    FROM generate_series(0, 295) AS i
+) AS n;
+"""
+LARGE_FAILED = (25, 116, 202, 300, 301)  # two steps, the map, and two of its elements
+
+
+def fill_with_a_large_workflow(shop: Shop) -> None:
+    """A workflow of 500 nodes: branches, a map, and failures in both."""
+    skipped = [26, 27, 28, 29, 117, 118, 119, 203]
+    shop.script(LARGE_WORKFLOW, {"id": LARGE, "failed": list(LARGE_FAILED), "skipped": skipped})
