@@ -168,7 +168,8 @@ INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type,
     dependencies, dependents, deps_total, deps_completed, deps_failed, args_from, map_index, map_position, map_options,
     result, error_code, ready_at, started_at, completed_at)
 SELECT w.id, n.index, n.node, n.type, n.task, 'orders', n.states[w.number], n.needs, n.needed, cardinality(n.needs),
-    0, 0, '{}', n.map_index, n.position, NULL,
+    CASE WHEN n.states[w.number] IN ('PENDING', 'SKIPPED') THEN 0 ELSE cardinality(n.needs) END,
+    (n.states[w.number] = 'SKIPPED')::int, '{}', n.map_index, n.position, NULL,
     CASE n.states[w.number] WHEN 'COMPLETED' THEN '{"ok": 9}'
         WHEN 'FAILED' THEN json_build_object('err', %(declined)s::json)::text END,
     CASE n.states[w.number] WHEN 'FAILED' THEN 'CARD_DECLINED' END,

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.layout import faults
-from tests.browser.rows import LARGE, MANY, fill_with_a_large_workflow, fill_with_many
+from tests.browser.rows import LARGE, fill_with_a_large_workflow, fill_with_many
 from tests.browser.support import NARROW, Shop, Visit, Visitors, Web
 
 
@@ -22,7 +22,7 @@ def many(shop: Shop, visit: Visit) -> Visit:
 def test_m96_m95_a_hundred_thousand_tasks_are_a_page_like_any_other(shop: Shop, many: Visit) -> None:
     page = many.go("/tasks")
     expect(page.locator("tr[data-row]")).to_have_count(50)
-    expect(page.locator("caption")).to_contain_text(f"{MANY:,} tasks")
+    expect(page.locator("caption")).to_have_text("10,000+ tasks")
     assert page.evaluate("document.querySelectorAll('*').length") < 5_000
     assert faults(page) == []
     seen: set[str] = set()
