@@ -5,7 +5,7 @@ reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -59,8 +59,8 @@ class TaskCancelled:
 
     task_id: str
     previous_status: TaskStatus
-    queue_name: str = ""
-    task_name: str = ""
+    queue_name: str = field(default="", compare=False)
+    task_name: str = field(default="", compare=False)
 
 
 TaskActionResult: TypeAlias = Ok[TaskCancelled] | Err[TaskActionError]

@@ -8,13 +8,14 @@ codes come from rows, and everybody who can send a task can make one up: later o
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from math import log2
 from typing import Any
 
 FIRST_S = 0.001  # the first bucket is for times up to this
-BUCKETS = 61  # the last one is for times of about twelve days and more
+BUCKETS = 61  # the last one is for times of about nine days and more
+BOUNDS = tuple(FIRST_S * 2 ** (bucket / 2) for bucket in range(BUCKETS - 1))  # the longest time of each but the last
 MOST_GROUPS = 500
 OTHER = "…other"
 LONGEST_CODE = 255
@@ -105,14 +106,16 @@ class OutcomeTally:
         """A task ended like this. A negative time, which only clocks that disagree can cause, counts as 0."""
         group = self._groups.get((queue, task_name, error_code)) or self._group(queue, task_name, error_code)
         group.counts[outcome] += number
-        if outcome is EndKind.FAILED and task_id is not None:
-            group.example_id = task_id
+        if outcome is EndKind.FAILED:
+            group.example_id = task_id or group.example_id
         if wait_s is not None:
-            group.wait_counts[bucket_of(wait_s)] += 1
-            group.wait_s += wait_s if wait_s > 0 else 0.0
+            group.wait_counts[bisect_left(BOUNDS, wait_s)] += 1
+            if wait_s > 0:
+                group.wait_s += wait_s
         if run_s is not None:
-            group.run_counts[bucket_of(run_s)] += 1
-            group.run_s += run_s if run_s > 0 else 0.0
+            group.run_counts[bisect_left(BOUNDS, run_s)] += 1
+            if run_s > 0:
+                group.run_s += run_s
 
     def take(self) -> list[OutcomeGroup]:
         groups, self._groups = self._groups, {}
@@ -132,15 +135,7 @@ class OutcomeTally:
 
 def bucket_of(seconds: float) -> int:
     """The place of a time in a histogram."""
-    if seconds <= FIRST_S:
-        return 0
-    place = 1 + int(2 * log2(seconds / FIRST_S))
-    return place if place < BUCKETS else BUCKETS - 1
-
-
-def bound_of(bucket: int) -> float:
-    """The longest time of a bucket, in seconds."""
-    return FIRST_S * 2 ** (bucket / 2)
+    return bisect_left(BOUNDS, seconds)
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
@@ -153,9 +148,9 @@ def quantile(counts: Sequence[int], share: float) -> float | None:
     for bucket, count in enumerate(counts):
         if count and before + count >= rank:
             part = max(0.0, rank - before) / count
-            return FIRST_S * part if bucket == 0 else bound_of(bucket - 1) * 2 ** (part / 2)
+            return FIRST_S * part if bucket == 0 else BOUNDS[bucket - 1] * 2 ** (part / 2)
         before += count
-    return bound_of(len(counts) - 1)
+    return BOUNDS[-1]
 
 
 def _sums(some: Sequence[int], others: Sequence[int]) -> list[int]:
