@@ -41,19 +41,19 @@ CREATE FUNCTION pg_temp.id_of(n int) RETURNS text LANGUAGE sql AS $$
 $$;
 
 INSERT INTO horsies_workers (worker_id, queues, hostname, pid, started_at, last_heartbeat_at, metadata)
-VALUES (%(w1)s, '{orders,mail,images}', 'shop-1', 4211, now() - interval '9 h', now(), '{"concurrency": 1}'),
-       (%(w2)s, '{orders,mail,images}', 'shop-2', 4198, now() - interval '3 days', now(), '{"concurrency": 1}'),
-       (%(w3)s, '{images}', 'shop-3', 4502, now() - interval '6 days', now() - interval '14 min', '{}');
+VALUES (%(w1)s, '{demo-orders,demo-mail,demo-images}', 'shop-1', 4211, now() - interval '9 h', now(), '{"concurrency": 1}'),
+       (%(w2)s, '{demo-orders,demo-mail,demo-images}', 'shop-2', 4198, now() - interval '3 days', now(), '{"concurrency": 1}'),
+       (%(w3)s, '{demo-images}', 'shop-3', 4502, now() - interval '6 days', now() - interval '14 min', '{}');
 
 INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, queues, tasks_running, tasks_claimed,
     max_claim_batch, max_claim_per_worker, queue_priorities, queue_max_concurrency, worker_started_at, cpu_percent,
     memory_percent, memory_usage_mb, children_memory_mb, snapshot_at)
 SELECT w.id, w.host, w.pid, 4, w.queues, round(2.6 - n %% 2 - cos((n + w.pid) / 7.0)), n %% 3, 0, 4,
-    '{"orders": 1, "mail": 2, "images": 3}', '{"orders": null, "mail": 2, "images": null}', now() - interval '9 h',
+    '{"demo-orders": 1, "demo-mail": 2, "demo-images": 3}', '{"demo-orders": null, "demo-mail": 2, "demo-images": null}', now() - interval '9 h',
     20 + 15 * sin(n / 9.0) + w.pid %% 7, 12.5, 61, 190 + 12 * cos(n / 5.0), w.last - n * interval '30 s'
-FROM (VALUES (%(w1)s, 'shop-1', 4211, '{orders,mail,images}'::text[], now()),
-             (%(w2)s, 'shop-2', 4198, '{orders,mail,images}'::text[], now()),
-             (%(w3)s, 'shop-3', 4502, '{images}'::text[], now() - interval '14 min')) AS w(id, host, pid, queues, last),
+FROM (VALUES (%(w1)s, 'shop-1', 4211, '{demo-orders,demo-mail,demo-images}'::text[], now()),
+             (%(w2)s, 'shop-2', 4198, '{demo-orders,demo-mail,demo-images}'::text[], now()),
+             (%(w3)s, 'shop-3', 4502, '{demo-images}'::text[], now() - interval '14 min')) AS w(id, host, pid, queues, last),
      generate_series(0, 120) AS n;
 
 -- Ended tasks of the last hour: every twentieth did not succeed.
@@ -72,12 +72,12 @@ FROM generate_series(1, 300) AS n, LATERAL (
     SELECT now() - (301 - n) * interval '12 s' AS at, (20 + n * 37 %% 400) * interval '1 ms' AS took,
         k.*, CASE WHEN n %% 20 = 0 THEN k.failure END AS error, CASE WHEN n %% 20 = 0 THEN k.most ELSE 0 END AS retries
     FROM (VALUES
-        (0, 'shop.send_mail', 'mail', 2, '{"to": "ada@example.com", "subject": "Your order ' || n || '"}',
+        (0, 'shop.send_mail', 'demo-mail', 2, '{"to": "ada@example.com", "subject": "Your order ' || n || '"}',
          '{"ok": "''Your order'' was sent to ada@example.com"}', %(busy)s, 2),
-        (1, 'shop.resize_image', 'images', 3, '{"path": "products/' || 900 + n || '.jpg", "width": 640}',
+        (1, 'shop.resize_image', 'demo-images', 3, '{"path": "products/' || 900 + n || '.jpg", "width": 640}',
          '{"ok": {"path": "products/' || 900 + n || '-640.jpg", "width": 640, "bytes": 48211}}', %(image)s, 0),
-        (2, 'shop.check_stock', 'orders', 1, '{}', '{"ok": 212}', %(declined)s, 0),
-        (3, 'shop.charge', 'orders', 1, '{"order": {"ok": ' || n || '}, "declines": 0.1}', '{"ok": ' || n || '}',
+        (2, 'shop.check_stock', 'demo-orders', 1, '{}', '{"ok": 212}', %(declined)s, 0),
+        (3, 'shop.charge', 'demo-orders', 1, '{"order": {"ok": ' || n || '}, "declines": 0.1}', '{"ok": ' || n || '}',
          %(declined)s, 0)
     ) AS k(kind, name, queue, priority, kwargs, result, failure, most)
     WHERE k.kind = CASE WHEN n %% 60 = 40 THEN 1 WHEN n %% 60 = 20 THEN 3 WHEN n %% 60 = 0 THEN 0 ELSE n %% 4 END
@@ -92,18 +92,18 @@ FROM horsies_tasks t, generate_series(1, 3) AS n WHERE t.status = 'FAILED' AND n
 
 -- What waits: nobody serves the archive, the mail server is slow, and some tasks are to be tried again.
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, kwargs, sent_at, enqueued_at)
-SELECT pg_temp.id_of(400 + n), 'shop.archive', 'archive', 9, '{"order": ' || n || '}', at, at
+SELECT pg_temp.id_of(400 + n), 'shop.archive', 'demo-archive', 9, '{"order": ' || n || '}', at, at
 FROM generate_series(1, 9) AS n, LATERAL (SELECT now() - (25 - n) * interval '1 min' AS at) AS a;
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, kwargs, sent_at, enqueued_at, retry_count, max_retries,
     next_retry_at, claim_seq)
-SELECT pg_temp.id_of(500 + n), 'shop.send_mail', 'mail', 2,
+SELECT pg_temp.id_of(500 + n), 'shop.send_mail', 'demo-mail', 2,
     '{"to": "grace@example.com", "subject": "News ' || n || '"}', at, at, (n %% 4 = 0)::int, 2,
     CASE WHEN n %% 4 = 0 THEN now() + n * interval '7 s' END, (n %% 4 = 0)::int
 FROM generate_series(1, 12) AS n, LATERAL (SELECT now() - (90 - n) * interval '1 s' AS at) AS a;
 -- What runs.
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, kwargs, status, claimed, claimed_by_worker_id,
     claimed_at, started_at, sent_at, enqueued_at, worker_hostname, worker_pid, worker_process_name, claim_seq)
-SELECT pg_temp.id_of(600 + n), CASE WHEN n < 4 THEN 'shop.report' ELSE 'shop.resize_image' END, 'images', 3,
+SELECT pg_temp.id_of(600 + n), CASE WHEN n < 4 THEN 'shop.report' ELSE 'shop.resize_image' END, 'demo-images', 3,
     '{"pages": 40}', CASE WHEN n < 6 THEN 'RUNNING' ELSE 'CLAIMED' END, TRUE,
     CASE WHEN n = 3 THEN %(w3)s WHEN n %% 2 = 0 THEN %(w1)s ELSE %(w2)s END, at, CASE WHEN n < 6 THEN at END, at, at,
     'shop-' || 1 + n %% 2, 4300 + n, 'horsies-child-' || n %% 4, 1
@@ -116,7 +116,7 @@ SELECT pg_temp.id_of(601), 1, 1, n, n,
     json_build_array(json_build_array(extract(epoch FROM now()) - 60 + n, 'INFO', 'shop', 'page ' || n || ' of 40'))
 FROM generate_series(1, 11) AS n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, kwargs, sent_at, enqueued_at, good_until, error_code)
-SELECT pg_temp.id_of(700 + n), 'shop.send_mail', 'mail', CASE WHEN n < 3 THEN 'CANCELLED' ELSE 'EXPIRED' END,
+SELECT pg_temp.id_of(700 + n), 'shop.send_mail', 'demo-mail', CASE WHEN n < 3 THEN 'CANCELLED' ELSE 'EXPIRED' END,
     '{"to": "all@example.com", "subject": "Sale"}', now() - interval '40 min', now() - interval '40 min',
     now() - interval '10 min', CASE WHEN n = 3 THEN 'TASK_EXPIRED' END
 FROM generate_series(1, 3) AS n;
@@ -125,9 +125,9 @@ INSERT INTO horsies_schedules (name, definition) VALUES
     ('sale-mail', '{"task_name": "shop.send_mail", "pattern": {"type": "daily", "time": "08:15:00"},
       "timezone": "Europe/Paris", "kwargs": {"to": "all@example.com", "subject": "Sale"}, "enabled": true}');
 INSERT INTO horsies_schedule_state (schedule_name, last_run_at, next_run_at, last_task_id, run_count) VALUES
-    ('stock-check', now() - interval '9 s', now() + interval '11 s', pg_temp.id_of(298), 1620),
-    ('nightly-report', now() - interval '9 h', now() + interval '15 h', NULL, 61),
-    ('newsletter', now() - interval '3 days', now() + interval '4 days', pg_temp.id_of(300), 9),
+    ('demo-stock-check', now() - interval '9 s', now() + interval '11 s', pg_temp.id_of(298), 1620),
+    ('demo-nightly-report', now() - interval '9 h', now() + interval '15 h', NULL, 61),
+    ('demo-newsletter', now() - interval '3 days', now() + interval '4 days', pg_temp.id_of(300), 9),
     ('sale-mail', now() - interval '1 day', now() + interval '5 h', pg_temp.id_of(296), 4);
 INSERT INTO horsies_audit (at, ended_at, actor, action, target_kind, target_ids, outcome, details) VALUES
     (now() - interval '32 min', now(), 'ada', 'task.cancel', 'task', ARRAY[pg_temp.id_of(701)], 'done', '{}'),
@@ -142,14 +142,14 @@ SELECT 60, date_trunc('minute', now()) - n * interval '1 min', q.queue, q.name, 
     CASE WHEN q.code IS NULL THEN q.often + (n * 13) %% 9 ELSE 0 END, CASE WHEN q.code IS NULL THEN 0 ELSE n %% 2 END,
     4, '{0,0,0,0,4,10,6,1}', 9, '{0,0,0,2,6,8,3,1}', CASE WHEN q.code IS NOT NULL THEN pg_temp.id_of(q.example) END
 FROM generate_series(0, 59) AS n, (VALUES
-    ('mail', 'shop.send_mail', NULL, 20, 0), ('images', 'shop.resize_image', NULL, 15, 0),
-    ('orders', 'shop.charge', NULL, 8, 0), ('images', 'shop.resize_image', 'UNHANDLED_EXCEPTION', 0, 40),
-    ('orders', 'shop.charge', 'CARD_DECLINED', 0, 20)) AS q(queue, name, code, often, example);
+    ('demo-mail', 'shop.send_mail', NULL, 20, 0), ('demo-images', 'shop.resize_image', NULL, 15, 0),
+    ('demo-orders', 'shop.charge', NULL, 8, 0), ('demo-images', 'shop.resize_image', 'UNHANDLED_EXCEPTION', 0, 40),
+    ('demo-orders', 'shop.charge', 'CARD_DECLINED', 0, 20)) AS q(queue, name, code, often, example);
 INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code, waiting, oldest_due_seconds, running)
 SELECT 60, date_trunc('minute', now()) - n * interval '1 min', q.queue, '', '', q.waits + (n * 7) %% 5,
     q.age + (59 - n) * q.grows, 3
-FROM generate_series(0, 59) AS n, (VALUES ('*', 20, 60, 20), ('mail', 10, 3, 0), ('images', 2, 1, 0), ('orders', 0, 0, 0),
-    ('archive', 9, 0, 20)) AS q(queue, waits, age, grows);
+FROM generate_series(0, 59) AS n, (VALUES ('*', 20, 60, 20), ('demo-mail', 10, 3, 0), ('demo-images', 2, 1, 0), ('demo-orders', 0, 0, 0),
+    ('demo-archive', 9, 0, 20)) AS q(queue, waits, age, grows);
 """
 # An order of nine items that failed, one that runs, and one that is paused.
 ORDERS = """
@@ -167,7 +167,7 @@ VALUES ('0199b1c4-ffff-7000-a000-0000000f0001', 'order', 'shop.order', 'FAILED',
 INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, queue_name, status,
     dependencies, dependents, deps_total, deps_completed, deps_failed, args_from, map_index, map_position, map_options,
     result, error_code, ready_at, started_at, completed_at)
-SELECT w.id, n.index, n.node, n.type, n.task, 'orders', n.states[w.number], n.needs, n.needed, cardinality(n.needs),
+SELECT w.id, n.index, n.node, n.type, n.task, 'demo-orders', n.states[w.number], n.needs, n.needed, cardinality(n.needs),
     CASE WHEN n.states[w.number] IN ('PENDING', 'SKIPPED') THEN 0 ELSE cardinality(n.needs) END,
     (n.states[w.number] = 'SKIPPED')::int, '{}', n.map_index, n.position, NULL,
     CASE n.states[w.number] WHEN 'COMPLETED' THEN '{"ok": 9}'
@@ -216,7 +216,7 @@ SCREENS = {
     "task-waiting": f"/tasks/{STRANDED_TASK}",
     "failures": "/failures?window=1h",
     "queues": "/queues",
-    "queue": "/queues/mail",
+    "queue": "/queues/demo-mail",
     "workflows": "/workflows",
     "workflow-failed": f"/workflows/{ORDER_FAILED}",
     "workflow-running": f"/workflows/{ORDER_RUNNING}",
@@ -241,7 +241,7 @@ MANY_TASKS = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, status, kwargs, sent_at, enqueued_at, claimed_at,
     started_at, completed_at, failed_at, error_code, claimed_by_worker_id, claim_seq)
 SELECT '0199c000-' || lpad(to_hex(n / 65536), 4, '0') || '-7000-a000-' || lpad(to_hex(n %% 65536), 12, '0'),
-    'shop.send_mail', 'mail', 2, s.status, '{"to": "ada@example.com", "subject": "News"}', s.at, s.at, s.at, s.at,
+    'shop.send_mail', 'demo-mail', 2, s.status, '{"to": "ada@example.com", "subject": "News"}', s.at, s.at, s.at, s.at,
     CASE WHEN s.status = 'COMPLETED' THEN s.at + interval '80 ms' END,
     CASE WHEN s.status = 'FAILED' THEN s.at + interval '80 ms' END,
     CASE WHEN s.status = 'FAILED' THEN 'SMTP_BUSY' END, 'shop-1:4211:9c0d25de', 1
@@ -265,7 +265,7 @@ VALUES (%(id)s, 'season', 'shop.season', 'FAILED', 0, now() - interval '9 min', 
     'OUT_OF_STOCK');
 INSERT INTO horsies_workflow_tasks (workflow_id, task_index, node_id, node_type, task_name, queue_name, status,
     dependencies, map_index, map_position, error_code, ready_at, started_at, completed_at)
-SELECT %(id)s, n.index, n.node, n.type, n.task, 'orders',
+SELECT %(id)s, n.index, n.node, n.type, n.task, 'demo-orders',
     CASE WHEN n.index = ANY(%(failed)s) THEN 'FAILED' WHEN n.index = ANY(%(skipped)s) THEN 'SKIPPED' ELSE 'COMPLETED' END,
     n.needs, n.map_index, n.position, CASE WHEN n.index = ANY(%(failed)s) THEN 'OUT_OF_STOCK' END,
     n.at, n.at, n.at + interval '5 s'

@@ -23,7 +23,7 @@ ACTIONS = [
     ("/api/bulk/cancel", {"ids": [STRANDED_TASK]}),
     (f"/api/workflows/{ORDER_RUNNING}/cancel", {}),
     ("/api/recovery/sweep", {"dry_run": False}),
-    ("/api/schedules/stock-check/trigger", {}),
+    ("/api/schedules/demo-stock-check/trigger", {}),
 ]
 
 

@@ -42,7 +42,7 @@ def test_m96_m95_a_hundred_thousand_tasks_are_a_page_like_any_other(shop: Shop, 
     expect(page.locator("#task-0199c001-new")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/queues", "/failures", "/queues/mail"])
+@pytest.mark.parametrize("path", ["/", "/queues", "/failures", "/queues/demo-mail"])
 def test_m96_m95_every_count_of_many_can_be_read(many: Visit, path: str) -> None:
     page = many.go(path)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
