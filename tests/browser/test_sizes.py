@@ -80,8 +80,8 @@ def is_in_view(page: Page, selector: str) -> bool:
             """(selector) => {
               const box = document.querySelector(selector).getBoundingClientRect();
               const frame = document.querySelector("figure.graph").getBoundingClientRect();
-              return box.right > frame.left && box.left < frame.right && box.bottom > frame.top && box.top < frame.bottom
-                && box.bottom > 0 && box.top < innerHeight;
+              return box.right > frame.left && box.left < frame.right && box.bottom > Math.max(0, frame.top)
+                && box.top < Math.min(frame.bottom, innerHeight);
             }""",
             selector,
         )
@@ -124,10 +124,11 @@ def test_m91_a_graph_is_moved_with_the_mouse_and_with_keys(large: Web, visitors:
     place = "one => [one.scrollLeft, one.scrollTop]"
     free = page.evaluate(
         """() => { const frame = document.querySelector("figure.graph").getBoundingClientRect();
-          for (let x = frame.left + 300; x < frame.right - 20; x += 7) for (let y = frame.top + 20; y < frame.bottom - 20; y += 7)
-            if (!document.elementFromPoint(x, y)?.closest("a") && document.elementFromPoint(x, y)?.closest("figure.graph"))
-              return [x, y];
-          return null; }"""
+          for (let x = frame.left + 300; x < frame.right; x += 7)
+            for (let y = frame.top + 20; y < frame.bottom; y += 7) {
+              const there = document.elementFromPoint(x, y);
+              if (there && !there.closest("a") && there.closest("figure.graph")) return [x, y];
+            } }"""
     )
     page.mouse.move(*free)
     page.mouse.down()
