@@ -49,7 +49,7 @@ def drawn(series: RollupSeries, now: datetime) -> Charts:
     window = ChartWindow(series.until, series.until - series.since, step)
 
     def samples(value: Callable[[RollupPoint], float | None]) -> list[Sample]:
-        return [(point.at, value(point)) for point in series.points]
+        return [(point.at + step / 2, value(point)) for point in series.points]  # the middle of its time
 
     def counted(value: Callable[[RollupPoint], float | None]) -> list[Sample]:
         return samples(lambda point: value(point) if point.at + step <= now else None)

@@ -21,7 +21,7 @@ def test_m91_a_minute_that_is_not_over_is_not_drawn_as_a_collapse() -> None:
     assert "completed 700" in str(during[0]) and "completed 3" not in str(during[0])
     assert "latest 8" in str(during[3]).lower(), "what waits was looked at, not counted"
     afterwards = drawn(series, BEGIN + 2 * MINUTE).pictures
-    assert "completed 3" in str(afterwards[0])
+    assert "completed 3" in str(afterwards[0]) and "700" in str(afterwards[0]), "neither the first nor the last is lost"
 
 
 def test_m95_without_statistics_there_is_nothing_to_see() -> None:
