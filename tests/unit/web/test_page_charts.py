@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
-from horsies.core.models.monitoring.history import RollupPoint, RollupSeries
+from horsies.core.models.monitoring.history import FailureGroup, FailureReport, RollupPoint, RollupSeries
 from horsies.web.pages.charts import drawn
+from horsies.web.pages.failures import trend_of
 
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -27,3 +29,12 @@ def test_m91_a_minute_that_is_not_over_is_not_drawn_as_a_collapse() -> None:
 def test_m95_without_statistics_there_is_nothing_to_see() -> None:
     assert drawn(a_series(RollupPoint(BEGIN)), BEGIN + MINUTE).is_empty
     assert not drawn(a_series(RollupPoint(BEGIN, failed=1)), BEGIN + MINUTE).is_empty
+
+
+def test_m91_the_trend_of_failures_has_its_first_and_its_last_step() -> None:
+    """The last step has just begun."""
+    until = BEGIN + timedelta(minutes=6, seconds=10)
+    trend = (40, 0, 0, 70)
+    group = FailureGroup("mail", "BUSY", None, 110, BEGIN, until, trend, None)
+    picture = str(trend_of(group, FailureReport(BEGIN, until, 120.0, (group,))))
+    assert "latest 70" in picture.lower() and "highest 70" in picture and len(re.findall(r"[ML]", picture)) >= 4
