@@ -29,7 +29,8 @@ LOOK = r"""
         if (seen.left < box.left - 1 || seen.right > box.right + 1) found.push(`${said(node)} leaves its card`);
       }
       const trim = (seen.bottom - seen.top) * 0.3;
-      texts.push({ node, left: seen.left + 1, right: seen.right - 1, top: seen.top + trim, bottom: seen.bottom - trim });
+      const lines = { top: seen.top + trim, bottom: seen.bottom - trim };
+      texts.push({ node, left: seen.left + 1, right: seen.right - 1, ...lines });
     }
   }
   texts.sort((one, other) => one.top - other.top);

@@ -148,7 +148,7 @@ class Shop:
 
     def given_task(self, task_id: str, status: str = "PENDING", **columns: Any) -> str:
         """A task of the shop; a running one is held by worker `w1`."""
-        values: dict[str, Any] = {"id": task_id, "task_name": "shop.check_stock", "queue_name": "orders"}
+        values: dict[str, Any] = {"id": task_id, "task_name": "shop.check_stock", "queue_name": "demo-orders"}
         if status in ("CLAIMED", "RUNNING"):
             values |= {"claimed": True, "claimed_by_worker_id": "w1", "claim_seq": 1, "claimed_at": "now"}
         if status == "RUNNING":

@@ -73,8 +73,8 @@ def test_m96_a_refresh_keeps_what_the_reader_has_done(shop: Shop, web: Web, visi
     where = page.evaluate("scrollY")
     assert where > 100
     page.evaluate("window.left = document.querySelector('[name=code]')")
-    shop.do("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE queue_name = 'archive'")
-    expect(page.locator("tr[data-row]", has_text="shop.archive").locator(".state").first).to_have_text("CANCELLED")
+    shop.do("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE queue_name = 'demo-mail' AND status = 'PENDING'")
+    expect(page.locator("tr[data-row] .state", has_text="CANCELLED")).to_have_count(12)
     expect(page.locator(f"input[data-select][value='{chosen}']")).to_be_checked()
     expect(page.locator("[data-selected-count]")).to_have_text("1")
     expect(page.get_by_label("Error code")).to_have_value("half-typed")
@@ -212,7 +212,7 @@ def test_m75_what_no_notification_tells_of_is_asked_for(shop: Shop, visit: Visit
     page.evaluate(MARK)
     expect(page.locator("#live")).to_contain_text("polling")
     shop.given("horsies_audit", actor="ada", action="task.cancel", target_kind="task", outcome="done")
-    shop.given("horsies_schedule_state", schedule_name="newsletter", run_count=4711)
+    shop.given("horsies_schedule_state", schedule_name="demo-newsletter", run_count=4711)
     said = "4,711" if path == "/schedules" else "task.cancel"
     expect(page.locator("main")).to_contain_text(said)
     assert is_the_same_page(page)

@@ -30,11 +30,11 @@ def log_in(page: Page, token: str = TOKEN) -> None:
 
 def test_m93_the_token_leads_to_where_one_wanted_to_go(shop: Shop, visit: Visit) -> None:
     shop.given_task("t-failed", "FAILED")
-    page = visit.go("/tasks?status=FAILED&queue=orders")
+    page = visit.go("/tasks?status=FAILED&queue=demo-orders")
     expect(page.get_by_label("Token")).to_be_focused()
     assert page.get_by_label("Token").get_attribute("type") == "password"
     log_in(page)
-    expect(page).to_have_url(f"{visit.url}/tasks?status=FAILED&queue=orders")
+    expect(page).to_have_url(f"{visit.url}/tasks?status=FAILED&queue=demo-orders")
     expect(page.locator("tr[data-row]")).to_have_count(1)
     [cookie] = visit.context.cookies()
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
@@ -87,7 +87,7 @@ def test_m93_after_the_logout_nothing_is_shown(shop: Shop, visit: Visit) -> None
 
 
 def test_m93_a_page_whose_session_has_ended_leads_to_the_login(shop: Shop, visit: Visit) -> None:
-    page = visit.go("/tasks?queue=orders")
+    page = visit.go("/tasks?queue=demo-orders")
     log_in(page)
     visit.is_live()
     visit.context.clear_cookies()
@@ -95,7 +95,7 @@ def test_m93_a_page_whose_session_has_ended_leads_to_the_login(shop: Shop, visit
     shop.given_task("t-0")
     expect(page.get_by_label("Token")).to_be_visible()
     log_in(page)
-    expect(page).to_have_url(f"{visit.url}/tasks?queue=orders")
+    expect(page).to_have_url(f"{visit.url}/tasks?queue=demo-orders")
     expect(page.locator("#task-t-0")).to_be_visible()
 
 

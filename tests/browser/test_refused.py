@@ -1,4 +1,4 @@
-"""Who may only look is offered nothing else, and what is made by hand or comes from elsewhere is refused (M-62, M-93)."""
+"""Who may only look is offered nothing else; what is made by hand or comes from elsewhere is refused (M-62, M-93)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACTIONS = [
     ("/api/bulk/cancel", {"ids": [STRANDED_TASK]}),
     (f"/api/workflows/{ORDER_RUNNING}/cancel", {}),
     ("/api/recovery/sweep", {"dry_run": False}),
-    ("/api/schedules/stock-check/trigger", {}),
+    ("/api/schedules/demo-stock-check/trigger", {}),
 ]
 
 
@@ -119,6 +119,7 @@ def test_m93_another_site_can_neither_act_nor_read_nor_frame(
             cancel,
         )
     assert answered.value.status in (403, 415)
+    page.wait_for_url(cancel)
     page.goto(elsewhere)
     page.evaluate(
         """(url) => new Promise((done) => { const frame = document.createElement("iframe"); frame.src = url;

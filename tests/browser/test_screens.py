@@ -32,7 +32,7 @@ def test_m96_m66_every_screen_is_reached_by_clicking(filled: Web, visitors: Visi
     ("path", "link", "heading"),
     [
         ("/tasks", "shop.report", "shop.report RUNNING"),
-        ("/queues", "mail", "Queue mail"),
+        ("/queues", "demo-mail", "Queue demo-mail"),
         ("/workflows", "order", "order RUNNING"),
         ("/workers", "shop-1:4211:9c0d25de", "shop-1:4211:9c0d25de"),
         (f"/workflows/{ORDER_FAILED}", "charge", "charge FAILED"),

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import violations
 from tests.browser.layout import faults
-from tests.browser.rows import LARGE, MANY, fill_with_a_large_workflow, fill_with_many
+from tests.browser.rows import LARGE, fill_with_a_large_workflow, fill_with_many
 from tests.browser.support import NARROW, Shop, Visit, Visitors, Web
 
 
@@ -22,7 +22,7 @@ def many(shop: Shop, visit: Visit) -> Visit:
 def test_m96_m95_a_hundred_thousand_tasks_are_a_page_like_any_other(shop: Shop, many: Visit) -> None:
     page = many.go("/tasks")
     expect(page.locator("tr[data-row]")).to_have_count(50)
-    expect(page.locator("caption")).to_contain_text(f"{MANY:,} tasks")
+    expect(page.locator("caption")).to_have_text("10,000+ tasks")
     assert page.evaluate("document.querySelectorAll('*').length") < 5_000
     assert faults(page) == []
     seen: set[str] = set()
@@ -42,7 +42,7 @@ def test_m96_m95_a_hundred_thousand_tasks_are_a_page_like_any_other(shop: Shop, 
     expect(page.locator("#task-0199c001-new")).to_be_visible()
 
 
-@pytest.mark.parametrize("path", ["/", "/queues", "/failures", "/queues/mail"])
+@pytest.mark.parametrize("path", ["/", "/queues", "/failures", "/queues/demo-mail"])
 def test_m96_m95_every_count_of_many_can_be_read(many: Visit, path: str) -> None:
     page = many.go(path)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
@@ -80,8 +80,8 @@ def is_in_view(page: Page, selector: str) -> bool:
             """(selector) => {
               const box = document.querySelector(selector).getBoundingClientRect();
               const frame = document.querySelector("figure.graph").getBoundingClientRect();
-              return box.right > frame.left && box.left < frame.right && box.bottom > frame.top && box.top < frame.bottom
-                && box.bottom > 0 && box.top < innerHeight;
+              return box.right > frame.left && box.left < frame.right && box.bottom > Math.max(0, frame.top)
+                && box.top < Math.min(frame.bottom, innerHeight);
             }""",
             selector,
         )
@@ -124,10 +124,11 @@ def test_m91_a_graph_is_moved_with_the_mouse_and_with_keys(large: Web, visitors:
     place = "one => [one.scrollLeft, one.scrollTop]"
     free = page.evaluate(
         """() => { const frame = document.querySelector("figure.graph").getBoundingClientRect();
-          for (let x = frame.left + 300; x < frame.right - 20; x += 7) for (let y = frame.top + 20; y < frame.bottom - 20; y += 7)
-            if (!document.elementFromPoint(x, y)?.closest("a") && document.elementFromPoint(x, y)?.closest("figure.graph"))
-              return [x, y];
-          return null; }"""
+          for (let x = frame.left + 300; x < frame.right; x += 7)
+            for (let y = frame.top + 20; y < frame.bottom; y += 7) {
+              const there = document.elementFromPoint(x, y);
+              if (there && !there.closest("a") && there.closest("figure.graph")) return [x, y];
+            } }"""
     )
     page.mouse.move(*free)
     page.mouse.down()

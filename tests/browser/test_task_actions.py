@@ -90,7 +90,7 @@ def test_m96_running_tasks_are_left_alone_if_one_says_so(shop: Shop, visit: Visi
 def test_m96_one_task_is_run_again(shop: Shop, visit: Visit) -> None:
     shop.given_task("t-failed", "FAILED", kwargs="{}")
     page = visit.go("/tasks/t-failed")
-    act(page, button(page, "Run again…"), "Run it again", "A new task was sent.", "queue orders", "stays as it is")
+    act(page, button(page, "Run again…"), "Run it again", "A new task was sent.", "queue demo-orders", "stays as it is")
     new = originals(shop)["t-failed"]
     assert (shop.status("t-failed"), shop.status(new)) == ("FAILED", "PENDING")
     assert shop.audit() == [("task.rerun", ["t-failed"], "done")]
@@ -131,7 +131,7 @@ def test_m96_a_group_of_failures_is_run_again(shop: Shop, visit: Visit) -> None:
         "horsies_rollup",
         span=60,
         start_at="now",
-        queue_name="orders",
+        queue_name="demo-orders",
         task_name="shop.check_stock",
         error_code="CARD_DECLINED",
         failed=12,
@@ -157,12 +157,12 @@ def test_m96_tasks_are_moved_to_another_queue_and_priority(shop: Shop, visit: Vi
     with asked(page, button(page, "Move…")) as dialog:
         expect(dialog).to_contain_text("1 of the tasks would be changed.")
         expect(dialog).to_contain_text("1 would be left alone: they do not wait any more")
-        dialog.get_by_label("New queue").fill("archive")
+        dialog.get_by_label("New queue").fill("demo-archive")
         dialog.get_by_label("New priority").fill("7")
         dialog.get_by_role("button", name="Move them").click()
     expect(page.locator("#task-t-0")).to_contain_text("archive")
     moved, held = shop.task("t-0"), shop.task("t-1")
-    assert (moved["queue_name"], moved["priority"], held["queue_name"]) == ("archive", 7, "orders")
+    assert (moved["queue_name"], moved["priority"], held["queue_name"]) == ("demo-archive", 7, "demo-orders")
     assert [(action, outcome) for action, _, outcome in shop.audit()] == [("task.move", "done")]
 
 
@@ -170,10 +170,10 @@ def test_m96_one_task_is_moved_from_its_own_page(shop: Shop, visit: Visit) -> No
     shop.given_task("t-0")
     page = visit.go("/tasks/t-0")
     with asked(page, button(page, "Move…")) as dialog:
-        dialog.get_by_label("New queue").fill("mail")
+        dialog.get_by_label("New queue").fill("demo-mail")
         dialog.get_by_label("New queue").press("Enter")
     expect(page.get_by_role("region", name="Facts")).to_contain_text("mail")
-    assert shop.task("t-0")["queue_name"] == "mail"
+    assert shop.task("t-0")["queue_name"] == "demo-mail"
 
 
 def leave_by_escape(page: Page) -> None:

@@ -135,7 +135,7 @@ def test_m96_workers_are_pinged(shop: Shop, visit: Visit) -> None:
 
 def test_m96_a_schedule_of_the_code_is_triggered(shop: Shop, visit: Visit) -> None:
     page = visit.go("/schedules")
-    line = page.locator("tr[data-row]", has_text="stock-check")
+    line = page.locator("tr[data-row]", has_text="demo-stock-check")
     expect(line).to_contain_text("every 20 seconds")
     expect(line.get_by_role("button", name="Pause")).to_have_count(0)
     act(
@@ -143,7 +143,7 @@ def test_m96_a_schedule_of_the_code_is_triggered(shop: Shop, visit: Visit) -> No
     )
     [row] = shop.rows("SELECT id, task_name, status FROM horsies_tasks")
     assert (row["task_name"], row["status"]) == ("shop.check_stock", "PENDING")
-    assert shop.audit() == [("schedule.trigger", ["stock-check"], "done")]
+    assert shop.audit() == [("schedule.trigger", ["demo-stock-check"], "done")]
 
 
 def test_m96_a_run_time_schedule_is_paused_resumed_and_edited(shop: Shop, visit: Visit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from horsies import monitoring
 from horsies.core.models.monitoring.history import RollupPoint, RollupSeries
@@ -39,21 +39,25 @@ async def charts_of(viewer: Viewer, window: str, *, queues: Sequence[str] = ()) 
     )
     if not isinstance(found, Ok):
         return Charts()
-    return drawn(found.value)
+    return drawn(found.value, viewer.now)
 
 
-def drawn(series: RollupSeries) -> Charts:
-    """The pictures of a series."""
+def drawn(series: RollupSeries, now: datetime) -> Charts:
+    """The pictures of a series. What was counted in a time that is not over yet would look like a collapse, so it is
+    left out."""
     step = timedelta(seconds=series.step_seconds)
     window = ChartWindow(series.until, series.until - series.since, step)
 
     def samples(value: Callable[[RollupPoint], float | None]) -> list[Sample]:
-        return [(point.at, value(point)) for point in series.points]
+        return [(point.at + step / 2, value(point)) for point in series.points]  # the middle of its time
+
+    def counted(value: Callable[[RollupPoint], float | None]) -> list[Sample]:
+        return samples(lambda point: value(point) if point.at + step <= now else None)
 
     rate = 60 / series.step_seconds
     ended = [
-        ChartSeries("failed", "failed", samples(lambda point: point.failed * rate)),
-        ChartSeries("completed", "completed", samples(lambda point: point.completed * rate)),
+        ChartSeries("failed", "failed", counted(lambda point: point.failed * rate)),
+        ChartSeries("completed", "completed", counted(lambda point: point.completed * rate)),
     ]
     waits = [
         ChartSeries("p50", "p50", samples(lambda point: point.wait_p50)),

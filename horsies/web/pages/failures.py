@@ -37,7 +37,9 @@ async def failures(viewer: Viewer) -> Response:
 def trend_of(group: FailureGroup, report: FailureReport) -> Svg:
     """How often it happened over the time of the report."""
     step = timedelta(seconds=report.step_seconds)
-    samples = [(report.since + step * place, float(number)) for place, number in enumerate(group.trend)]
+    # The middle of each step; the last one is not over yet.
+    times = (min(report.since + step * (place + 0.5), report.until) for place in range(len(group.trend)))
+    samples = [(at, float(number)) for at, number in zip(times, group.trend, strict=True)]
     window = ChartWindow(report.until, report.until - report.since, step)
     return area_svg(samples, title=f"{group.task_name[:60]}: {group.error_code[:60]}", window=window)
 

@@ -168,7 +168,7 @@ def _map_box(index: int, held: Sequence[int], by_index: Mapping[int, GraphNode])
         index=index,
         members=tuple(held),
         failed=len(failed),
-        first_failed=failed[0] if failed else None,
+        first_failed=next((one for one in failed if one != index), index) if failed else None,  # it says more
         note=own.note,
     )
 
