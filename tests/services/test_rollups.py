@@ -19,6 +19,7 @@ from horsies.core.types.status import TaskStatus
 from horsies.monitoring import list_failures, read_rollup
 from tests.conftest import fresh_database
 from tests.factories import given_rollup, given_task
+from tests.unit.test_outcome_tally import note
 
 Db = AsyncConnection[Any]
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -140,7 +141,7 @@ async def test_m45b_points_begin_with_whole_steps(broker: PostgresBroker, db: Db
 
 async def test_m45b_without_an_end_the_series_ends_now(broker: PostgresBroker, db: Db) -> None:
     tally = OutcomeTally()
-    tally.note("mail", "send", EndKind.COMPLETED, wait_s=1.0, run_s=2.0)
+    note(tally, "mail", "send", EndKind.COMPLETED, wait_s=1.0, run_s=2.0)
     await rollup.add(db, tally.take(), 0.0)
     found = (await read_rollup(broker, since=datetime.now(UTC) - 3 * MINUTE)).unwrap()
     assert sum(point.completed for point in found.points) == 1 and 3 <= len(found.points) <= 5

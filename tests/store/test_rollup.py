@@ -14,6 +14,7 @@ from horsies.core.store import retention, rollup
 from horsies.core.tasks.tally import EndKind, OutcomeTally
 from horsies.core.types.status import TaskStatus
 from tests.factories import given_audit, given_rollup, given_task, given_workflow
+from tests.unit.test_outcome_tally import note
 
 Db = AsyncConnection[Any]
 HOUR = timedelta(hours=1)
@@ -22,7 +23,7 @@ HOUR = timedelta(hours=1)
 def counted(*ends: tuple[str, str, EndKind, str], wait_s: float = 1.0, run_s: float = 0.1) -> OutcomeTally:
     tally = OutcomeTally()
     for queue, name, kind, code in ends:
-        tally.note(queue, name, kind, code, f"{name}-id", wait_s, run_s)
+        note(tally, queue, name, kind, code, f"{name}-id", wait_s, run_s)
     return tally
 
 

@@ -11,6 +11,24 @@ from horsies.core.tasks import tally
 from horsies.core.tasks.tally import BOUNDS, BUCKETS, EndKind, OutcomeTally, bucket_of, quantile
 
 
+def note(
+    counted: OutcomeTally,
+    queue: str,
+    name: str,
+    kind: EndKind,
+    code: str = "",
+    task_id: str | None = None,
+    wait_s: float | None = None,
+    run_s: float | None = None,
+) -> None:
+    group = counted.group(queue, name, code)
+    group.ended(kind, task_id)
+    if wait_s is not None:
+        group.waited(wait_s)
+    if run_s is not None:
+        group.ran(run_s)
+
+
 def test_d59_each_end_is_counted_in_its_group() -> None:
     counted = OutcomeTally()
     for code, kind in (
@@ -19,7 +37,7 @@ def test_d59_each_end_is_counted_in_its_group() -> None:
         ("BAD", EndKind.FAILED),
         ("BAD", EndKind.RETRIED),
     ):
-        counted.note("mail", "send", kind, code, "id-1", 0.5, 0.002)
+        note(counted, "mail", "send", kind, code, "id-1", 0.5, 0.002)
     done, bad = sorted(counted.take(), key=lambda group: group.error_code)
     assert (done.row()["completed"], done.row()["failed"], done.example_id) == (2, 0, None)
     assert (bad.row()["failed"], bad.row()["retried"], bad.example_id) == (1, 1, "id-1")
@@ -30,7 +48,7 @@ def test_d59_each_end_is_counted_in_its_group() -> None:
 def test_d59_what_is_in_none_of_the_first_groups_is_counted_as_other() -> None:
     counted = OutcomeTally(most=5)
     for number in range(100):
-        counted.note("q", f"task{number}", EndKind.FAILED, "BAD")
+        note(counted, "q", f"task{number}", EndKind.FAILED, "BAD")
     groups = {group.task_name: group.row()["failed"] for group in counted.take()}
     assert groups == {"task0": 1, "task1": 1, "task2": 1, "task3": 1, tally.OTHER: 96}
 
@@ -38,16 +56,16 @@ def test_d59_what_is_in_none_of_the_first_groups_is_counted_as_other() -> None:
 def test_d59_a_long_code_is_cut() -> None:
     counted = OutcomeTally()
     for end in ("a", "b"):
-        counted.note("q", "t", EndKind.FAILED, "x" * 300 + end)
+        note(counted, "q", "t", EndKind.FAILED, "x" * 300 + end)
     [group] = counted.take()
     assert (group.error_code, group.counts[EndKind.FAILED]) == ("x" * tally.LONGEST_CODE, 2)
 
 
 def test_d59_what_could_not_be_written_is_counted_once_more() -> None:
     counted = OutcomeTally()
-    counted.note("q", "t", EndKind.FAILED, "BAD", "old", 1.0, 2.0)
+    note(counted, "q", "t", EndKind.FAILED, "BAD", "old", 1.0, 2.0)
     groups = counted.take()
-    counted.note("q", "t", EndKind.FAILED, "BAD", "new", 1.0, 2.0)
+    note(counted, "q", "t", EndKind.FAILED, "BAD", "new", 1.0, 2.0)
     counted.put_back(groups)
     [group] = counted.take()
     assert (group.counts[EndKind.FAILED], group.wait_s, group.run_s, group.example_id) == (2, 2.0, 4.0, "new")
@@ -80,6 +98,6 @@ def test_d59_there_is_no_quantile_of_nothing() -> None:
 
 def test_d59_zeros_at_the_end_are_left_out() -> None:
     counted = OutcomeTally()
-    counted.note("q", "t", EndKind.COMPLETED, wait_s=0.0, run_s=0.0015)
+    note(counted, "q", "t", EndKind.COMPLETED, wait_s=0.0, run_s=0.0015)
     [group] = counted.take()
     assert (group.row()["wait_counts"], group.row()["run_counts"]) == ([1], [0, 0, 1])

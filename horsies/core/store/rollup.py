@@ -41,7 +41,7 @@ async def count_cancelled(conn: Connection, cancelled: Iterable[Named]) -> None:
     this succeeds: the role of the caller may have no right to it."""
     tally = OutcomeTally()
     for task in cancelled:
-        tally.note(task.queue_name, task.task_name, EndKind.CANCELLED, OutcomeCode.TASK_CANCELLED.value)
+        tally.group(task.queue_name, task.task_name, OutcomeCode.TASK_CANCELLED.value).ended(EndKind.CANCELLED)
     if tally:
         with suppress(*AWAY):
             await add(conn, tally.take(), 0.0)

@@ -31,6 +31,7 @@ class EndKind(IntEnum):
     CANCELLED = 4
 
 
+FAILED = EndKind.FAILED
 OUTCOME_NAMES = tuple(outcome.name.lower() for outcome in EndKind)  # as the columns are called
 
 
@@ -55,6 +56,23 @@ class OutcomeGroup:
         self.wait_s = self.run_s = 0.0
         self.wait_counts, self.run_counts = [0] * BUCKETS, [0] * BUCKETS
         self.example_id: str | None = None  # the last one that failed
+
+    def ended(self, kind: EndKind, task_id: str | None = None, number: int = 1) -> None:
+        """So many tasks ended like this; one of them is named."""
+        self.counts[kind] += number
+        if kind is FAILED:
+            self.example_id = task_id or self.example_id
+
+    def waited(self, seconds: float) -> None:
+        """A negative time, which only clocks that disagree can cause, counts as 0."""
+        self.wait_counts[bisect_left(BOUNDS, seconds)] += 1
+        if seconds > 0:
+            self.wait_s += seconds
+
+    def ran(self, seconds: float) -> None:
+        self.run_counts[bisect_left(BOUNDS, seconds)] += 1
+        if seconds > 0:
+            self.run_s += seconds
 
     def add(self, other: OutcomeGroup) -> None:
         self.counts = _sums(self.counts, other.counts)
@@ -82,7 +100,7 @@ class OutcomeGroup:
 
 
 class OutcomeTally:
-    """`note` counts one end; `take` gives what was counted so far, and begins anew."""
+    """`group` has the counts of one queue, name and code; `take` gives all that were counted, and begins anew."""
 
     def __init__(self, most: int = MOST_GROUPS) -> None:
         self._most = most
@@ -91,31 +109,9 @@ class OutcomeTally:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def note(
-        self,
-        queue: str,
-        task_name: str,
-        outcome: EndKind,
-        error_code: str = "",
-        task_id: str | None = None,
-        wait_s: float | None = None,
-        run_s: float | None = None,
-        *,
-        number: int = 1,
-    ) -> None:
-        """A task ended like this. A negative time, which only clocks that disagree can cause, counts as 0."""
-        group = self._groups.get((queue, task_name, error_code)) or self._group(queue, task_name, error_code)
-        group.counts[outcome] += number
-        if outcome is EndKind.FAILED:
-            group.example_id = task_id or group.example_id
-        if wait_s is not None:
-            group.wait_counts[bisect_left(BOUNDS, wait_s)] += 1
-            if wait_s > 0:
-                group.wait_s += wait_s
-        if run_s is not None:
-            group.run_counts[bisect_left(BOUNDS, run_s)] += 1
-            if run_s > 0:
-                group.run_s += run_s
+    def group(self, queue: str, task_name: str, error_code: str = "") -> OutcomeGroup:
+        """To count in now, and not to be kept."""
+        return self._groups.get((queue, task_name, error_code)) or self._new(queue, task_name, error_code)
 
     def take(self) -> list[OutcomeGroup]:
         groups, self._groups = self._groups, {}
@@ -124,9 +120,9 @@ class OutcomeTally:
     def put_back(self, groups: Iterable[OutcomeGroup]) -> None:
         """What could not be written is counted once more."""
         for group in groups:
-            self._group(group.queue, group.task_name, group.error_code).add(group)
+            self.group(group.queue, group.task_name, group.error_code).add(group)
 
-    def _group(self, queue: str, task_name: str, error_code: str) -> OutcomeGroup:
+    def _new(self, queue: str, task_name: str, error_code: str) -> OutcomeGroup:
         key = queue, task_name, error_code[:LONGEST_CODE]
         if key not in self._groups and len(self._groups) >= self._most - 1:
             key = OTHER, OTHER, ""

@@ -368,26 +368,31 @@ class OutcomeLog:
         self.aborts: Counter[str] = Counter()  # L-26: by the name of the abort
 
     def note(self, held: HeldTask, move: Move) -> None:
-        verb = _VERBS.get(type(move), "handed back")
+        kind = type(move)
+        verb = _VERBS.get(kind, "handed back")
         self._counts[verb] += 1
-        if (outcome := _OUTCOMES.get(type(move))) is not None:
-            self._count(held, move, outcome)
+        if (outcome := _OUTCOMES.get(kind)) is not None:
+            row, started = held.row, held.started
+            group = self.tally.group(row.queue_name, row.task_name, "" if kind is Complete else _code_of(move))
+            group.ended(outcome, held.id)
+            if started is not None:
+                if held.due is not None and not row.start_failures:
+                    group.waited(started + self.ahead_s - held.due)
+                if held.settling_since is not None:
+                    group.ran(held.settling_since - started)
+        if kind is not Complete and isinstance(move, Fail | SetAside | Retry):
+            self._tell_of(held, move)
+        elif log.isEnabledFor(logging.DEBUG):
+            log.debug("task %s", verb, extra={"horsies": self._fields(held)})
+
+    def _tell_of(self, held: HeldTask, move: Fail | SetAside | Retry) -> None:
         if isinstance(move, Fail):
             self._line("task failed", held, move)
         elif isinstance(move, SetAside):
             code = OperationalErrorCode.ROW_SET_ASIDE.value
             logs.log_failure(log, logging.ERROR, "task set aside", self._fields(held), code=code, reason=move.reason)
-        elif isinstance(move, Retry):
+        else:
             self._line(f"task failed and will be retried in {move.delay_s:.0f} s", held, move.otherwise)
-        elif log.isEnabledFor(logging.DEBUG):
-            log.debug("task %s", verb, extra={"horsies": self._fields(held)})
-
-    def _count(self, held: HeldTask, move: Move, outcome: EndKind) -> None:
-        row, started, ended, due = held.row, held.started, held.settling_since, held.due
-        wait_s = None if started is None or due is None or row.start_failures else started + self.ahead_s - due
-        run_s = None if started is None or ended is None else ended - started
-        code = "" if outcome is EndKind.COMPLETED else _code_of(move)
-        self.tally.note(row.queue_name, row.task_name, outcome, code, held.id, wait_s, run_s)
 
     async def tell(self) -> None:
         """As the step of a service."""

@@ -102,10 +102,12 @@ class Statistics:
         if event == "tasks.recovered":
             for task, kind in facts["moved"]:
                 if kind in _RECOVERED:
-                    self._tally.note(task.queue_name, task.task_name, *_RECOVERED[kind], task.task_id)
+                    end, code = _RECOVERED[kind]
+                    self._tally.group(task.queue_name, task.task_name, code).ended(end, task.task_id)
         elif event in _NAMED:
+            end, code = _NAMED[event]
             for (queue, task_name), number in facts["names"].items():
-                self._tally.note(queue, task_name, *_NAMED[event], number=number)
+                self._tally.group(queue, task_name, code).ended(end, number=number)
 
     def _tell(self, what: str, problem: BaseException) -> None:
         self._failures += 1
