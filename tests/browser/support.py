@@ -119,13 +119,29 @@ class Shop:
 
     def __init__(self, database_url: str, cwd: Path) -> None:
         self.url, self.cwd = database_url, cwd
-        self._conn = psycopg.connect(database_url, autocommit=True, row_factory=dict_row)
+        self._conn = self._connect()
+
+    def _connect(self) -> psycopg.Connection[dict[str, Any]]:
+        return psycopg.connect(self.url, autocommit=True, row_factory=dict_row)
 
     def __enter__(self) -> Shop:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._conn.close()
+
+    @contextmanager
+    def out_of_reach(self, server_url: str) -> Iterator[None]:
+        """Meanwhile nobody has a connection to the database, and nobody gets one."""
+        name = self._conn.info.dbname
+        allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        with psycopg.connect(server_url, autocommit=True) as server:
+            self._conn.close()
+            server.execute(allow.format(sql.Identifier(name), False))
+            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            yield
+            server.execute(allow.format(sql.Identifier(name), True))
+        self._conn = self._connect()
 
     def rows(self, statement: str, *params: Any) -> list[dict[str, Any]]:
         return self._conn.execute(statement.encode(), params).fetchall()

@@ -6,9 +6,11 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
+from horsies.web.pages.frame import NAVIGATION
 from tests.browser.axe import violations
-from tests.browser.rows import FAILED_TASK, SCREENS
-from tests.browser.support import NARROW, Visitors, Web
+from tests.browser.layout import faults
+from tests.browser.rows import FAILED_TASK, ORDER_FAILED, SCREENS
+from tests.browser.support import NARROW, WIDE, Visit, Visitors, Web
 
 SCHEMES = ("light", "dark")
 
@@ -32,16 +34,46 @@ def test_m92_m96_axe_finds_no_violation_on_a_telephone(filled: Web, visitors: Vi
     assert violations(opened(page)) == []
 
 
+# A button of each kind of dialog: a question, a list of tasks, fields, a text, and nothing to do.
+DIALOGS = {
+    f"/tasks/{FAILED_TASK}": "Run again…",
+    "/tasks?status=PENDING": "Cancel…",
+    "/tasks?status=PENDING&sort=next": "Move…",
+    "/schedules": "Edit… sale-mail",
+    f"/workflows/{ORDER_FAILED}": "Retry failed nodes…",
+    "/workers": "Sweep dead workers…",
+}
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=lambda size: str(size["width"]))
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_m92_m96_axe_finds_no_violation_in_a_dialog(filled: Web, visitors: Visitors, scheme: str) -> None:
-    page = visitors.visit(filled.url, color_scheme=scheme).go(f"/tasks/{FAILED_TASK}")
-    page.get_by_role("button", name="Run again").click()
-    page.locator("dialog[open]").wait_for()
-    assert violations(page) == []
-    page.keyboard.press("Escape")
+def test_m92_m96_axe_finds_no_violation_in_a_dialog(
+    filled: Web, visitors: Visitors, scheme: str, size: dict[str, int]
+) -> None:
+    visit = visitors.visit(filled.url, color_scheme=scheme, viewport=size)
+    for path, name in DIALOGS.items():
+        page = visit.go(path)
+        for box in page.locator("input[data-select]").all():
+            box.check()
+        page.locator("main").get_by_role("button", name=name).click()
+        page.locator("dialog[open]").wait_for()
+        assert (violations(page), faults(page)) == ([], []), path
+        page.keyboard.press("Escape")
     page.keyboard.press("?")
     page.locator("dialog[open]").wait_for()
-    assert violations(page) == []
+    assert (violations(page), faults(page)) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_m92_m96_axe_finds_no_violation_where_there_is_nothing(
+    visit: Visit, web: Web, visitors: Visitors, scheme: str
+) -> None:
+    """Screens of an empty database, and what is not there."""
+    visit = visitors.visit(web.url, color_scheme=scheme)
+    visit.expects("404")
+    for path in (*(entry.path for entry in NAVIGATION), "/tasks/none", "/nothing"):
+        page = visit.go(path)
+        assert (violations(page), faults(page)) == ([], []), path
 
 
 def test_m92_m96_a_violation_would_be_found(filled: Web, visitors: Visitors) -> None:

@@ -216,3 +216,24 @@ def test_m75_what_no_notification_tells_of_is_asked_for(shop: Shop, visit: Visit
     said = "4,711" if path == "/schedules" else "task.cancel"
     expect(page.locator("main")).to_contain_text(said)
     assert is_the_same_page(page)
+
+
+def test_m75_a_database_that_is_gone_is_told_and_the_page_continues_when_it_is_back(
+    shop: Shop, visit: Visit, server_url: str
+) -> None:
+    page = visit.go("/tasks")
+    visit.is_live()
+    page.evaluate(MARK)
+    visit.expects("503")
+    with shop.out_of_reach(server_url):
+        page.keyboard.press("r")
+        told = page.locator(".toast.bad")
+        expect(told).to_contain_text("could not be refreshed (503)")
+        page.keyboard.press("r")
+        expect(told).to_have_count(1)
+    shop.given_task("t-1")
+    page.keyboard.press("r")
+    expect(row(page, "t-1")).to_be_visible()
+    shop.given_task("t-2")
+    expect(row(page, "t-2")).to_be_visible()
+    assert is_the_same_page(page)

@@ -147,3 +147,11 @@ def test_m90_filters_pages_and_searches_work_without_javascript(filled: Web, vis
     page.goto(f"{filled.url}/tasks")
     page.get_by_role("link", name="Next page").click()
     expect(page.get_by_role("link", name="First page")).to_be_visible()
+
+
+def test_m91_an_id_is_copied(filled: Web, visitors: Visitors) -> None:
+    visit = visitors.visit(filled.url, permissions=["clipboard-read", "clipboard-write"])
+    page = visit.go(f"/tasks/{STRANDED_TASK}")
+    page.get_by_role("button", name="Copy id").click()
+    expect(page.get_by_role("status").filter(has_text="Copied.")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == STRANDED_TASK

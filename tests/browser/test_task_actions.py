@@ -33,6 +33,7 @@ def test_m96_one_waiting_task_is_cancelled(shop: Shop, visit: Visit) -> None:
     expect(page.locator("h1 .state")).to_have_text("CANCELLED")
     expect(page.get_by_role("region", name="What was done to it here")).to_contain_text("task.cancel")
     expect(button(page, "Cancel…")).to_have_count(0)
+    expect(page.locator("#page:focus, #page :focus")).to_have_count(1)
 
 
 def test_m96_one_running_task_is_cancelled_and_its_code_is_stopped(shop: Shop, visit: Visit) -> None:

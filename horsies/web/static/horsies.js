@@ -16,7 +16,8 @@
 
   // ------------------------------------------------------------------ refreshing
   const POLL = 5000;
-  let refreshing = false, wanted = false, shares = true, last = Date.now(), pause = 1000; // the server says how long
+  let refreshing = false, wanted = false, shares = true, hadFocus = false;
+  let last = Date.now(), pause = 1000; // the server says how long
 
   // Whoever has just done something must not get the answer that somebody else got a moment before.
   function refreshNow() { shares = false; refresh(); }
@@ -29,6 +30,8 @@
       const where = { target: "#page", select: "#page", swap: "morph:outerHTML", headers };
       await htmx.ajax("GET", location.pathname + location.search, where);
       keepSelection();
+      // What had it may be gone, such as a button of what was done; the keyboard stays where it was.
+      if (hadFocus && document.activeElement === document.body) page().focus({ preventScroll: true });
     } finally {
       refreshing = false;
       if (wanted) soon();
@@ -98,6 +101,7 @@
 
   // ------------------------------------------------------------------ saying something
   function say(text, isBad = false) {
+    if (all(".toast").some((toast) => toast.textContent === text)) return; // it is being said
     const toast = document.createElement("div");
     toast.className = isBad ? "toast bad" : "toast";
     toast.textContent = text;
@@ -150,6 +154,7 @@
   });
   // A session that has ended leads to the login, also if a part of a page is asked for.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
+    hadFocus = page().contains(document.activeElement);
     if (new URL(event.detail.xhr.responseURL).pathname !== `${root}/login`) return;
     event.detail.shouldSwap = false;
     location.reload();
