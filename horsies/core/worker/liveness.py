@@ -37,6 +37,7 @@ LONGEST_PAUSE_S = 300.0  # between two workers of the same code, as in a deploy;
 WAITING = (Phase.CLAIMED, Phase.STARTING)
 MEASURE_S = 0.3  # the system counts in hundredths of a second: 5 % are two counts at least, and one proves nothing
 WORK = 0.05  # of one processor: a thread that uses less only waits
+SILENT = 1.5  # intervals without a word: the heartbeat before has measured the child, and the next one can compare
 
 
 class Heartbeats:
@@ -75,7 +76,7 @@ class Heartbeats:
         self._stop = stop
         self._fence = fence
         self._self_fence = self_fence
-        self._vital_signs = VitalSigns(self._runner_s)
+        self._vital_signs = VitalSigns(SILENT * self._runner_s)
         self._refreshed = 0.0
         self._asked_all = 0.0
         self._has_said_hello = False
