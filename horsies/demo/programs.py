@@ -51,10 +51,6 @@ class Program:
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
-    @property
-    def has_ended_well(self) -> bool:
-        return self._process is not None and self._process.poll() == 0
-
     def tell_to_stop(self) -> None:
         """As an operator would."""
         if self._process is not None and self._process.poll() is None:
