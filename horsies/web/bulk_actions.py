@@ -31,6 +31,8 @@ async def rerun(
 ) -> BulkResult:
     if ids and (task_names or error_codes):
         raise Refusal(422, "INVALID_ARGUMENT", "name tasks by ids, or a group by names and codes, not both")
+    if not (ids or task_names or error_codes):  # all that ever failed is never meant by saying nothing
+        raise Refusal(422, "INVALID_ARGUMENT", "name tasks by ids, or a group by names or codes")
 
     def act() -> Awaitable[monitoring.MonitoringResult[BulkResult]]:
         return monitoring.rerun_tasks(

@@ -13,7 +13,7 @@ from horsies.core.app import Horsies
 from horsies.core.types.status import TaskStatus
 from horsies.web import AllowAll, TrustedHeader, app
 from tests.app_support import an_app
-from tests.factories import given_node, given_task, given_worker, given_workflow, task_row
+from tests.factories import count_tasks, given_node, given_task, given_worker, given_workflow, task_row
 from tests.web_support import a_board, refusal
 
 
@@ -211,6 +211,21 @@ async def test_m91_many_tasks_are_cancelled_moved_and_sent_again(database_url: s
         both = await board.act("/api/bulk/rerun", {"ids": failed, "error_codes": ["X"]})
         assert refusal(both) == (422, "INVALID_ARGUMENT")
     assert [entry[1] for entry in await recorded(db)] == ["task.move", "task.cancel", "task.rerun"]
+
+
+@pytest.mark.parametrize("body", [None, {}, {"ids": []}, {"ids": [], "task_names": [], "error_codes": []}])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_m63_a_rerun_that_names_no_task_and_no_group_is_refused(
+    database_url: str, db: AsyncConnection[Any], body: dict[str, Any] | None, dry_run: bool
+) -> None:
+    """All failed tasks of the database are not meant by saying nothing."""
+    for _ in range(3):
+        await given_task(db, status=TaskStatus.FAILED, error_code="X")
+    async with a_board(database_url) as board:
+        answer = await board.act("/api/bulk/rerun", {**(body or {}), "dry_run": True} if dry_run else body)
+        assert refusal(answer) == (422, "INVALID_ARGUMENT")
+    assert await count_tasks(db) == 3
+    assert await recorded(db) == []
 
 
 async def test_m62_a_policy_that_fails_lets_nobody_in(
