@@ -161,6 +161,8 @@ async def rerun_tasks(viewer: Viewer) -> Dialog:
 async def rerun_group(viewer: Viewer) -> Dialog:
     """The failed tasks of a name and code."""
     names, codes = viewer.params("name"), viewer.params("code")
+    if not names or not codes:
+        raise Refusal(422, "INVALID_ARGUMENT", "a group of failures has a task name and an error code")
     result = await monitoring.rerun_tasks(
         viewer.dashboard.acting_broker, statuses=[TaskStatus.FAILED], task_names=names, error_codes=codes, dry_run=True
     )

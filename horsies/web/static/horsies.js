@@ -302,7 +302,7 @@
     "?": help,
     "j": () => move(1),
     "k": () => move(-1),
-    "Enter": () => { const line = rows().find((one) => one.classList.contains("is-current")); if (line) line.querySelector("a[data-open]").click(); },
+    "Enter": () => { const line = rows().find((one) => one.classList.contains("is-current")); const link = line && line.querySelector("a[data-open]"); if (link) link.click(); },
     "r": refreshNow,
     "p": togglePaused,
     "n": () => { const failed = document.querySelector("[data-next-failed]"); if (failed) failed.click(); },

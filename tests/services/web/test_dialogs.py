@@ -1,0 +1,46 @@
+"""What a dialog asks before something is changed (M-91): it is about the very tasks that its form then names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from horsies.core.types.status import TaskStatus
+from tests.factories import given_task
+from tests.services.web.test_pages import Page, page_of
+from tests.web_support import a_board
+
+Db = AsyncConnection[Any]
+
+
+async def given_failures(db: Db, code: str, number: int = 3, task_name: str = "mail.send") -> None:
+    """Tasks that failed with this code, as the statistics know them."""
+    ids = [
+        await given_task(db, status=TaskStatus.FAILED, task_name=task_name, error_code=code or None, failed_at="now")
+        for _ in range(number)
+    ]
+    await db.execute(
+        "INSERT INTO horsies_rollup (span, start_at, queue_name, task_name, error_code, failed, example_id)"
+        " VALUES (60, date_trunc('minute', now()), 'default', %s, %s, %s, %s)",
+        [task_name, code, number, ids[0]],
+    )
+
+
+def groups(page: Page) -> list[str]:
+    """The dialogs that the page offers."""
+    return [path for path in page.values("hx-get") if "rerun-group" in path]
+
+
+async def test_m91_a_group_of_failures_without_a_code_leads_to_no_other_tasks(database_url: str, db: Db) -> None:
+    await given_failures(db, "")
+    await given_failures(db, "CARD_DECLINED", 2)
+    async with a_board(database_url) as board:
+        page = await page_of(board, "/failures?window=1h")
+        assert "without a code" in page.text
+        assert groups(page) == ["/dialogs/rerun-group?name=mail.send&code=CARD_DECLINED"]
+        lists = [path for path in page.values("href") if path.startswith("/tasks?")]
+        assert lists == ["/tasks?status=FAILED&name=mail.send&code=CARD_DECLINED"]
+        for query in ("name=mail.send", "name=mail.send&code=", "code=CARD_DECLINED", ""):
+            await page_of(board, f"/dialogs/rerun-group?{query}", 422)
+        assert "2 of the tasks" in (await page_of(board, groups(page)[0])).text
