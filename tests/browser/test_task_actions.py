@@ -167,6 +167,32 @@ def test_m96_tasks_are_moved_to_another_queue_and_priority(shop: Shop, visit: Vi
     assert [(action, outcome) for action, _, outcome in shop.audit()] == [("task.move", "done")]
 
 
+def test_m96_tasks_of_priority_1_are_moved(shop: Shop, visit: Visit) -> None:
+    """The first of all, and one that waits behind it: the dialog does not know yet where they shall go."""
+    shop.given_task("t-first", priority=1)
+    shop.given_task("t-later", priority=50)
+    page = visit.go("/tasks")
+    page.get_by_label("Select all on this page").check()
+    with asked(page, button(page, "Move…")) as dialog:
+        expect(dialog).to_contain_text("2 of the tasks would be changed.")
+        expect(dialog).not_to_contain_text("left alone")
+        dialog.get_by_label("New queue").fill("demo-archive")
+        dialog.get_by_role("button", name="Move them").click()
+    said = "The tasks are moved. 2 changed."
+    expect(page.get_by_role("status").filter(has_text=said)).to_be_visible()
+    assert [(shop.task(one)["queue_name"], shop.task(one)["priority"]) for one in ("t-first", "t-later")] == [
+        ("demo-archive", 1),
+        ("demo-archive", 50),
+    ]
+    tick(page, "t-first", "t-later")
+    with asked(page, button(page, "Move…")) as dialog:
+        dialog.get_by_label("New priority").fill("1")
+        dialog.get_by_role("button", name="Move them").click()
+    said = "The tasks are moved. 1 changed, 1 left alone."
+    expect(page.get_by_role("status").filter(has_text=said)).to_be_visible()
+    assert shop.task("t-later")["priority"] == 1
+
+
 def test_m96_one_task_is_moved_from_its_own_page(shop: Shop, visit: Visit) -> None:
     shop.given_task("t-0")
     page = visit.go("/tasks/t-0")

@@ -148,6 +148,19 @@ async def test_m49a_l21a_waiting_tasks_are_moved(broker: PostgresBroker, db: Db)
     assert (await task_row(db, ids[PENDING]))["queue_name"] == "slow"
 
 
+@pytest.mark.parametrize("priority", [1, 50, 100])
+async def test_m49a_a_dry_run_tells_which_tasks_can_be_moved_wherever_that_is(
+    broker: PostgresBroker, db: Db, priority: int
+) -> None:
+    waiting = await given_task(db, priority=priority)
+    named = [waiting, await given_task(db, status=RUNNING), await node(db), "nobody"]
+    would = (await move_tasks(broker, named, dry_run=True)).unwrap()
+    assert (would.changed, [one.task_id for one in would.examples]) == (1, [waiting])
+    assert would.skipped == {"TASK_NOT_WAITING": 1, "TASK_IS_WORKFLOW_TASK": 1, "TASK_NOT_FOUND": 1}
+    assert (await move_tasks(broker, queues=["default"], dry_run=True)).unwrap().changed == 1
+    assert (await move_tasks(broker, named)).unwrap_err().code is MonitoringErrorCode.INVALID_ARGUMENT
+
+
 async def test_m49a_a_group_is_moved_also_into_a_queue_that_comes_later(broker: PostgresBroker, db: Db) -> None:
     """The walk along the queues meets them again there."""
     for queue in ("a", "b", "c"):

@@ -91,9 +91,11 @@ async def move_tasks(
     dry_run: bool = False,
     most: int = MOST,
 ) -> tasks.MonitoringResult[bulk.BulkResult]:
-    """Give these waiting tasks, or those of a group, another queue, another priority, or both."""
+    """Give these waiting tasks, or those of a group, another queue, another priority, or both. A dry run that does not
+    say where to tells which of them can be moved at all."""
     group = filters.TaskFilter(task_names, queues)
-    return await _act(broker, ids, group, _Move(queue, priority), dry_run=dry_run, most=most)
+    action = _Move(queue, priority, is_anywhere=dry_run and queue is None and priority is None)
+    return await _act(broker, ids, group, action, dry_run=dry_run, most=most)
 
 
 class _Action(Protocol):
@@ -169,12 +171,13 @@ class _Rerun:
 class _Move:
     queue: str | None
     priority: int | None
+    is_anywhere: bool = False  # where to is not known yet, so no task is there already
     statuses: tuple[TaskStatus, ...] = (TaskStatus.PENDING,)
     tries: int = TRIES
     stuck: Code = Code.TASK_NOT_WAITING
 
     def check(self) -> None:
-        if self.queue is None and self.priority is None:
+        if self.queue is None and self.priority is None and not self.is_anywhere:
             raise filters.BadQuestion("say where to: a queue, a priority, or both")
         if self.queue is not None and not 1 <= len(filters.checked_text("queue", self.queue)) <= LONGEST_QUEUE:
             raise filters.BadQuestion(f"queue must have 1 to {LONGEST_QUEUE} characters")
@@ -189,7 +192,7 @@ class _Move:
         if state.status is not TaskStatus.PENDING:
             return Code.TASK_NOT_WAITING
         is_there = self.queue in (None, state.queue_name) and self.priority in (None, state.priority)
-        return Code.TASK_ALREADY_THERE if is_there else None
+        return Code.TASK_ALREADY_THERE if is_there and not self.is_anywhere else None
 
     async def apply(self, conn: Connection, ids: Sequence[str]) -> dict[str, str]:
         return dict.fromkeys(await many.change_queue(conn, ids, self.queue, self.priority), "")

@@ -183,7 +183,7 @@ async def rerun_group(viewer: Viewer) -> Dialog:
 
 async def move_tasks(viewer: Viewer) -> Dialog:
     ids = _ids(viewer)
-    result = await monitoring.move_tasks(viewer.dashboard.acting_broker, ids, priority=1, dry_run=True)
+    result = await monitoring.move_tasks(viewer.dashboard.acting_broker, ids, dry_run=True)  # where to is asked in it
     return await _dry_run(
         viewer,
         f"Move {len(ids)} task{'s' if len(ids) != 1 else ''} to another queue or priority?",

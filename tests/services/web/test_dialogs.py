@@ -44,3 +44,15 @@ async def test_m91_a_group_of_failures_without_a_code_leads_to_no_other_tasks(da
         for query in ("name=mail.send", "name=mail.send&code=", "code=CARD_DECLINED", ""):
             await page_of(board, f"/dialogs/rerun-group?{query}", 422)
         assert "2 of the tasks" in (await page_of(board, groups(page)[0])).text
+
+
+async def test_m91_tasks_of_any_priority_can_be_moved(database_url: str, db: Db) -> None:
+    first, last = await given_task(db, priority=1), await given_task(db, priority=100)
+    running = await given_task(db, priority=1, status=TaskStatus.RUNNING)
+    async with a_board(database_url) as board:
+        page = await page_of(board, f"/dialogs/move-tasks?ids={first}&ids={last}&ids={running}")
+        assert "2 of the tasks would be changed." in page.text
+        assert "1 would be left alone: they do not wait any more" in page.text
+        assert page.values("hx-post") == ["/api/bulk/move"]
+        alone = await page_of(board, f"/dialogs/move-tasks?ids={first}")
+        assert "1 of the tasks would be changed." in alone.text and alone.values("hx-post")
