@@ -263,11 +263,29 @@ async def test_m49a_an_unclear_choice_is_refused(broker: PostgresBroker, wrong: 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{}, {"queue": ""}, {"queue": "q" * 101}, {"queue": "a\0"}, {"priority": 0}, {"priority": 101}, {"priority": True}],
+    [
+        {},
+        {"queue": ""},
+        {"queue": "q" * 53},
+        {"queue": "a\0"},
+        {"queue": "a/b"},
+        {"queue": "a b"},
+        {"queue": "q\n"},
+        {"queue": "left\u202e"},
+        {"queue": "<b>"},
+        {"queue": 7},
+        {"priority": 0},
+        {"priority": 101},
+        {"priority": True},
+    ],
 )
-async def test_m49a_a_place_that_cannot_be_is_refused(broker: PostgresBroker, wrong: dict[str, Any]) -> None:
-    problem = (await move_tasks(broker, ["a"], **wrong)).unwrap_err()
-    assert problem.code is MonitoringErrorCode.INVALID_ARGUMENT
+async def test_m49a_a_place_that_cannot_be_is_refused(broker: PostgresBroker, db: Db, wrong: dict[str, Any]) -> None:
+    """No worker could ever serve such a queue."""
+    task_id = await given_task(db)
+    for dry_run in (True, False) if wrong else (False,):
+        problem = (await move_tasks(broker, [task_id], **wrong, dry_run=dry_run)).unwrap_err()
+        assert problem.code is MonitoringErrorCode.INVALID_ARGUMENT
+    assert (await task_row(db, task_id))["queue_name"] == "default"
 
 
 async def test_m49a_l21a_tasks_that_workers_claim_at_the_same_moment_are_moved_or_claimed(

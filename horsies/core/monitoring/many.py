@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from horsies.core.brokers.actions import CANCELLED, TaskActionErrorCode, can_be_rerun, is_cancellable
 from horsies.core.db import Connection, by_halves, describe, is_about_content, is_transient
 from horsies.core.models.monitoring import bulk, tasks
+from horsies.core.models.queues import queue_name_problem
 from horsies.core.monitoring import filters, task_queries
 from horsies.core.monitoring.queries import ask
 from horsies.core.producer.enqueue import new_task_ids
@@ -36,7 +37,6 @@ MOST_IDS = 1_000  # of them that its answer names
 EXAMPLES = 10
 LOOKS = 200  # pages in a row without a task that could be changed; then a call ends
 TRIES = 5  # for tasks that change while they are looked at
-LONGEST_QUEUE = 100
 _ENDED = (TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.EXPIRED)
 _ORDERS: tuple[tuple[frozenset[TaskStatus], tasks.SortBy, tasks.SortDir], ...] = (
     (filters.WAITING, "claim_order", "asc"),
@@ -179,8 +179,8 @@ class _Move:
     def check(self) -> None:
         if self.queue is None and self.priority is None and not self.is_anywhere:
             raise filters.BadQuestion("say where to: a queue, a priority, or both")
-        if self.queue is not None and not 1 <= len(filters.checked_text("queue", self.queue)) <= LONGEST_QUEUE:
-            raise filters.BadQuestion(f"queue must have 1 to {LONGEST_QUEUE} characters")
+        if self.queue is not None and (problem := queue_name_problem(filters.checked_text("queue", self.queue))):
+            raise filters.BadQuestion(problem)
         if self.priority is not None and (isinstance(self.priority, bool) or self.priority not in range(1, 101)):
             raise filters.BadQuestion(f"priority must be a whole number from 1 to 100, not {self.priority!r}")
 

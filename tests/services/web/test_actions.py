@@ -213,6 +213,14 @@ async def test_m91_many_tasks_are_cancelled_moved_and_sent_again(database_url: s
     assert [entry[1] for entry in await recorded(db)] == ["task.move", "task.cancel", "task.rerun"]
 
 
+async def test_m49a_m64_a_queue_that_cannot_exist_gets_no_tasks(database_url: str, db: AsyncConnection[Any]) -> None:
+    task = await given_task(db)
+    async with a_board(database_url) as board:
+        answer = await board.act("/api/bulk/move", {"ids": [task], "queue": "a/b c\u202e<script>"})
+        assert refusal(answer) == (422, "INVALID_ARGUMENT") and "letters" in answer.json()["message"]
+    assert (await task_row(db, task))["queue_name"] == "default"
+
+
 @pytest.mark.parametrize("body", [None, {}, {"ids": []}, {"ids": [], "task_names": [], "error_codes": []}])
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_m63_a_rerun_that_names_no_task_and_no_group_is_refused(
