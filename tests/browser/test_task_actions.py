@@ -122,6 +122,11 @@ def test_m96_many_tasks_are_run_again(shop: Shop, visit: Visit) -> None:
     assert set(originals(shop)) == {"t-0", "t-1", "t-2"}
     expect(page.locator("tr[data-row]")).to_have_count(7)
     assert [(action, outcome) for action, _, outcome in shop.audit()] == [("task.rerun", "done")]
+    tick(page, "t-0", "t-1")
+    with asked(page, button(page, "Run again…")) as dialog:
+        expect(dialog).to_contain_text("0 of the tasks would be changed.")
+        expect(dialog).to_contain_text("2 would be left alone: they were run again before.")
+        dialog.get_by_role("button", name="Close").click()
 
 
 def test_m96_a_group_of_failures_is_run_again(shop: Shop, visit: Visit) -> None:
@@ -141,7 +146,7 @@ def test_m96_a_group_of_failures_is_run_again(shop: Shop, visit: Visit) -> None:
     page = visit.go("/failures?window=1h")
     line = page.locator("tr[data-row]", has_text="CARD_DECLINED")
     expect(line).to_contain_text("12")
-    said = ("12 of the tasks would be changed.", "and 2 more")
+    said = ("At most 12 of the tasks would be changed: those that were run again before are left alone.", "and 2 more")
     act(page, line.get_by_role("button", name="Run again"), "Run them again", "New tasks were sent.", *said)
     assert set(originals(shop)) == {f"t-{number:02}" for number in range(12)}
     assert [(action, outcome) for action, _, outcome in shop.audit()] == [("task.rerun", "done")]

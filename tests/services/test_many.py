@@ -122,6 +122,22 @@ async def test_m49a_tasks_with_ids_are_sent_again_and_the_others_told_of(broker:
     assert set(done.changed_ids) == {ids[FAILED], ids[CANCELLED], ids[EXPIRED]}
 
 
+async def test_m49a_a_dry_run_knows_what_was_sent_again_before(broker: PostgresBroker, db: Db) -> None:
+    first, second = [await given_task(db, status=FAILED, task_name="pay", failed_at="now") for _ in range(2)]
+    await given_task(db, task_name="other", idempotency_key=f"rerun of {second}")  # of another name: another key
+    assert (await rerun_tasks(broker, [first])).unwrap().changed == 1
+    named = [first, second, "nobody"]
+    would = (await rerun_tasks(broker, named, dry_run=True)).unwrap()
+    done = (await rerun_tasks(broker, named)).unwrap()
+    skipped = {"TASK_ALREADY_RERUN": 1, "TASK_NOT_FOUND": 1}
+    assert (would.changed, would.skipped) == (done.changed, done.skipped) == (1, skipped)
+    assert [one.task_id for one in would.examples] == [second]
+    would = (await rerun_tasks(broker, named, dry_run=True)).unwrap()
+    assert (would.changed, would.skipped, would.examples) == (0, {**skipped, "TASK_ALREADY_RERUN": 2}, ())
+    group = (await rerun_tasks(broker, task_names=["pay"], statuses=[FAILED], dry_run=True)).unwrap()
+    assert (group.changed, group.skipped) == (2, {}), "of a group it is at most so many"
+
+
 async def test_m49a_people_who_send_a_group_again_at_the_same_time_send_it_once(broker: PostgresBroker, db: Db) -> None:
     ids = [await given_task(db, status=FAILED, task_name="pay", failed_at="now") for _ in range(60)]
     results = await asyncio.gather(*(rerun_tasks(broker, task_names=["pay"]) for _ in range(4)))

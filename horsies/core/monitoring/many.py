@@ -252,6 +252,9 @@ async def _preview(broker: PostgresBroker, ids: list[str], action: _Action) -> t
         unique = list(dict.fromkeys(ids))
         states = await many.states(conn, filter(can_exist, unique))
         refusals = {task_id: action.refusal(states.get(task_id)) for task_id in unique}
+        if isinstance(action, _Rerun):  # a state does not tell that
+            left = [task_id for task_id, refusal in refusals.items() if refusal is None]
+            refusals |= dict.fromkeys(await many.sent_again(conn, left), action.stuck)
         changed = [task_id for task_id, refusal in refusals.items() if refusal is None]
         examples = await task_queries.summaries(conn, changed[:EXAMPLES])
         return bulk.BulkResult(True, len(changed), _counted(refusals.values()), examples=examples)
@@ -260,7 +263,7 @@ async def _preview(broker: PostgresBroker, ids: list[str], action: _Action) -> t
 
 
 async def _count(broker: PostgresBroker, group: filters.TaskFilter) -> tasks.MonitoringResult[bulk.BulkResult]:
-    """How many tasks of the group there are."""
+    """How many tasks of the group there are, also of those that were sent again before."""
     page = await task_queries.find_tasks(broker, group, limit=EXAMPLES)
     if isinstance(page, Err):
         return page

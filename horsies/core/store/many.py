@@ -44,6 +44,12 @@ async def rerun(conn: Connection, ids: Sequence[str], new_ids: Sequence[str], *,
     return dict(await (await conn.execute(load("monitoring/rerun"), params, prepare=False)).fetchall())
 
 
+async def sent_again(conn: Connection, ids: Iterable[str]) -> set[str]:
+    """Those of these tasks that `rerun` would not copy `once` more, because there is such a copy."""
+    rows = await (await conn.execute(load("monitoring/sent_again"), {"ids": texts(ids)}, prepare=False)).fetchall()
+    return {task_id for (task_id,) in rows}
+
+
 async def change_queue(conn: Connection, ids: Iterable[str], queue: str | None, priority: int | None) -> set[str]:
     """Another queue or priority for waiting tasks that belong to no workflow; return those that were changed."""
     params = {"ids": texts(ids), "queue": queue, "priority": priority}

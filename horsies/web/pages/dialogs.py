@@ -104,10 +104,13 @@ def _ids(viewer: Viewer) -> list[str]:
     return list(dict.fromkeys(found))[:MOST_IDS]
 
 
-async def _dry_run(viewer: Viewer, title: str, result: Any, **more: Any) -> Dialog:
-    """What a dry run has told, and how to do it."""
+async def _dry_run(viewer: Viewer, title: str, result: Any, *, is_once: bool = False, **more: Any) -> Dialog:
+    """What a dry run has told, and how to do it. Of a group that is sent again once it does not know which were."""
     found: monitoring.BulkResult = viewer.dashboard.masking.applied_to(answered(result))
     sentences = [f"{count(found.changed, found.is_exact)} of the tasks would be changed."]
+    if is_once and found.changed:
+        most = f"At most {found.changed:,} of the tasks would be changed"
+        sentences = [f"{most}: those that were run again before are left alone."]
     for code, number in found.skipped.items():
         sentences.append(f"{number:,} would be left alone: {WHY_NOT.get(code, code)}.")
     examples = [(one.task_name, one.status.value, one.queue_name, one.task_id) for one in found.examples[:MOST_NAMED]]
@@ -170,6 +173,7 @@ async def rerun_group(viewer: Viewer) -> Dialog:
         viewer,
         f"Run the failed {visible(', '.join(names))} with {visible(', '.join(codes))} again?",
         result,
+        is_once=True,
         sentences=["Each becomes a new task with the same arguments, once; at most 10,000 at a time."],
         api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",

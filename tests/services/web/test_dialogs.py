@@ -43,7 +43,8 @@ async def test_m91_a_group_of_failures_without_a_code_leads_to_no_other_tasks(da
         assert lists == ["/tasks?status=FAILED&name=mail.send&code=CARD_DECLINED"]
         for query in ("name=mail.send", "name=mail.send&code=", "code=CARD_DECLINED", ""):
             await page_of(board, f"/dialogs/rerun-group?{query}", 422)
-        assert "2 of the tasks" in (await page_of(board, groups(page)[0])).text
+        said = "At most 2 of the tasks would be changed: those that were run again before are left alone."
+        assert said in (await page_of(board, groups(page)[0])).text
 
 
 async def test_m91_tasks_of_any_priority_can_be_moved(database_url: str, db: Db) -> None:
@@ -56,3 +57,14 @@ async def test_m91_tasks_of_any_priority_can_be_moved(database_url: str, db: Db)
         assert page.values("hx-post") == ["/api/bulk/move"]
         alone = await page_of(board, f"/dialogs/move-tasks?ids={first}")
         assert "1 of the tasks would be changed." in alone.text and alone.values("hx-post")
+
+
+async def test_m91_the_dialog_of_a_rerun_knows_what_was_run_again_before(database_url: str, db: Db) -> None:
+    task = await given_task(db, status=TaskStatus.FAILED)
+    async with a_board(database_url) as board:
+        page = await page_of(board, f"/dialogs/rerun-tasks?ids={task}")
+        assert "1 of the tasks would be changed." in page.text and page.values("hx-post")
+        assert (await board.act("/api/bulk/rerun", {"ids": [task]})).json()["changed"] == 1
+        page = await page_of(board, f"/dialogs/rerun-tasks?ids={task}")
+        assert "0 of the tasks would be changed." in page.text and not page.values("hx-post")
+        assert "1 would be left alone: they were run again before." in page.text
