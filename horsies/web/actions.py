@@ -4,7 +4,7 @@ writes down who wanted what on which ids, and what came of it (M-94).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -26,9 +26,17 @@ T = TypeVar("T")
 
 
 async def perform(
-    asked: Asked, action: str, targets: Sequence[str], do: Callable[[], Awaitable[T]], **details: Any
+    asked: Asked,
+    action: str,
+    targets: Sequence[str],
+    do: Callable[[], Awaitable[T]],
+    *,
+    ids_of: Callable[[T], Sequence[str]] | None = None,
+    details_of: Callable[[T], Mapping[str, Any]] | None = None,
+    **details: Any,
 ) -> T:
-    """Every change (M-94). What cannot be written down is not done, and a refusal is written down too."""
+    """Every change (M-94). What cannot be written down is not done, and a refusal is written down too. `ids_of` and
+    `details_of` say what is known only from the answer."""
 
     async def attempt() -> Ok[T] | Err[Refusal]:
         try:
@@ -37,7 +45,8 @@ async def perform(
             return Err(refusal)
 
     deed = audit.Deed(asked.dashboard.actor(asked.request), action, action.partition(".")[0], targets, details)
-    result = await audit.audited(asked.dashboard.acting_broker, deed, attempt)
+    broker = asked.dashboard.acting_broker
+    result = await audit.audited(broker, deed, attempt, ids_of=ids_of, details_of=details_of)
     if isinstance(result, Ok):
         return result.value
     raise result.error if isinstance(result.error, Refusal) else not_answered(result.error)
@@ -63,7 +72,10 @@ async def rerun_task(asked: Asked, *, task_id: str) -> TaskRerun:
     async def do() -> TaskRerun:
         return _task_value(await monitoring.rerun_task(asked.dashboard.acting_broker, task_id))
 
-    return await perform(asked, "task.rerun", (task_id,), do)
+    def new_id(done: TaskRerun) -> dict[str, str]:
+        return {"new_task_id": done.task_id}
+
+    return await perform(asked, "task.rerun", (task_id,), do, details_of=new_id)
 
 
 async def pause_workflow(asked: Asked, *, workflow_id: str) -> WorkflowActionDone:
@@ -122,7 +134,12 @@ async def sweep(
         message = asked.dashboard.database.redact(swept.error.message)
         raise not_done(swept.error.code, message, retryable=swept.error.retryable)
 
-    return await (do() if dry_run else perform(asked, "worker.sweep", (), do))
+    def number(swept: SweepStaleWorkersResult) -> dict[str, int]:
+        return {"recovered": swept.recovered_count}
+
+    if dry_run:
+        return await do()
+    return await perform(asked, "worker.sweep", (), do, ids_of=lambda swept: swept.worker_ids, details_of=number)
 
 
 async def drain_worker(asked: Asked, *, worker_id: str) -> WorkerDraining:

@@ -1,5 +1,6 @@
 """What can be done to many tasks through the dashboard (M-91): by their ids, or to a group of failed ones. Each route
-has a dry run, which changes nothing and is not written down."""
+has a dry run, which changes nothing and is not written down. Of the others, the ids of the changed tasks are written
+down, and how many were changed and left alone (M-94)."""
 
 from __future__ import annotations
 
@@ -67,8 +68,14 @@ async def _done(
     async def do() -> BulkResult:
         return answered(await act())
 
+    if dry_run:
+        return await do()
     given = {name: value for name, value in details.items() if value not in (None, [], False)}
-    return await (do() if dry_run else perform(asked, action, ids, do, **given))
+    return await perform(asked, action, ids, do, ids_of=lambda done: done.changed_ids, details_of=_numbers, **given)
+
+
+def _numbers(done: BulkResult) -> dict[str, Any]:
+    return {"changed": done.changed, **({"skipped": dict(done.skipped)} if done.skipped else {})}
 
 
 _IDS = Param("ids", Annotated[list[Text], Field(min_length=1, max_length=MOST_IDS)], "the tasks")
