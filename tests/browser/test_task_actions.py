@@ -155,6 +155,35 @@ def test_m96_a_group_of_failures_is_run_again(shop: Shop, visit: Visit) -> None:
     assert len(shop.rows("SELECT id FROM horsies_tasks")) == 25
 
 
+@pytest.mark.parametrize("code", ["CARD\nDECLINED", "CARD ", ' "CARD", '])
+def test_m96_a_group_with_an_odd_code_is_run_again_and_no_other(shop: Shop, visit: Visit, code: str) -> None:
+    """A code is any text: what the dialog sends names this one, not the parts of it."""
+    shop.given_task("t-odd", "FAILED", error_code=code, kwargs="{}")
+    for other in ("CARD", "DECLINED"):
+        shop.given_task(f"t-{other}", "FAILED", error_code=other, kwargs="{}")
+    group = {"span": 60, "start_at": "now", "queue_name": "demo-orders", "task_name": "shop.check_stock"}
+    shop.given("horsies_rollup", **group, error_code=code, failed=1, example_id="t-odd")
+    page = visit.go("/failures?window=1h")
+    opener = page.get_by_role("button", name="Run again")
+    act(page, opener, "Run them again", "New tasks were sent. 1 changed.", "At most 1 of the tasks", "t-odd")
+    assert set(originals(shop)) == {"t-odd"}
+    assert shop.audit() == [("task.rerun", ["t-odd"], "done")]
+
+
+def test_m96_a_group_of_failures_without_a_code_is_only_shown(shop: Shop, visit: Visit) -> None:
+    shop.given_task("t-plain", "FAILED", error_code=None)
+    group = {"span": 60, "start_at": "now", "queue_name": "demo-orders", "task_name": "shop.check_stock"}
+    shop.given("horsies_rollup", **group, error_code="", failed=1, example_id="t-plain")
+    page = visit.go("/failures?window=1h")
+    line = page.locator("tr[data-row]")
+    expect(line).to_contain_text("without a code")
+    expect(line.get_by_role("button")).to_have_count(0)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("shop.check_stock")
+    page.wait_for_url("**/tasks/t-plain")
+
+
 def test_m96_tasks_are_moved_to_another_queue_and_priority(shop: Shop, visit: Visit) -> None:
     shop.given_task("t-0")
     shop.given_task("t-1", "RUNNING")

@@ -36,7 +36,7 @@ WHY_NOT = {
     "TASK_ALREADY_THERE": "they are there already",
     "TASK_REFUSED_BY_DATABASE": "the database refuses them",
 }
-FieldType: TypeAlias = Literal["text", "number", "flag", "list", "json"]
+FieldType: TypeAlias = Literal["text", "number", "flag", "json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,25 @@ class Dialog:
 DialogMaker: TypeAlias = Callable[[Viewer], Awaitable[Dialog]]
 
 
+def _values(viewer: Viewer, name: str) -> list[str]:
+    """A parameter exactly as it is given, because something is done to what it names: a name may end with a space, or
+    have a line break in it. Empty values are left out."""
+    return [value for value in dict.fromkeys(viewer.request.query_params.getlist(name)) if value]
+
+
+def _value(viewer: Viewer, name: str) -> str:
+    if len(values := _values(viewer, name)) != 1:
+        raise Refusal(422, "INVALID_ARGUMENT", f"{name} must be given once")
+    return values[0]
+
+
+def _listed(name: str, values: Sequence[str]) -> FormField:
+    """These values and no others, whatever is in them."""
+    return FormField(name, json.dumps(values), type="json", is_hidden=True)
+
+
 async def cancel_task(viewer: Viewer) -> Dialog:
-    task = await viewer.read(monitoring.get_task_detail, viewer.param("id"))
+    task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
     is_running = task.status is TaskStatus.RUNNING
     stops = "It is running: its code is stopped, softly at first." if is_running else "It does not run then."
     return Dialog(
@@ -86,7 +103,7 @@ async def cancel_task(viewer: Viewer) -> Dialog:
 
 
 async def rerun_task(viewer: Viewer) -> Dialog:
-    task = await viewer.read(monitoring.get_task_detail, viewer.param("id"))
+    task = await viewer.read(monitoring.get_task_detail, _value(viewer, "id"))
     return Dialog(
         f"Run {visible(task.task_name)} again?",
         [f"A new task with the same arguments is sent to queue {task.queue_name}. This one stays as it is."],
@@ -98,10 +115,9 @@ async def rerun_task(viewer: Viewer) -> Dialog:
 
 def _ids(viewer: Viewer) -> list[str]:
     """The selected tasks."""
-    found = [one.strip() for one in viewer.request.query_params.getlist("ids") if one.strip()]
-    if not found:
+    if not (found := _values(viewer, "ids")):
         raise Refusal(422, "INVALID_ARGUMENT", "no task is selected")
-    return list(dict.fromkeys(found))[:MOST_IDS]
+    return found[:MOST_IDS]
 
 
 async def _dry_run(viewer: Viewer, title: str, result: Any, *, is_once: bool = False, **more: Any) -> Dialog:
@@ -126,10 +142,6 @@ async def _dry_run(viewer: Viewer, title: str, result: Any, *, is_once: bool = F
     )
 
 
-def _selected(ids: Sequence[str]) -> FormField:
-    return FormField("ids", "\n".join(ids), type="list", is_hidden=True)
-
-
 async def cancel_tasks(viewer: Viewer) -> Dialog:
     ids = _ids(viewer)
     result = await monitoring.cancel_tasks(viewer.dashboard.acting_broker, ids, include_running=True, dry_run=True)
@@ -141,7 +153,7 @@ async def cancel_tasks(viewer: Viewer) -> Dialog:
         api=viewer.path("api", "bulk", "cancel"),
         confirm="Cancel them",
         said="The tasks are cancelled.",
-        fields=[_selected(ids), FormField("include_running", True, "also those that are running", "flag")],
+        fields=[_listed("ids", ids), FormField("include_running", True, "also those that are running", "flag")],
         is_dangerous=True,
     )
 
@@ -157,13 +169,13 @@ async def rerun_tasks(viewer: Viewer) -> Dialog:
         api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",
         said="New tasks were sent.",
-        fields=[_selected(ids)],
+        fields=[_listed("ids", ids)],
     )
 
 
 async def rerun_group(viewer: Viewer) -> Dialog:
     """The failed tasks of a name and code."""
-    names, codes = viewer.params("name"), viewer.params("code")
+    names, codes = _values(viewer, "name"), _values(viewer, "code")
     if not names or not codes:
         raise Refusal(422, "INVALID_ARGUMENT", "a group of failures has a task name and an error code")
     result = await monitoring.rerun_tasks(
@@ -178,10 +190,7 @@ async def rerun_group(viewer: Viewer) -> Dialog:
         api=viewer.path("api", "bulk", "rerun"),
         confirm="Run them again",
         said="New tasks were sent.",
-        fields=[
-            FormField("task_names", "\n".join(names), type="list", is_hidden=True),
-            FormField("error_codes", "\n".join(codes), type="list", is_hidden=True),
-        ],
+        fields=[_listed("task_names", names), _listed("error_codes", codes)],
     )
 
 
@@ -197,7 +206,7 @@ async def move_tasks(viewer: Viewer) -> Dialog:
         confirm="Move them",
         said="The tasks are moved.",
         fields=[
-            _selected(ids),
+            _listed("ids", ids),
             FormField("queue", "", "New queue"),
             FormField("priority", "", "New priority (1 is first)", "number"),
         ],
@@ -208,7 +217,7 @@ def _workflow(
     action: str, title: str, sentence: str, confirm: str, said: str, *, is_dangerous: bool = False
 ) -> DialogMaker:
     async def make(viewer: Viewer) -> Dialog:
-        run = (await viewer.read(monitoring.get_workflow_run, viewer.param("id"))).run
+        run = (await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))).run
         return Dialog(
             f"{title} {visible(run.name)}?",
             [f"Workflow {run.workflow_id} is {run.status.value}, with {run.open_nodes} open nodes. {sentence}"],
@@ -222,8 +231,8 @@ def _workflow(
 
 
 async def retry_workflow(viewer: Viewer) -> Dialog:
-    found = await viewer.read(monitoring.get_workflow_run, viewer.param("id"))
-    wanted = viewer.params("node")
+    found = await viewer.read(monitoring.get_workflow_run, _value(viewer, "id"))
+    wanted = _values(viewer, "node")
     failed = [node for node in found.nodes if node.task_index in set(found.failed_indexes)]
     chosen = [node for node in failed if not wanted or node.node_id in wanted]
     if not chosen:
@@ -234,7 +243,7 @@ async def retry_workflow(viewer: Viewer) -> Dialog:
         viewer.path("api", "workflows", found.run.workflow_id, "retry"),
         "Retry",
         "The failed nodes run again.",
-        [FormField("node_ids", "\n".join(wanted), type="list", is_hidden=True)] if wanted else [],
+        [_listed("node_ids", wanted)] if wanted else [],
         ("node", "task", "error"),
         [(node.node_id, node.task_name, node.error_code) for node in chosen[:MOST_NAMED]],
         max(0, len(chosen) - MOST_NAMED),
@@ -266,7 +275,7 @@ async def sweep(viewer: Viewer) -> Dialog:
 
 def _schedule(action: str, sentence: str, said: str) -> DialogMaker:
     async def make(viewer: Viewer) -> Dialog:
-        name = viewer.param("name")
+        name = _value(viewer, "name")
         path = viewer.path("api", "schedules", name, action)
         return Dialog(
             f"{action.capitalize()} schedule {visible(name)}?", [sentence], path, f"{action.capitalize()} it", said
@@ -276,7 +285,7 @@ def _schedule(action: str, sentence: str, said: str) -> DialogMaker:
 
 
 async def edit_schedule(viewer: Viewer) -> Dialog:
-    name = viewer.param("name")
+    name = _value(viewer, "name")
     listed = await viewer.read(monitoring.list_schedules)
     found = next((one for one in listed if one.name == name and one.source == "database"), None)
     if found is None or found.definition is None:
@@ -297,7 +306,7 @@ async def edit_schedule(viewer: Viewer) -> Dialog:
 
 
 async def drain_worker(viewer: Viewer) -> Dialog:
-    worker_id = viewer.param("id")
+    worker_id = _value(viewer, "id")
     found = next((one for one in await viewer.read(monitoring.list_workers) if one.worker_id == worker_id), None)
     if found is None:
         raise not_found("registered worker")

@@ -139,7 +139,6 @@
     text: (field) => (field.value === "" ? undefined : field.value),
     number: (field) => (field.value === "" ? undefined : Number(field.value)),
     flag: (field) => (field.type === "checkbox" ? field.checked : field.value === "true"),
-    list: (field) => field.value.split("\n").filter(Boolean),
     json: (field) => JSON.parse(field.value),
   };
   dialog.addEventListener("input", (event) => {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote
 
+import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
-from tests.factories import given_task
+from tests.factories import given_node, given_task, given_workflow
 from tests.services.web.test_pages import Page, page_of
 from tests.web_support import a_board
 
@@ -30,6 +33,12 @@ async def given_failures(db: Db, code: str, number: int = 3, task_name: str = "m
 def groups(page: Page) -> list[str]:
     """The dialogs that the page offers."""
     return [path for path in page.values("hx-get") if "rerun-group" in path]
+
+
+def body_of(page: Page) -> dict[str, Any]:
+    """What the form of a dialog sends, of its hidden fields."""
+    hidden = [attrs for tag, attrs in page.elements if tag == "input" and attrs.get("type") == "hidden"]
+    return {str(one["name"]): json.loads(str(one["value"])) for one in hidden}
 
 
 async def test_m91_a_group_of_failures_without_a_code_leads_to_no_other_tasks(database_url: str, db: Db) -> None:
@@ -68,3 +77,55 @@ async def test_m91_the_dialog_of_a_rerun_knows_what_was_run_again_before(databas
         page = await page_of(board, f"/dialogs/rerun-tasks?ids={task}")
         assert "0 of the tasks would be changed." in page.text and not page.values("hx-post")
         assert "1 would be left alone: they were run again before." in page.text
+
+
+ODD = ("A\nB", "A\r\nB", " A", "A ", '["A"]', "A,B", "A&code=B", "\u202eA", "x" * 255)
+
+
+@pytest.mark.parametrize("code", ODD)
+async def test_m91_a_dialog_acts_on_the_very_group_that_it_shows(database_url: str, db: Db, code: str) -> None:
+    failed = {"status": TaskStatus.FAILED, "failed_at": "now"}
+    task = await given_task(db, **failed, error_code=code)
+    for other in ("A", "B", "x" * 254):
+        await given_task(db, **failed, error_code=other)
+    async with a_board(database_url) as board:
+        dialog = await page_of(board, f"/dialogs/rerun-group?name=a_task&code={quote(code, safe='')}")
+        assert "At most 1 of the tasks" in dialog.text and task in dialog.text
+        body = body_of(dialog)
+        assert body == {"task_names": ["a_task"], "error_codes": [code]}
+        [action] = dialog.values("hx-post")
+        assert (await board.act(action, body)).json()["changed_ids"] == [task]
+
+
+@pytest.mark.parametrize("name", ["cancel-tasks", "move-tasks"])
+async def test_m91_a_dialog_acts_on_the_very_tasks_that_it_shows(database_url: str, db: Db, name: str) -> None:
+    ids = [await given_task(db, id=task_id) for task_id in ("a,b", " a", "a ", "[")]
+    for other in ("a", "b"):
+        await given_task(db, id=other)
+    query = "&".join(f"ids={quote(task_id, safe='')}" for task_id in [*ids, *ids])
+    async with a_board(database_url) as board:
+        dialog = await page_of(board, f"/dialogs/{name}?{query}")
+        assert "4 of the tasks would be changed." in dialog.text
+        assert {**body_of(dialog), "include_running": True} == {"ids": ids, "include_running": True}
+
+
+async def test_m91_a_dialog_about_one_node_retries_that_node(database_url: str, db: Db) -> None:
+    flow = await given_workflow(db, status="FAILED", started_at="now", completed_at="now")
+    for index, node_id in enumerate(("a", "b", "a\nb", " a")):
+        await given_node(db, flow, task_index=index, node_id=node_id, status="FAILED", error_code="X")
+    async with a_board(database_url) as board:
+        for node_id in ("a\nb", " a"):
+            dialog = await page_of(board, f"/dialogs/retry-workflow?id={flow}&node={quote(node_id, safe='')}")
+            assert "Retry 1 failed node" in dialog.text and body_of(dialog) == {"node_ids": [node_id]}
+
+
+async def test_m64_a_dialog_about_one_thing_is_told_which(database_url: str) -> None:
+    async with a_board(database_url) as board:
+        for address in (
+            "cancel-task",
+            "cancel-task?id=",
+            "cancel-task?id=a&id=b",
+            "pause-schedule",
+            "rerun-tasks?ids=",
+        ):
+            await page_of(board, f"/dialogs/{address}", 422)
