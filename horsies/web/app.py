@@ -74,7 +74,7 @@ def create_monitoring_app(
 
     made = Starlette(
         routes=[
-            *(Route(f"/api/{endpoint.path}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
+            *(Route(f"/api/{endpoint.route}", _api(endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS),
             *(login_routes(policy) if isinstance(policy, Token) else ()),
             *(Route(screen.path, _screen(screen), methods=[screen.method]) for screen in SCREENS),
             Mount("/static", _StaticFiles(directory=STATIC), name="static"),

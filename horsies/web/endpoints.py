@@ -13,6 +13,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 
 from horsies.core.models.monitoring.tasks import MonitoringResult
@@ -26,19 +27,37 @@ MOST_VALUES = 100
 LONGEST_TEXT = 1_000
 EVENTS = "text/event-stream"
 _PATH_NAME = re.compile(r"\{(\w+)\}")
+_ANY_TEXT = "horsies_any_text"
 
 Text: TypeAlias = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Texts: TypeAlias = Annotated[list[Text], Field(max_length=MOST_VALUES)]
 
 
+class _AnyText(Convertor[str]):
+    """A part of a path that may have slashes, and line breaks, in it."""
+
+    regex = "(?s:.+)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor(_ANY_TEXT, _AnyText())
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of the path, of the query, or of the body."""
+    """A parameter of the path, of the query, or of the body. One of the path has no slashes, unless it is
+    `any_text`."""
 
     name: str
     type: Any
     doc: str
     default: Any = REQUIRED
+    any_text: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -73,6 +92,12 @@ class Endpoint:
     @property
     def in_path(self) -> tuple[str, ...]:
         return tuple(_PATH_NAME.findall(self.path))
+
+    @property
+    def route(self) -> str:
+        """The path as the router reads it."""
+        free = [param.name for param in self.params if param.any_text]
+        return _PATH_NAME.sub(lambda part: f"{{{part[1]}:{_ANY_TEXT}}}" if part[1] in free else part[0], self.path)
 
     @property
     def others(self) -> tuple[Param, ...]:

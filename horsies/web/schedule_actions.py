@@ -87,7 +87,7 @@ def _refuse_without_app(asked: Asked) -> None:
         raise Refusal(409, "APP_NEEDED", "this needs the app: start the dashboard with it")
 
 
-_NAME = Param("name", Text, "the name of the schedule")
+_NAME = Param("name", Text, "the name of the schedule", any_text=True)
 
 
 def _post(action: str, doc: str, ask: Any, *params: Param) -> Endpoint:

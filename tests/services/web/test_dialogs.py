@@ -10,6 +10,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from horsies.core.types.status import TaskStatus
+from horsies.web.pages.frame import query
 from tests.factories import given_node, given_task, given_workflow
 from tests.services.web.test_pages import Page, page_of
 from tests.web_support import a_board
@@ -50,8 +51,8 @@ async def test_m91_a_group_of_failures_without_a_code_leads_to_no_other_tasks(da
         assert groups(page) == ["/dialogs/rerun-group?name=mail.send&code=CARD_DECLINED"]
         lists = [path for path in page.values("href") if path.startswith("/tasks?")]
         assert lists == ["/tasks?status=FAILED&name=mail.send&code=CARD_DECLINED"]
-        for query in ("name=mail.send", "name=mail.send&code=", "code=CARD_DECLINED", ""):
-            await page_of(board, f"/dialogs/rerun-group?{query}", 422)
+        for asked in ("name=mail.send", "name=mail.send&code=", "code=CARD_DECLINED", ""):
+            await page_of(board, f"/dialogs/rerun-group?{asked}", 422)
         said = "At most 2 of the tasks would be changed: those that were run again before are left alone."
         assert said in (await page_of(board, groups(page)[0])).text
 
@@ -102,9 +103,8 @@ async def test_m91_a_dialog_acts_on_the_very_tasks_that_it_shows(database_url: s
     ids = [await given_task(db, id=task_id) for task_id in ("a,b", " a", "a ", "[")]
     for other in ("a", "b"):
         await given_task(db, id=other)
-    query = "&".join(f"ids={quote(task_id, safe='')}" for task_id in [*ids, *ids])
     async with a_board(database_url) as board:
-        dialog = await page_of(board, f"/dialogs/{name}?{query}")
+        dialog = await page_of(board, f"/dialogs/{name}{query(ids=[*ids, *ids])}")
         assert "4 of the tasks would be changed." in dialog.text
         assert {**body_of(dialog), "include_running": True} == {"ids": ids, "include_running": True}
 
@@ -129,3 +129,22 @@ async def test_m64_a_dialog_about_one_thing_is_told_which(database_url: str) -> 
             "rerun-tasks?ids=",
         ):
             await page_of(board, f"/dialogs/{address}", 422)
+
+
+@pytest.mark.parametrize("name", ["a/b", " lead", "trail ", "x/pause", "/", "a\nb", "a?b#c%2F", "Ω 漢", "nightly"])
+async def test_m63_m91_a_schedule_of_any_name_is_paused_through_its_dialog(
+    database_url: str, db: Db, name: str
+) -> None:
+    definition = '{"task_name": "mail.send", "pattern": {"type": "daily"}}'
+    for one in {name, "lead", "trail", "b", "a"}:
+        await db.execute("INSERT INTO horsies_schedules (name, definition) VALUES (%s, %s)", [one, definition])
+    async with a_board(database_url) as board:
+        page = await page_of(board, "/schedules")
+        [opener] = [one for one in page.values("hx-get") if one == f"/dialogs/pause-schedule{query(name=name)}"]
+        [action] = (await page_of(board, opener)).values("hx-post")
+        for _ in range(2):
+            done = await board.act(action)
+            assert (done.status_code, done.json()["name"]) == (200, name)
+        assert (await board.get(action)).status_code == 405
+    cursor = await db.execute("SELECT name FROM horsies_schedules WHERE paused")
+    assert await cursor.fetchall() == [(name,)]
