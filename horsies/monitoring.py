@@ -29,7 +29,7 @@ from horsies.core.monitoring.queries import (
 from horsies.core.monitoring.rollups import list_failures, read_rollup
 from horsies.core.monitoring.snapshot import take_snapshot
 from horsies.core.monitoring.task_queries import (
-    get_task_detail, list_tasks, task_breakdown, task_facets, task_stats,
+    get_task_detail, get_task_summaries, list_tasks, task_breakdown, task_facets, task_stats,
 )
 # fmt: on
 
@@ -93,6 +93,7 @@ __all__ = [
     "drain_worker",
     "explain_task",
     "get_task_detail",
+    "get_task_summaries",
     "get_worker_history",
     "get_workflow_node",
     "get_workflow_run",

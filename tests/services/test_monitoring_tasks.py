@@ -77,6 +77,15 @@ async def test_m45_the_list_of_all_tasks_begins_with_the_last_sent(broker: Postg
     assert await ids(broker, sort_dir="asc") == sorted(TASKS)
 
 
+async def test_m45_some_tasks_are_read_by_their_ids_in_one_query(broker: PostgresBroker) -> None:
+    found = (await monitoring.get_task_summaries(broker, ["t06", "none", "t01", "a\0b", "t06"])).unwrap()
+    assert [(task.task_id, task.status) for task in found] == [("t06", R), ("t01", P)]
+    assert (await monitoring.get_task_summaries(broker, [])).unwrap() == ()
+    for wrong in ("t01", ["t01"] * 501):
+        problem = (await monitoring.get_task_summaries(broker, wrong)).unwrap_err()
+        assert problem.code is MonitoringErrorCode.INVALID_ARGUMENT
+
+
 @pytest.mark.parametrize(
     ("question", "found"),
     [
@@ -275,8 +284,8 @@ def test_m47_every_model_is_there_and_frozen(name: str) -> None:
     assert name in monitoring.__all__ and model.__dataclass_params__.frozen
 
 
-M45 = """task_stats task_facets task_breakdown list_tasks get_task_detail list_workflow_names list_workflow_runs
-    get_workflow_run get_workflow_node list_schedules cancel_task rerun_task explain_task"""
+M45 = """task_stats task_facets task_breakdown list_tasks get_task_detail get_task_summaries list_workflow_names
+    list_workflow_runs get_workflow_run get_workflow_node list_schedules cancel_task rerun_task explain_task"""
 
 
 @pytest.mark.parametrize("name", M45.split())

@@ -22,7 +22,7 @@ from horsies.core.db.connections import BY_INDEX
 from horsies.core.db.pool import Connection
 from horsies.core.monitoring import windows
 from horsies.core.monitoring.filters import TaskFilter, order, page
-from horsies.core.store import audit, monitoring, rollup
+from horsies.core.store import audit, many, monitoring, rollup
 from horsies.core.types import WorkflowStatus
 from tests.conftest import fresh_database
 from tests.heavy import VARIABLE
@@ -188,6 +188,7 @@ EVERY_QUEUE = [f"q{n}" for n in range(1_000)]
 MIDDLE = {"after_id": "a" + str(ROWS // 2).zfill(35), "after_time": "now"}
 IN_CLAIM_ORDER = {"after_id": "b", "after_time": "now", "after_queue": "q1", "after_priority": 5}
 ONE = "a" + "7".zfill(35)
+SOME = ["a" + str(n).zfill(35) for n in range(1, 501)]
 NEXT = "b" + str(ROWS // 50).zfill(35)
 LOOKS: dict[str, Look] = {
     # Pages, each by the index that has its order.
@@ -243,6 +244,8 @@ LOOKS: dict[str, Look] = {
     "groups of what runs": Look(a_tally("in_flight"), IN_FLIGHT),
     # One of them.
     "detail": Look(lambda conn: monitoring.task_detail(conn, ONE), 1),
+    "some by their ids": Look(lambda conn: monitoring.tasks_by_id(conn, SOME), len(SOME)),
+    "which of some were sent again": Look(lambda conn: many.sent_again(conn, SOME), 2 * len(SOME)),
     "why a task waits": Look(lambda conn: why(conn, NEXT), IN_FLIGHT + 2 + BOUND),
     # The snapshot.
     "queues": Look(lambda conn: monitoring.waiting_queues(conn, most=2_000), 1_001),

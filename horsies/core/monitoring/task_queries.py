@@ -189,6 +189,20 @@ async def summaries(conn: Connection, ids: Sequence[str]) -> tuple[tasks.TaskSum
     return tuple(found[task_id] for task_id in ids if task_id in found)
 
 
+async def get_task_summaries(
+    broker: PostgresBroker, task_ids: Sequence[str]
+) -> tasks.MonitoringResult[tuple[tasks.TaskSummary, ...]]:
+    """These tasks as lines of a list, in this order, at most `filters.MOST`; those that do not exist are left out."""
+
+    async def look(conn: Connection) -> tuple[tasks.TaskSummary, ...]:
+        filters.refuse_text("task_ids", task_ids)
+        if len(task_ids) > filters.MOST:
+            raise filters.BadQuestion(f"task_ids may have at most {filters.MOST} ids, not {len(task_ids):,}")
+        return await summaries(conn, list(dict.fromkeys(filter(can_exist, task_ids))))
+
+    return await ask(broker, look)
+
+
 async def get_task_detail(broker: PostgresBroker, task_id: str) -> tasks.MonitoringResult[tasks.TaskDetail | None]:
     """A task with all its columns and attempts; `Ok(None)` if there is no such row."""
 

@@ -20,7 +20,6 @@ from horsies.web.screens import Screen
 
 POLL_S = 10  # no notification tells of schedules (M-75)
 MOST_SHOWN = 500
-MOST_ENDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +99,9 @@ def _words(info: ScheduleInfo | None) -> str:
 
 async def _ends(viewer: Viewer, task_ids: list[str | None]) -> dict[str, TaskStatus]:
     """How the last tasks ended, as far as their rows still exist."""
-    found: dict[str, TaskStatus] = {}
-    for task_id in [one for one in task_ids if one is not None][:MOST_ENDS]:
-        detail = await monitoring.get_task_detail(viewer.dashboard.broker, task_id)
-        if isinstance(detail, Ok) and detail.value is not None:
-            found[task_id] = detail.value.status
-    return found
+    known = [one for one in task_ids if one is not None]
+    found = await viewer.read(monitoring.get_task_summaries, known)
+    return {one.task_id: one.status for one in found}
 
 
 SCREENS = (Screen("/schedules", with_viewer(schedules)),)

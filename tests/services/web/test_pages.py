@@ -6,14 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Iterator
 from html.parser import HTMLParser
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
 
+from horsies.core.types.status import TaskStatus
 from horsies.web import ViewOnly
 from horsies.web.pages import SCREENS
 from horsies.web.pages.dialogs import DIALOGS
 from tests.conftest import fresh_database
+from tests.factories import given_task
 from tests.services.web.conftest import FILLED
 from tests.web_support import Board, Nobody, a_board
 
@@ -197,6 +201,24 @@ async def test_m91_a_workflow_shows_graph_timeline_and_nodes(board: Board) -> No
     assert [tag for tag, _ in page.elements].count("svg") >= 2
     assert "Retry failed nodes" in page.text and "refund" in page.text
     assert "#node-0" in page.values("href")
+
+
+async def test_m91_every_schedule_tells_how_its_last_run_ended(database_url: str, db: AsyncConnection[Any]) -> None:
+    for number in range(120):
+        task = await given_task(db, status=TaskStatus.EXPIRED if number % 2 else TaskStatus.FAILED)
+        await db.execute(
+            "INSERT INTO horsies_schedule_state (schedule_name, last_run_at, last_task_id, run_count)"
+            " VALUES (%s, now(), %s, 1)",
+            [f"s-{number:03}", task],
+        )
+    gone = (
+        "INSERT INTO horsies_schedule_state (schedule_name, last_run_at, last_task_id) VALUES ('gone', now(), 'gone')"
+    )
+    await db.execute(gone)
+    async with a_board(database_url) as board:
+        page = await page_of(board, "/schedules")
+    said = [attrs.get("class") for tag, attrs in page.elements if tag == "span"]
+    assert (said.count("state state-expired"), said.count("state state-failed")) == (60, 60)
 
 
 async def test_m93_hidden_payloads_are_on_no_page(filled_url: str) -> None:
