@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -55,6 +56,19 @@ async def test_m49_a_failed_task_is_sent_again(database_url: str, db: AsyncConne
         assert (again["status"], again["args"]) == ("PENDING", "[7]")
         assert refusal(await board.act(f"/api/tasks/{waiting}/rerun")) == (409, "TASK_HAS_NOT_ENDED")
         assert refusal(await board.act(f"/api/tasks/{ended}/rerun")) == (409, "TASK_HAS_COMPLETED")
+
+
+async def test_m49_m49a_one_task_is_sent_again_as_often_as_asked_and_selected_ones_once(
+    database_url: str, db: AsyncConnection[Any]
+) -> None:
+    """Two people at the same moment, from the page of the task and from the list."""
+    one, selected = [await given_task(db, status=TaskStatus.FAILED) for _ in range(2)]
+    async with a_board(database_url) as board:
+        both = await asyncio.gather(*(board.act(f"/api/tasks/{one}/rerun") for _ in range(2)))
+        assert len({answer.json()["task_id"] for answer in both}) == 2
+        both = await asyncio.gather(*(board.act("/api/bulk/rerun", {"ids": [selected]}) for _ in range(2)))
+        assert sorted(answer.json()["changed"] for answer in both) == [0, 1]
+    assert await count_tasks(db) == 5
 
 
 async def test_m63_a_workflow_is_paused_resumed_and_cancelled(database_url: str, db: AsyncConnection[Any]) -> None:
