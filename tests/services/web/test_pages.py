@@ -284,4 +284,11 @@ async def test_m93_nothing_from_a_row_becomes_html(hostile: Board, address: str)
         assert tag != "script" or (attrs.get("src") or "").startswith("/static/")
         assert not [name for name in attrs if name.startswith("on")], (tag, attrs)
         assert not (attrs.get("href") or "").lower().startswith("javascript"), attrs
-    assert "\x1b" not in page.text and "\u202e" not in page.text
+    offered = [attrs.get("value") or "" for tag, attrs in page.elements if tag == "option"]
+    for text in (page.text, *offered, *page.values("title"), *page.values("aria-label")):
+        assert "\x1b" not in text and "\u202e" not in text
+
+
+async def test_m91_names_of_workflows_are_offered(board: Board) -> None:
+    page = await page_of(board, "/workflows")
+    assert {attrs.get("value") for tag, attrs in page.elements if tag == "option"} == {"checkout", "refund"}
