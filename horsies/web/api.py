@@ -6,24 +6,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from horsies import monitoring
-from horsies.core.models.monitoring import cluster, tasks
+from horsies.core.models.monitoring import cluster, history, tasks
+from horsies.core.models.notes import LogPlace, TaskLogLine
 from horsies.core.monitoring import filters
 from horsies.core.schema.install import SCHEMA_VERSION
-from horsies.core.types import TaskStatus, WorkflowStatus
-from horsies.web.answers import Refusal
+from horsies.core.store.notes import LOGGED_ROWS
+from horsies.core.types import Ok, TaskStatus, WorkflowStatus
+from horsies.web.answers import Refusal, not_done
 from horsies.web.endpoints import EVENTS, Asked, Endpoint, Param, Text, Texts, answered, query
 from horsies.web.events import LiveChange, LiveStream
 from horsies.web.schema_state import SchemaState
 
 LONGEST_PING_S = 10.0
 LONGEST_THRESHOLD_S = 365 * 86_400.0
+LONGEST_STEP_S = 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,18 @@ class QueueList:
     taken_at: datetime
     queues: tuple[cluster.QueueInfo, ...]
     missing: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLogPage:
+    """What a task has logged, the oldest first. `next_cursor`, as `after`, continues, also when the task has logged
+    more; it is None if there was nothing yet. `is_last`: there are no more lines at the moment; `is_hidden`: this
+    dashboard does not show them."""
+
+    lines: tuple[TaskLogLine, ...]
+    next_cursor: str | None
+    is_last: bool = True
+    is_hidden: bool = False
 
 
 async def meta(asked: Asked) -> WebMeta:
@@ -109,8 +124,46 @@ async def explanation(asked: Asked, *, id: str) -> cluster.Explanation:
     return answered(await monitoring.explain_task(asked.dashboard.broker, id))
 
 
+async def logs(asked: Asked, *, task_id: str, after: str | None) -> TaskLogPage:
+    board = asked.dashboard
+    answered(
+        Ok(answered(await monitoring.get_task_summaries(board.broker, [task_id])) or None)
+    )  # is there such a task?
+    if board.config.hide_payloads:
+        return TaskLogPage((), after, is_hidden=True)
+    place = LogPlace() if after is None else LogPlace(*map(int, after.split(":")))
+    read = await board.broker.read_logs_async(task_id, place, LOGGED_ROWS)
+    if not isinstance(read, Ok):
+        raise not_done(read.error.code, board.database.redact(read.error.message), retryable=read.error.retryable)
+    found = read.value
+    cursor = after if found.place == place else f"{found.place.claim_seq}:{found.place.line}"
+    return TaskLogPage(tuple(found.lines), cursor, found.is_last)
+
+
+async def statistics(
+    asked: Asked,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    step_seconds: int,
+    queues: list[str],
+    task_names: list[str],
+) -> history.RollupSeries:
+    first = since or (until or datetime.now(UTC)) - timedelta(hours=1)
+    chosen: dict[str, Any] = {"queues": queues, "task_names": task_names, "step": timedelta(seconds=step_seconds)}
+    return answered(await monitoring.read_rollup(asked.dashboard.broker, since=first, until=until, **chosen))
+
+
+def _within_reach(moment: datetime) -> datetime:
+    """A time from which one can go a little further, in any time zone."""
+    if not 1900 <= moment.year < 9000:
+        raise ValueError("a year from 1900 to 8999 is possible")
+    return moment
+
+
 Limit = Annotated[int, Field(ge=1, le=filters.MOST)]
 Seconds = Annotated[float, Field(ge=0, le=LONGEST_THRESHOLD_S, allow_inf_nan=False)]
+Moment = Annotated[datetime, AfterValidator(_within_reach)]
 TASK_ID = Param("task_id", Text, "the id of the task")
 WORKFLOW_ID = Param("workflow_id", Text, "the id of the workflow")
 EXACT = Param("exact", bool, "read every row, however long it takes", False)
@@ -125,6 +178,12 @@ FILTERS = (
     Param("error_codes", Texts, "only tasks with one of these error codes", []),
     CATEGORIES,
     RETRIED,
+)
+AGES_AND_KEYS = (
+    Param("sent_after", Moment | None, "only tasks that were sent then or later", None),
+    Param("sent_before", Moment | None, "only tasks that were sent before", None),
+    Param("id_prefix", Text | None, "only tasks whose id begins like this", None),
+    Param("idempotency_key", Text | None, "only tasks with this idempotency key", None),
 )
 PAGE = (
     Param("sort_by", tasks.SortBy, "the order; some need certain statuses", "id"),
@@ -178,7 +237,15 @@ READS: tuple[Endpoint, ...] = (
         EXACT,
     ),
     _get(
-        "tasks", "A page of tasks.", tasks.TaskListPage, query(monitoring.list_tasks), *FILTERS, STATUSES, *PAGE, EXACT
+        "tasks",
+        "A page of tasks.",
+        tasks.TaskListPage,
+        query(monitoring.list_tasks),
+        *FILTERS,
+        STATUSES,
+        *AGES_AND_KEYS,
+        *PAGE,
+        EXACT,
     ),
     _get(
         "tasks/{task_id}",
@@ -186,6 +253,19 @@ READS: tuple[Endpoint, ...] = (
         tasks.TaskDetail,
         query(monitoring.get_task_detail),
         TASK_ID,
+    ),
+    _get(
+        "tasks/{task_id}/logs",
+        "What a task has logged and is kept, of all attempts.",
+        TaskLogPage,
+        logs,
+        TASK_ID,
+        Param(
+            "after",
+            Annotated[str, Field(pattern="^[0-9]{1,9}:[0-9]{1,9}$")] | None,
+            "the next_cursor of the page before",
+            None,
+        ),
     ),
     _get("workflows/names", "The names of all workflows.", tuple[str, ...], query(monitoring.list_workflow_names)),
     _get(
@@ -237,6 +317,7 @@ READS: tuple[Endpoint, ...] = (
         query(monitoring.get_worker_history),
         Param("worker_id", Text, "the id of the worker"),
         Param("limit", Limit, "how many", filters.MOST),
+        Param("window_seconds", Seconds | None, "so many that are spread over that time, as for a chart", None),
     ),
     _get(
         "recovery/workers",
@@ -250,6 +331,17 @@ READS: tuple[Endpoint, ...] = (
         "The state of each schedule.",
         tuple[cluster.ScheduleStateInfo, ...],
         query(monitoring.list_schedules),
+    ),
+    _get(
+        "statistics",
+        "What became of tasks, how long they waited and ran, and what was waiting, by time, as for a chart.",
+        history.RollupSeries,
+        statistics,
+        Param("since", Moment | None, "from then on; otherwise from an hour before the end", None),
+        Param("until", Moment | None, "until then; otherwise until now", None),
+        Param("step_seconds", Annotated[int, Field(ge=60, le=LONGEST_STEP_S, multiple_of=60)], "whole minutes", 60),
+        Param("queues", Texts, "only of these queues", []),
+        Param("task_names", Texts, "only of tasks with one of these names", []),
     ),
     _get(
         "failures",

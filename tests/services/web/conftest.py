@@ -28,6 +28,8 @@ FILLED = """
     FROM generate_series(1, 3) AS n;
     INSERT INTO horsies_task_progress (task_id, claim_seq, attempt, done, total, message, first_done)
     VALUES ('t-running', 1, 1, 3, 10, 'three of ten', 1);
+    INSERT INTO horsies_task_logs (task_id, claim_seq, attempt, first_line, last_line, lines)
+    VALUES ('t-failed', 1, 1, 1, 1, '[[1.0, "INFO", "shop", "the first line"]]');
     INSERT INTO horsies_workers (worker_id, queues, hostname, pid)
     VALUES ('w1', '{mail}', 'host', 42), ('w2', '{default}', 'host', 43);
     UPDATE horsies_workers SET last_heartbeat_at = now() - interval '1 h' WHERE worker_id = 'w2';
