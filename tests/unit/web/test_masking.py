@@ -44,6 +44,8 @@ KNOWN_OTHERS = {
     "previous_task_ids", "missing", "workflow_counts", "facts", "tasks", "nodes", "silent", "worker_ids", "ids",
     "changed_ids", "new_ids", "skipped", "target_ids", "details",
 }  # fmt: skip
+# What a task has logged can only be hidden as a whole, and its route does that (`tests/services/web/test_programs.py`).
+LOGGED = {"TaskLogLine.level", "TaskLogLine.logger", "TaskLogLine.text"}
 
 
 def of_type(kind: type, **values: Any) -> Any:
@@ -94,7 +96,7 @@ def test_m93_every_text_of_every_answer_is_a_payload_or_known_to_be_none() -> No
         for name, hint in get_type_hints(kind).items()
         if has_text(hint) and name not in known
     }
-    assert unknown == set(), "say in masking.py or here what they are"
+    assert unknown - LOGGED == set(), "say in masking.py or here what they are"
 
 
 def test_m93_without_a_mask_nothing_changes() -> None:
