@@ -21,7 +21,7 @@ from horsies.core.producer.enqueue import (
     in_transaction,
     run_async,
 )
-from horsies.core.store import many, names, notes, retention, sends, workers
+from horsies.core.store import many, names, notes, retention, sends, watching, workers
 from horsies.core.store.sends import Drafts, Rows, Send, Statement, copy
 from tests.proof_pairs.choices import Choices
 from tests.proof_pairs.kinds import LEFT_TO_ANOTHER, PRUNER, Arguments, Kind, Names, Run, rows_in, word
@@ -29,6 +29,7 @@ from tests.proof_pairs.rows import QUEUES, WORKERS, Start
 from tests.proof_pairs.stage import T0
 
 SHORT = timedelta(seconds=1)
+VIEWERS = ("dashboard", "dashboard", "terminal")
 
 # One id is one send, with its own name and key, though its arguments may differ by mistake; a key may be used by more.
 _LETTERS = {
@@ -133,6 +134,10 @@ def _sleep(start: Start, arguments: Arguments) -> set[str]:
     return {word("worker", arguments["worker_id"])}
 
 
+def _watcher(start: Start, arguments: Arguments) -> set[str]:
+    return {word("monitor", arguments["holder"])}
+
+
 def _all_words(start: Start, arguments: Arguments) -> set[str]:
     return {word(topic, holder) for topic, holder, _ in start.words}
 
@@ -213,6 +218,13 @@ WORD_KINDS = (
         _word,
     ),
     Kind("withdraw", sends.withdraw, _words, _word),
+    Kind(
+        "announce_monitor",
+        watching.announce,
+        lambda pick, start: {"holder": pick.of(VIEWERS), "seconds": pick.of((5.0, 9.0))},
+        _watcher,
+    ),
+    Kind("withdraw_monitor", watching.withdraw, lambda pick, start: {"holder": pick.of(VIEWERS)}, _watcher),
     Kind(
         "announce_idle",
         workers.announce_idle,
