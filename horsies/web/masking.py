@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from horsies.core.models.monitoring.cluster import ScheduleStateInfo
-from horsies.core.models.notes import TaskProgress
+from horsies.core.models.notes import TaskLogLine, TaskProgress
 from horsies.web.config import MaskFunction
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ PositionalNames: TypeAlias = Callable[[str], Sequence[str] | None]
 MASK = "***"
 JSON_TEXTS = ("kwargs", "task_kwargs", "args", "result", "task_options", "error", "sub_workflow_summary")
 PLAIN_TEXTS = ("failed_reason", "error_message", "idempotency_key")
+SAID = (("message", TaskProgress), ("text", TaskLogLine))
 ARGUMENTS: Mapping[str, type] = {"args": list, "kwargs": dict, "task_kwargs": dict}
 ERRORS = frozenset({"err", "error_summary"})  # in a result, or in the summary of a child workflow
 FINGERPRINTS = ("enqueue_sha",)  # a short argument can be guessed from it
@@ -83,6 +84,8 @@ class Masking:
             return type(value)(self._walk(one, task_name, call) for one in value)
         if isinstance(value, TaskProgress):
             return replace(value, message=self._plain("progress", value.message, task_name, call))
+        if isinstance(value, TaskLogLine):
+            return replace(value, text=self._plain("logs", value.text, task_name, call) or "")
         if isinstance(value, ScheduleStateInfo):
             return replace(value, definition=self._definition(value.definition))
         if is_dataclass(value) and not isinstance(value, type):
@@ -227,7 +230,7 @@ class _Call:
         value = getattr(record, name)
         if name in JSON_TEXTS and isinstance(value, str):
             return self._json(name, value)
-        if name in PLAIN_TEXTS or (name == "message" and isinstance(record, TaskProgress)):
+        if name in PLAIN_TEXTS or (name, type(record)) in SAID:
             return self.searched(value) if self.is_known or value is None else MASK
         return self.without_secrets(value)
 

@@ -90,8 +90,11 @@ class Viewer:
 
     async def read(self, question: Callable[..., Awaitable[MonitoringResult[T | None]]], *args: Any, **named: Any) -> T:
         """The answer of the query API, masked; raises a `Refusal` if there is none."""
-        found = answered(await question(self.dashboard.broker, *args, **named))
-        return self.dashboard.masking.applied_to(found)
+        return await self.masked(answered(await question(self.dashboard.broker, *args, **named)))
+
+    async def masked(self, answer: T) -> T:
+        """The same without what is not shown (M-93)."""
+        return self.dashboard.masking.applied_to(answer)
 
     def path(self, *parts: object) -> str:
         """A path below the mount; parts may be foreign texts."""

@@ -26,6 +26,9 @@ REPEATED = """
         result = '{"err": {"message": "bad SECRET"}}';
     UPDATE horsies_schedules
         SET definition = definition || '{"kwargs": {"password": "SECRET"}, "args": ["SECRET"], "key": "SECRET"}';
+    INSERT INTO horsies_task_logs (task_id, claim_seq, first_line, last_line, attempt, lines)
+    VALUES ('t-failed', 1, 1, 2, 1,
+        '[[1767225600.5, "INFO", "shop", "it begins"], [1767225600.6, "ERROR", "shop", "not with SECRET"]]');
 """.replace("SECRET", SECRET)
 PATHS = {**THERE, "index:int": "0", "name": "mail"}
 MASKS: dict[str, dict[str, Any]] = {
@@ -72,6 +75,20 @@ async def where_it_is(board: Board) -> list[str]:
 async def test_m93_a_masked_value_is_on_no_page_and_in_no_answer(repeating_url: str, mask: str) -> None:
     async with a_board(repeating_url, **MASKS[mask]) as board:
         assert await where_it_is(board) == []
+
+
+async def test_m93_logs_are_shown_without_what_is_masked(repeating_url: str) -> None:
+    shown = {}
+    for name, mask in MASKS.items():
+        async with a_board(repeating_url, **mask) as board:
+            page = (await board.get("/tasks/t-failed")).text
+        shown[name] = ("it begins" in page, "not with ***" in page, f"not with {SECRET}" in page)
+    assert shown == {
+        "names": (True, True, False),
+        "a function": (False, False, False),
+        "everything": (False, False, False),
+        "nothing": (True, False, True),
+    }
 
 
 async def test_m93_without_a_mask_it_is_on_many(repeating_url: str) -> None:

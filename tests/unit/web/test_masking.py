@@ -21,7 +21,7 @@ from horsies.core.models.monitoring.tasks import (
     WorkflowRunDetail,
     WorkflowTaskDetail,
 )
-from horsies.core.models.notes import TaskProgress
+from horsies.core.models.notes import TaskLogLine, TaskProgress
 from horsies.core.models.tasks import TaskAttemptInfo
 from horsies.core.types import TaskStatus
 from horsies.web.app import ENDPOINTS
@@ -240,6 +240,23 @@ def test_m93_what_a_task_says_is_not_shown_if_its_arguments_cannot_be_read(kwarg
     shown = by_name("password").applied_to(task)
     assert SECRET not in repr(shown)
     assert (shown.kwargs, shown.failed_reason, shown.attempts[0].error_code) == (json.dumps(MASK), MASK, "X")
+
+
+@dataclass
+class Logged:
+    task: TaskDetail
+    logs: tuple[TaskLogLine, ...]
+
+
+def test_m93_logs_are_masked_by_the_arguments_of_their_task() -> None:
+    line = TaskLogLine(1, 1, NOW, "INFO", "shop", f"trying {SECRET}")
+    logged = Logged(detail(kwargs=json.dumps({"password": SECRET})), (line, replace(line, text="done")))
+    assert [one.text for one in by_name("password").applied_to(logged).logs] == [f"trying {MASK}", "done"]
+    unknown = replace(logged, task=detail(kwargs="not json"))
+    assert [one.text for one in by_name("password").applied_to(unknown).logs] == [MASK, MASK]
+    assert by_name("password").applied_to((line,))[0].text == MASK, "whose it is, nobody knows"
+    by_function = Masking.of(lambda _task, field, value: None if value == "done" else field).applied_to(logged)
+    assert [one.text for one in by_function.logs] == ["logs", ""]
 
 
 def test_m93_a_short_value_is_not_searched_for() -> None:
