@@ -204,6 +204,7 @@ class _Call:
 
     secrets: list[str] = field(default_factory=list)
     is_known: bool = True
+    forms: Sequence[str] | None = None
 
     def without_secrets(self, value: Any) -> Any:
         """The same records with the secrets masked in their texts; without the texts if the arguments are not known."""
@@ -217,7 +218,7 @@ class _Call:
     def searched(self, value: Any) -> Any:
         """A value of JSON without the secrets in its texts."""
         if isinstance(value, str):
-            for secret in sorted(self.secrets, key=len, reverse=True):
+            for secret in self._forms():
                 value = value.replace(secret, MASK)
             return value
         if isinstance(value, list):
@@ -225,6 +226,13 @@ class _Call:
         if isinstance(value, dict):
             return {self.searched(name): self.searched(one) for name, one in value.items()}
         return value
+
+    def _forms(self) -> Sequence[str]:
+        """The secrets as they may stand in a text, the longest first."""
+        if self.forms is None:
+            found = {form for secret in set(self.secrets) for form in forms_of(secret)}
+            self.forms = sorted(found, key=len, reverse=True)
+        return self.forms
 
     def _field(self, name: str, record: Any) -> Any:
         value = getattr(record, name)
@@ -241,6 +249,12 @@ class _Call:
             return json.dumps(value, ensure_ascii=False)
         except RecursionError:
             return json.dumps(MASK)
+
+
+def forms_of(secret: str) -> set[str]:
+    """A text as it is, and as it is written in Python and in JSON."""
+    quoted = (repr(secret), ascii(secret), json.dumps(secret), json.dumps(secret, ensure_ascii=False))
+    return {secret, *(one[1:-1] for one in quoted)}
 
 
 def without_errors(name: str, value: Any) -> Any:

@@ -94,5 +94,7 @@ async def test_m93_logs_are_shown_without_what_is_masked(repeating_url: str) -> 
 async def test_m93_without_a_mask_it_is_on_many(repeating_url: str) -> None:
     async with a_board(repeating_url) as board:
         found = await where_it_is(board)
-    assert {"/tasks", "/tasks/t-failed", "/workers/w1", "/workflows/f-failed", "/workflows/f-failed/nodes/0"} <= {*found}
+    assert {"/tasks", "/tasks/t-failed", "/workers/w1", "/workflows/f-failed", "/workflows/f-failed/nodes/0"} <= {
+        *found
+    }
     assert {"/api/tasks", "/api/tasks/t-failed", "/api/workflows/f-failed/nodes/0", "/api/schedules"} <= {*found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, get_args, get_origin, get_type_hints
@@ -257,6 +257,26 @@ def test_m93_logs_are_masked_by_the_arguments_of_their_task() -> None:
     assert by_name("password").applied_to((line,))[0].text == MASK, "whose it is, nobody knows"
     by_function = Masking.of(lambda _task, field, value: None if value == "done" else field).applied_to(logged)
     assert [one.text for one in by_function.logs] == ["logs", ""]
+
+
+AWKWARD = ('pa"ss\\word', "tab\there", 'it\'s "both"', "pässwörd", "two\nlines", "\U0001f40e horse")
+QUOTED: dict[str, Callable[[str], str]] = {
+    "plain": lambda text: f"'{text}'",
+    "repr": repr,
+    "ascii": ascii,
+    "json": json.dumps,
+    "unicode json": lambda text: json.dumps(text, ensure_ascii=False),
+}
+
+
+@pytest.mark.parametrize("secret", AWKWARD)
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_m93_a_masked_value_is_found_as_python_and_json_write_it(secret: str, quoted: str) -> None:
+    said = QUOTED[quoted](secret)
+    kwargs, result = json.dumps({"password": secret}), json.dumps({"err": f"in f({said})"})
+    shown = by_name("password").applied_to(detail(kwargs=kwargs, result=result, failed_reason=f"in f({said})"))
+    masked = f"in f({said[0]}{MASK}{said[-1]})"
+    assert (shown.failed_reason, json.loads(shown.result or "")) == (masked, {"err": masked})
 
 
 def test_m93_a_short_value_is_not_searched_for() -> None:
